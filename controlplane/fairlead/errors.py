@@ -1,0 +1,34 @@
+"""Errors of the decision core.
+
+FairleadError
+├── InvalidInput        a person's input is wrong; names field, value and remedy
+└── UnknownName         a name (policy, instance, pool) that does not exist; lists what does
+"""
+
+
+class FairleadError(Exception):
+    """Root of every error this package raises on purpose; `str(error)` is one line fit for a user."""
+
+
+class InvalidInput(FairleadError):
+    """A value a person gave cannot be used.
+
+    `field` is the path in the user's own document (`spec.routing.parameters.slo_fraction`), `value` what stood there,
+    `remedy` what to write instead.
+    """
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{field}: {value!r} cannot be used; {remedy}")
+
+
+class UnknownName(FairleadError):
+    """A name that is not registered; the message lists the known ones."""
+
+    def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
+        self.kind = kind
+        self.name = name
+        self.known = known
+        super().__init__(f"{kind} {name!r} is unknown; known: {', '.join(sorted(known)) or 'none'}")

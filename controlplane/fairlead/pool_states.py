@@ -1,0 +1,82 @@
+"""What the operator tells the control API about a pool, and what it learns back: one level-triggered exchange.
+
+The operator sends everything it observes each time something changed and at least every few seconds; sending the same state twice changes
+nothing. The answer carries what only routers and Postgres know: who still works for whom. These dataclasses are the wire format (JSON).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead.instances import InstanceState, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceReport:
+    """One instance as the operator sees it. `address` is host:port, None until the pod has an IP; `reason` says why it is in this state."""
+
+    id: str
+    pod_uid: str
+    address: str | None
+    role: Role
+    state: InstanceState
+    reason: str
+    node: str | None = None
+    weight: float = 1.0
+    restarts: int = 0
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """A pool as the operator sees it: the object's identity and spec verbatim, who last changed the spec, and all instances not yet gone.
+
+    `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api, argocd-controller, …); `paused`
+    is set when the spec was refused (`problem` says why): the last good spec stays in force and nothing that serves is changed.
+    """
+
+    uid: str
+    generation: int
+    resource_version: str
+    spec: dict[str, Any]
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    changed_by: str
+    problem: str | None = None
+    conditions: tuple[dict[str, Any], ...] = ()
+    instances: tuple[InstanceReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceObservation:
+    """What routers and the database know of one instance. `acknowledged` = every live router routes by a table in which the
+    instance has the state last reported; `in_flight` sums live routers; `cache_tokens` estimates the cached tokens sessions would lose."""
+
+    id: str
+    in_flight: int
+    bound_sessions: int
+    cache_tokens: int
+    acknowledged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolObservations:
+    """The answer to a PoolState. `live_routers` is how many routers reported in the last 10 s; attainment is over the last 5 minutes."""
+
+    table_version: int
+    table_acknowledged: bool
+    live_routers: int
+    ttft_attainment: float | None
+    requests_per_second: float
+    instances: tuple[InstanceObservation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvent:
+    """Something the operator did or refused, for history and audit: scale steps, drains, replacements, policy changes."""
+
+    at: float
+    reason: str
+    message: str
+    instance: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None

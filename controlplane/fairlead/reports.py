@@ -1,0 +1,228 @@
+"""What routers tell the control API: one batch, idempotent by id, covering everything since the last.
+
+These dataclasses are the wire format (JSON). All times are Unix seconds as floats; all durations seconds; all amounts tokens.
+A batch is stored at most once however often it is sent, so a router may resend until it is acknowledged.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fairlead.tables import PoolKey
+
+
+class BindingReason(StrEnum):
+    """Why a session's KV home is where it is."""
+
+    COLD = "cold"
+    HOT_MIGRATION = "hot-migration"
+    SLO = "slo"
+    HOTSPOT = "hotspot"
+    DRAIN = "drain"
+    INSTANCE_LOST = "instance-lost"
+    RING_CHANGE = "ring-change"
+    OPERATOR = "operator"
+
+
+class RejectionReason(StrEnum):
+    """Why a request was refused; used as metric label, header and audit word."""
+
+    PREDICTED_TTFT = "rejected-predicted-ttft"
+    QUEUE_FULL = "rejected-queue-full"
+    QUEUE_TIMEOUT = "rejected-ttl-expired"
+    NO_INSTANCES = "rejected-no-endpoints"
+    UPSTREAM_FAILED = "rejected-upstream-failed"
+    SHUTTING_DOWN = "rejected-shutting-down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingChange:
+    """A session's home set or moved. `based_on` is the binding version this router knew (0 = none): a stale one loses the race."""
+
+    pool: PoolKey
+    session: str
+    instance: str
+    previous: str | None = None
+    reason: BindingReason
+    at: float
+    based_on: int = 0
+    context_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationRecord:
+    """A move of a session's home (`kind` session) or of one queued request (`kind` request) between instances.
+
+    TTFTs are the predictions at decision time; `benefit_seconds` their difference; `actual_ttft_seconds` is filled when the moved request
+    got its first token before the batch was cut, else None. `trigger` is a BindingReason.
+    """
+
+    id: str
+    pool: PoolKey
+    kind: str
+    session: str | None
+    request: str
+    source: str
+    target: str
+    trigger: BindingReason
+    at: float
+    predicted_source_ttft_seconds: float
+    predicted_target_ttft_seconds: float
+    benefit_seconds: float
+    tokens_moved: int = 0
+    tokens_recomputed: int = 0
+    actual_ttft_seconds: float | None = None
+    outcome: str = "completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationOutcome:
+    """What became of an earlier MigrationRecord: the TTFT the moved request really had, or why it had none."""
+
+    id: str
+    pool: PoolKey
+    actual_ttft_seconds: float | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateScore:
+    """One candidate of a decision. `total` is what the policy compared (its unit is the policy's); terms name its parts."""
+
+    instance: str
+    hit_tokens: int
+    miss_tokens: int
+    pending_tokens: int
+    predicted_ttft_seconds: float
+    total: float
+    terms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord:
+    """A sampled routing decision. `sample_rate` is the share of decisions recorded (0-1]; all moves and refusals are kept."""
+
+    id: str
+    pool: PoolKey
+    request: str
+    session: str | None
+    at: float
+    policy: str
+    table_version: int
+    chosen: str
+    runner_up: str | None
+    reason: str
+    prompt_tokens: int
+    candidates: tuple[CandidateScore, ...]
+    queued_seconds: float | None = None
+    ttft_seconds: float | None = None
+    sample_rate: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionRecord:
+    """Refusals of one cause in one second, with one sample request."""
+
+    pool: PoolKey
+    second: int
+    reason: RejectionReason
+    count: int
+    status: int
+    sample_request: str
+    sample_prompt_tokens: int
+    retry_after_seconds: float
+    predicted_ttft_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSample:
+    """One instance in one second as this router saw it. Counts are of that second; gauges are its last value.
+
+    `ttft_seconds`/`tpot_seconds` hold every completed first token / finished request of the second (bounded to 64 by uniform sampling), so that
+    percentiles can be formed over routers and longer buckets. `kv_usage` 0-1 comes from the engine's own metrics, None if unknown.
+    """
+
+    pool: PoolKey
+    instance: str
+    second: int
+    running: int
+    waiting: int
+    pending_prefill_tokens: int
+    in_flight: int
+    kv_usage: float | None = None
+    requests: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    output_tokens: int = 0
+    ttft_seconds: tuple[float, ...] = ()
+    tpot_seconds: tuple[float, ...] = ()
+    ttft_within_slo: int = 0
+    ttft_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceInFlight:
+    """Requests this router has queued for or dispatched to an instance right now."""
+
+    pool: PoolKey
+    instance: str
+    in_flight: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """The table version of a pool this router is routing by."""
+
+    pool: PoolKey
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One batch from one router. `id` is unique for ever; `in_flight` and `acknowledged` are the state at `sent_at`, the rest since the last batch."""
+
+    id: str
+    router: str
+    sent_at: float
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    in_flight: tuple[InstanceInFlight, ...] = ()
+    bindings: tuple[BindingChange, ...] = ()
+    migrations: tuple[MigrationRecord, ...] = ()
+    migration_outcomes: tuple[MigrationOutcome, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
+    rejections: tuple[RejectionRecord, ...] = ()
+    loads: tuple[LoadSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A session's current home as the API knows it, streamed to all routers. `version` grows with every move; `instance` None = unbound (expired)."""
+
+    pool: PoolKey
+    session: str
+    instance: str | None
+    version: int
+    reason: BindingReason
+    bound_at: float
+    migrated_at: float | None
+    context_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportReceipt:
+    """The API's answer. `conflicts` are the winning bindings where this router's change lost the race."""
+
+    id: str
+    duplicate: bool
+    conflicts: tuple[Binding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterGone:
+    """Sent by a router as its last act: forget its in-flight counts and do not wait for its acknowledgements."""
+
+    router: str
+    at: float

@@ -1,0 +1,239 @@
+"""The seams of routing: what a policy sees and answers, and the scheduler a router or the simulator drives.
+
+A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (what the accounting knows this instant),
+never the network. The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns time,
+transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from fairlead.reports import (
+    Binding,
+    BindingChange,
+    BindingReason,
+    CandidateScore,
+    DecisionRecord,
+    InstanceInFlight,
+    LoadSample,
+    MigrationOutcome,
+    MigrationRecord,
+    RejectionReason,
+    RejectionRecord,
+)
+from fairlead.tables import InstanceEntry, RoutingTable
+
+
+class DecisionReason(StrEnum):
+    """Why the chosen instance was chosen."""
+
+    ONLY_INSTANCE = "only-instance"
+    ROUND_ROBIN = "round-robin"
+    LEAST_LOADED = "least-loaded"
+    PREFIX_AFFINITY = "prefix-affinity"
+    PREFIX_HOT = "prefix-hot"
+    SLO_OVERLOADED = "slo-overloaded"
+    SESSION_BOUND = "session-bound"
+    SESSION_COLD = "session-cold"
+    SESSION_HOT_MIGRATED = "session-hot-migrated"
+    SESSION_HOST_GONE = "session-host-gone"
+    HOTSPOT_MIGRATED = "hotspot-migrated"
+    FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingRequest:
+    """One request as routing sees it. `blocks` are chained 64-bit hashes of the full routing blocks of the prompt; times are Unix seconds."""
+
+    id: str
+    arrived_at: float
+    prompt_tokens: int
+    blocks: tuple[int, ...]
+    first_bytes_hash: int
+    """Hash of the whole prompt when it is shorter than one block, else of the first block: a key for prompts without blocks."""
+    session: str | None = None
+    max_output_tokens: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class InstanceLoad:
+    """Live accounting of one instance. Tokens are uncached prompt tokens as estimated when counted."""
+
+    entry: InstanceEntry
+    pending_prefill_tokens: int = 0
+    """Queued here + dispatched without a first token yet."""
+    dispatched_prefill_tokens: int = 0
+    waiting: int = 0
+    """Requests queued in this router for it."""
+    prefilling: int = 0
+    """Dispatched, no first token yet."""
+    decoding: int = 0
+    decode_tokens: int = 0
+    """Context tokens held by running decodes."""
+    sessions: int = 0
+    kv_usage: float | None = None
+    last_first_token_at: float | None = None
+    broken_until: float = 0.0
+    """Circuit open until then (Unix seconds): not a candidate."""
+
+
+class PoolView(Protocol):
+    """What a policy may look at."""
+
+    @property
+    def table(self) -> RoutingTable: ...
+
+    def candidates(self) -> Sequence[InstanceLoad]:
+        """Accepting instances whose circuit is closed, in stable order of id."""
+
+    def load(self, instance: str) -> InstanceLoad | None: ...
+
+    def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+        """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one token is always computed)."""
+
+    def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        """Instances with a hit > 0 only."""
+
+    def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
+        """(pending + miss) / prefill speed."""
+
+    def binding(self, session: str) -> Binding | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only place the
+    request may later be moved to while queued. `migration` is set when the choice moves the session's home."""
+
+    instance: str
+    reason: DecisionReason
+    fallbacks: tuple[str, ...] = ()
+    alternate: str | None = None
+    candidates: tuple[CandidateScore, ...] = ()
+    bind: BindingReason | None = None
+    """Not None: the session's home becomes `instance`, for this reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedMove:
+    """A queued request to be moved between queues, with the TTFTs predicted for it at both ends."""
+
+    request: str
+    source: str
+    target: str
+    source_ttft_seconds: float
+    target_ttft_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRequest:
+    """A request waiting in an instance's queue, as a policy's rebalancing sees it."""
+
+    request: RoutingRequest
+    instance: str
+    alternate: str | None
+    miss_tokens: int
+    enqueued_at: float
+
+
+class Policy(Protocol):
+    """A routing policy. Deterministic given its seed, its history and the view."""
+
+    @property
+    def name(self) -> str: ...
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        """Pick an instance. Called only when `view.candidates()` is not empty; must pick one of them."""
+
+    def rebalance(
+        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
+    ) -> Sequence[QueuedMove]:
+        """Moves of queued requests to make now; most policies return none."""
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """The instances or parameters changed (rings are rebuilt here)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """Send this request to this instance now. `fallbacks` are for retries before the first byte."""
+
+    request: RoutingRequest
+    instance: str
+    address: str
+    fallbacks: tuple[str, ...]
+    decision_id: str
+    reason: DecisionReason
+    hit_tokens: int
+    miss_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Do not serve this request. `status` is 429 (contended) or 503 (nobody serves); `retry_after_seconds` > 0."""
+
+    request: RoutingRequest
+    reason: RejectionReason
+    status: int
+    retry_after_seconds: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRecords:
+    """What happened since the last `take_records`, to be put into a Report."""
+
+    bindings: tuple[BindingChange, ...]
+    migrations: tuple[MigrationRecord, ...]
+    migration_outcomes: tuple[MigrationOutcome, ...]
+    decisions: tuple[DecisionRecord, ...]
+    rejections: tuple[RejectionRecord, ...]
+    loads: tuple[LoadSample, ...]
+
+
+class Scheduler(Protocol):
+    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix seconds, never going back).
+
+    A submitted request ends in exactly one of: refused, completed, failed, cancelled. Until then it is counted somewhere, and after that nowhere.
+    """
+
+    def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that moved requests caused);
+        an accepted request that is not in the answer waits in a queue."""
+
+    def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Dispatch what may go, expire what waited too long, rebalance. Call after every event and at least every 50 ms while something waits."""
+
+    def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]: ...
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
+        """Finished well. `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details)."""
+
+    def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
+        """The instance failed before the first byte: the next fallback that still accepts, or a refusal (upstream-failed)."""
+
+    def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Lost after the first byte, or given up."""
+
+    def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The client went away."""
+
+    def instance_failed(self, instance: str, now: float) -> None:
+        """Feed the circuit breaker: a connection error or 5xx."""
+
+    def instance_worked(self, instance: str, now: float) -> None: ...
+
+    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
+        """A fresh reading of the engine's own metrics."""
+
+    def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are re-routed, dispatched ones stay."""
+
+    def apply_bindings(self, bindings: Sequence[Binding], now: float) -> None:
+        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the known one is ignored."""
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
+
+    def take_records(self, now: float) -> SchedulerRecords: ...
