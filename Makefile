@@ -1,0 +1,58 @@
+# Everything a person does with this repository. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+CODE := operator controlplane router simulator sandbox webui migrations tests benchmarks scripts
+
+.PHONY: help up down test check lint types layers guard generate unit integration browser sandbox clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+up: .venv/ready ## set everything up and run Fairlead on this machine (Ctrl-C stops it)
+	@$(BIN)/fairlead up $(ARGS)
+
+down: .venv/ready ## stop what `make up` started
+	@$(BIN)/fairlead down
+
+test: .venv/ready ## set everything up and pass every test
+	@scripts/ensure-browser.sh
+	@$(MAKE) --no-print-directory unit integration browser sandbox
+
+unit: .venv/ready ## pure and single-process tests, in parallel
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/contract tests/simulation
+
+integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integration
+
+browser: .venv/ready ## pages in headless Chromium
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web
+
+sandbox: .venv/ready ## the whole system: acceptance and chaos, one at a time
+	$(BIN)/python -m pytest -q tests/e2e/sandbox tests/chaos
+
+check: guard .venv/ready lint types layers test ## what CI runs
+
+lint: .venv/ready ## format and lint
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+
+types: .venv/ready ## mypy strict, code and tests
+	$(BIN)/mypy
+
+layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
+	$(BIN)/lint-imports
+
+guard: ## no module beside the packages: operator/*.py would break the interpreter itself
+	@! ls operator/*.py controlplane/*.py router/*.py simulator/*.py sandbox/*.py webui/*.py 2>/dev/null
+
+generate: .venv/ready ## write the generated files: CRDs, OpenAPI
+	$(BIN)/python scripts/generate_crds.py
+	$(BIN)/python scripts/generate_openapi.py
+
+clean: ## remove the environment and the sandbox's state
+	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
+	rm -rf .venv .fairlead
+
+.venv/ready: uv.lock pyproject.toml scripts/bootstrap.sh
+	@scripts/bootstrap.sh

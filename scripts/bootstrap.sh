@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# From a bare Python >= 3.11 to a locked environment in .venv. Safe to repeat; does nothing when the lock has not changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+UV_VERSION=0.13.8
+
+python=""
+for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+  [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
+  if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$candidate; break; fi
+done
+[ -n "$python" ] || { echo "fairlead needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python make ...)" >&2; exit 1; }
+
+if [ ! -x .venv/bin/python ]; then
+  echo "creating .venv with $("$python" --version)"
+  "$python" -m venv .venv 2>/dev/null || {
+    if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+      apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && rm -rf .venv && "$python" -m venv .venv
+    else
+      echo "python's venv module is missing: install it (Debian: apt-get install python3-venv) and repeat" >&2; exit 1
+    fi
+  }
+fi
+if ! .venv/bin/uv --version 2>/dev/null | grep -q "uv $UV_VERSION"; then
+  echo "installing uv $UV_VERSION"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" 2> >(grep -v '^WARNING: Location' >&2)
+fi
+echo "installing locked dependencies"
+VIRTUAL_ENV="$PWD/.venv" .venv/bin/uv sync --frozen --all-extras --inexact --quiet
+touch .venv/ready

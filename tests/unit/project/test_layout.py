@@ -1,0 +1,39 @@
+"""The repository keeps its own promises about layout."""
+
+import operator
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+COMPONENTS = ("operator", "controlplane", "router", "simulator", "sandbox", "webui")
+
+
+def test_the_standard_librarys_operator_module_is_not_shadowed() -> None:
+    assert Path(operator.__file__ or "").is_relative_to(sysconfig.get_paths()["stdlib"])
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_component_folders_hold_packages_only(component: str) -> None:
+    assert not list((ROOT / component).glob("*.py"))
+
+
+def test_tests_are_not_packages() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    silent = [
+        str(init.relative_to(ROOT))
+        for component in COMPONENTS
+        for init in (ROOT / component).rglob("__init__.py")
+        if not init.read_text().lstrip().startswith('"""')
+    ]
+    assert silent == []
+
+
+def test_drawer_modules_do_not_exist() -> None:
+    drawers = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py", "base.py"}
+    found = [str(path.relative_to(ROOT)) for component in COMPONENTS for path in (ROOT / component).rglob("*.py") if path.name in drawers]
+    assert found == []
