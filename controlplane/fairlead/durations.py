@@ -1,0 +1,30 @@
+"""Durations as people write them in a pool: `500ms`, `5s`, `30m`, `1h30m`."""
+
+import re
+
+from fairlead.errors import InvalidInput
+
+DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"
+"""What a duration looks like; also the pattern of the CRD, so that a bad one is refused when it is applied."""
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_WHOLE = re.compile(DURATION_PATTERN)
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+
+
+def parse_duration(text: object, field: str) -> float:
+    """Seconds of a duration such as `1h30m`. Raises InvalidInput naming `field` for anything else, also for plain numbers but `0`."""
+    if not isinstance(text, str) or _WHOLE.match(text) is None:
+        raise InvalidInput(field, text, "write a duration with a unit, such as 500ms, 5s, 30m or 1h")
+    return sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest usual spelling: 0.02 → `20ms`, 5 → `5s`, 5400 → `1h30m`. Parsing it gives the same milliseconds back."""
+    milliseconds = round(seconds * 1000)
+    parts = []
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        amount, milliseconds = divmod(milliseconds, size)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return "".join(parts) or "0s"
