@@ -1,0 +1,401 @@
+"""`ControlApi`: one method per endpoint of the control API, public and internal, returning the shared dataclasses.
+
+It never retries: the caller knows whether waiting is worth it. `with_token` gives the same connection pool another identity, which is how
+one web process serves many people.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.reports import Binding, Report, ReportReceipt, RouterGone
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources import (
+    ApplyRequest,
+    AuditEntry,
+    AuditVerification,
+    Heatmap,
+    Identity,
+    InstanceDetail,
+    InstanceSummary,
+    LoginLink,
+    LoginLinkRequest,
+    LoginRequest,
+    Migration,
+    MigrationMatrix,
+    Page,
+    Plan,
+    PoolDetail,
+    PoolEventItem,
+    PoolRevision,
+    PoolSummary,
+    Problem,
+    RejectionReport,
+    RoutingDecision,
+    ScalePlanRequest,
+    SessionDetail,
+    SessionSummary,
+    SloVersion,
+    TokenItem,
+    TokenRequest,
+    WebSession,
+)
+
+Answer = TypeVar("Answer")
+Query = Mapping[str, str | int | float | bool | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLine:
+    """A new (or first) version of a pool's routing table."""
+
+    table: RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDeletedLine:
+    """The pool is gone; forget its table and bindings."""
+
+    pool: PoolKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingsLine:
+    """Bindings set or moved. They may repeat or come late: keep the one with the highest version per session."""
+
+    bindings: tuple[Binding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncedLine:
+    """The snapshot is complete; what follows are changes. May come again after the API lost and regained its database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatLine:
+    """Nothing changed; sent every 2 s so that silence means a dead connection."""
+
+
+StreamLine = TableLine | PoolDeletedLine | BindingsLine | SyncedLine | HeartbeatLine
+
+_LINE_TYPES: dict[str, type[StreamLine]] = {
+    "table": TableLine,
+    "pool_deleted": PoolDeletedLine,
+    "bindings": BindingsLine,
+    "synced": SyncedLine,
+    "heartbeat": HeartbeatLine,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveEvent:
+    """One server-sent event: `event` is the topic, `data` its JSON text, `id` what to send back as Last-Event-ID."""
+
+    event: str
+    data: str
+    id: str | None
+
+
+def decode_line(line: bytes | str) -> StreamLine | None:
+    """One NDJSON line of the router stream; None for a type this version does not know (newer API). Raises ApiUnreachable if not JSON."""
+    try:
+        document = msgspec.json.decode(line)
+        kind = _LINE_TYPES.get(document["type"])
+        return None if kind is None else msgspec.convert(document, kind)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise ApiUnreachable(f"the control API sent a stream line that cannot be read: {error}") from error
+
+
+class ControlApi:
+    """Client of one control API at `base_url`, as the bearer of `token`. `transport` replaces the network (httpx.ASGITransport in one process).
+
+    Raises ApiProblem for every problem document and ApiUnreachable when there was no usable answer.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        *,
+        timeout_seconds: float = 10.0,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._http = http or httpx.AsyncClient(
+            base_url=base_url, transport=transport, timeout=timeout_seconds, trust_env=False, headers={"accept": "application/json"}
+        )
+        self._token = token
+
+    def with_token(self, token: str | None) -> "ControlApi":
+        """The same connections, another bearer."""
+        return ControlApi("", token, http=self._http)
+
+    async def close(self) -> None:
+        """Closes the connections, also of every client made by `with_token`."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> "ControlApi":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # --- operator -------------------------------------------------------------------------------------------------------------------
+
+    async def put_pool_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
+        return await self._call("PUT", f"/internal/v1/pools/{_path(pool)}/state", PoolObservations, body=state)
+
+    async def post_pool_events(self, pool: PoolKey, events: tuple[PoolEvent, ...]) -> None:
+        await self._call("POST", f"/internal/v1/pools/{_path(pool)}/events", None, body={"events": events})
+
+    async def delete_pool(self, pool: PoolKey) -> None:
+        await self._call("DELETE", f"/internal/v1/pools/{_path(pool)}", None)
+
+    # --- router ---------------------------------------------------------------------------------------------------------------------
+
+    async def table(self, pool: PoolKey) -> RoutingTable:
+        return await self._call("GET", f"/internal/v1/pools/{_path(pool)}/table", RoutingTable)
+
+    async def post_report(self, report: Report) -> ReportReceipt:
+        return await self._call("POST", "/internal/v1/reports", ReportReceipt, body=report)
+
+    async def post_encoded_report(self, report: bytes) -> ReportReceipt:
+        """A report already encoded as JSON, such as one read back from a spool."""
+        return await self._call("POST", "/internal/v1/reports", ReportReceipt, content=report)
+
+    async def post_router_gone(self, gone: RouterGone) -> None:
+        await self._call("POST", "/internal/v1/routers/gone", None, body=gone)
+
+    async def stream(self, router: str, *, silence_seconds: float = 10.0) -> AsyncIterator[StreamLine]:
+        """Tables and bindings: snapshot, `SyncedLine`, then changes, for ever. Ends when the API closes it; raises ApiUnreachable when the
+        connection breaks or nothing (not even a heartbeat) came for `silence_seconds`."""
+        timeout = httpx.Timeout(10.0, read=silence_seconds)
+        async with self._streaming("/internal/v1/stream", {"router": router}, timeout, {}) as response:
+            async for line in response.aiter_lines():
+                if line and (decoded := decode_line(line)) is not None:
+                    yield decoded
+
+    # --- identity -------------------------------------------------------------------------------------------------------------------
+
+    async def whoami(self) -> Identity:
+        return await self._call("GET", "/v1/whoami", Identity)
+
+    async def login(self, token: str) -> WebSession:
+        return await self._call("POST", "/v1/login", WebSession, body=LoginRequest(token=token))
+
+    async def logout(self) -> None:
+        await self._call("POST", "/v1/logout", None)
+
+    async def create_login_link(self, request: LoginLinkRequest) -> LoginLink:
+        return await self._call("POST", "/v1/login-links", LoginLink, body=request)
+
+    async def tokens(self, *, cursor: str | None = None, limit: int | None = None) -> Page[TokenItem]:
+        return await self._call("GET", "/v1/tokens", Page[TokenItem], query={"cursor": cursor, "limit": limit})
+
+    async def create_token(self, request: TokenRequest) -> TokenItem:
+        return await self._call("POST", "/v1/tokens", TokenItem, body=request)
+
+    async def revoke_token(self, token_id: str) -> None:
+        await self._call("DELETE", f"/v1/tokens/{_segment(token_id)}", None)
+
+    # --- pools ----------------------------------------------------------------------------------------------------------------------
+
+    async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
+        return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})
+
+    async def pool(self, pool: PoolKey) -> PoolDetail:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}", PoolDetail)
+
+    async def instances(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[InstanceSummary]:
+        return await self._call(
+            "GET", f"/v1/pools/{_path(pool)}/instances", Page[InstanceSummary], query={"cursor": cursor, "limit": limit}
+        )
+
+    async def instance(self, pool: PoolKey, instance: str) -> InstanceDetail:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/instances/{_segment(instance)}", InstanceDetail)
+
+    async def revisions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolRevision]:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/revisions", Page[PoolRevision], query={"cursor": cursor, "limit": limit})
+
+    async def events(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolEventItem]:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/events", Page[PoolEventItem], query={"cursor": cursor, "limit": limit})
+
+    async def slo_versions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[SloVersion]:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/slo", Page[SloVersion], query={"cursor": cursor, "limit": limit})
+
+    async def heatmap(
+        self,
+        pool: PoolKey,
+        *,
+        metric: str = "pending_prefill_tokens",
+        start: str = "now-1h",
+        end: str = "now",
+        columns: int | None = None,
+        aggregate: str = "max",
+        sort: str = "name",
+    ) -> Heatmap:
+        """`start` and `end` are RFC 3339 or `now-15m`; `columns` at most 360."""
+        query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort}
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/heatmap", Heatmap, query=query)
+
+    # --- sessions, migrations, decisions, rejections, audit; `filters` are the query names of the endpoint (`from`, `to`, `pool`, …) ---
+
+    async def sessions(self, filters: Query | None = None) -> Page[SessionSummary]:
+        return await self._call("GET", "/v1/sessions", Page[SessionSummary], query=filters)
+
+    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        return await self._call("GET", f"/v1/sessions/{_path(pool)}/{_segment(session)}", SessionDetail)
+
+    async def migrations(self, filters: Query | None = None) -> Page[Migration]:
+        return await self._call("GET", "/v1/migrations", Page[Migration], query=filters)
+
+    async def migration(self, migration_id: str) -> Migration:
+        return await self._call("GET", f"/v1/migrations/{_segment(migration_id)}", Migration)
+
+    async def migration_matrix(self, filters: Query | None = None) -> MigrationMatrix:
+        return await self._call("GET", "/v1/migrations/matrix", MigrationMatrix, query=filters)
+
+    async def decisions(self, filters: Query | None = None) -> Page[RoutingDecision]:
+        return await self._call("GET", "/v1/decisions", Page[RoutingDecision], query=filters)
+
+    async def decision(self, decision_id: str) -> RoutingDecision:
+        return await self._call("GET", f"/v1/decisions/{_segment(decision_id)}", RoutingDecision)
+
+    async def rejections(self, filters: Query | None = None) -> RejectionReport:
+        return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)
+
+    async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
+        return await self._call("GET", "/v1/audit", Page[AuditEntry], query=filters)
+
+    async def audit_entry(self, entry_id: int) -> AuditEntry:
+        return await self._call("GET", f"/v1/audit/{entry_id}", AuditEntry)
+
+    async def audit_verification(self) -> AuditVerification:
+        return await self._call("GET", "/v1/audit/verification", AuditVerification)
+
+    # --- plans ----------------------------------------------------------------------------------------------------------------------
+
+    async def create_scale_plan(self, pool: PoolKey, replicas: int) -> Plan:
+        body = ScalePlanRequest(kind="scale", replicas=replicas)
+        return await self._call("POST", f"/v1/pools/{_path(pool)}/plans", Plan, body=body)
+
+    async def plan(self, plan_id: str) -> Plan:
+        return await self._call("GET", f"/v1/plans/{_segment(plan_id)}", Plan)
+
+    async def apply_plan(self, plan_id: str, request: ApplyRequest) -> Plan:
+        return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/apply", Plan, body=request)
+
+    async def undo_plan(self, plan_id: str) -> Plan:
+        return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/undo", Plan)
+
+    # --- streams of text ------------------------------------------------------------------------------------------------------------
+
+    async def live(
+        self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
+    ) -> AsyncIterator[LiveEvent]:
+        """Server-sent events, decoded; ends when the API closes the stream (an event `poll` first means: too many streams, poll instead)."""
+        query = {"topics": ",".join(topics), "pool": str(pool) if pool else None}
+        headers = {"last-event-id": last_event_id} if last_event_id else {}
+        async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
+            fields: dict[str, str] = {}
+            async for line in response.aiter_lines():
+                if line:
+                    name, _, value = line.partition(":")
+                    fields[name] = (
+                        f"{fields[name]}\n{value.removeprefix(' ')}" if name == "data" and "data" in fields else value.removeprefix(" ")
+                    )
+                    continue
+                if "data" in fields:
+                    yield LiveEvent(event=fields.get("event", "message"), data=fields["data"], id=fields.get("id"))
+                fields = {}
+
+    async def live_bytes(self, query: Query, *, last_event_id: str | None = None) -> AsyncIterator[bytes]:
+        """The same stream as raw bytes, for a proxy such as the web UI."""
+        headers = {"last-event-id": last_event_id} if last_event_id else {}
+        async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
+            async for chunk in response.aiter_raw():
+                yield chunk
+
+    async def export(self, path: str, filters: Query | None = None) -> AsyncIterator[bytes]:
+        """A whole list as the API streams it; `path` such as `/v1/migrations.csv`."""
+        async with self._streaming(path, filters or {}, httpx.Timeout(10.0, read=60.0), {"accept": "*/*"}) as response:
+            async for chunk in response.aiter_raw():
+                yield chunk
+
+    # --- plumbing -------------------------------------------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        answer: type[Answer] | None,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        content: bytes | None = None,
+    ) -> Answer:
+        payload = content if content is not None else (msgspec.json.encode(body) if body is not None else None)
+        headers = self._headers()
+        if payload is not None:
+            headers["content-type"] = "application/json"
+        try:
+            response = await self._http.request(method, path, params=_present(query), content=payload, headers=headers)
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+        if response.status_code >= 400:
+            raise _problem(response)
+        if answer is None:
+            return None  # type: ignore[return-value]  # callers without an answer type discard the value
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.MsgspecError as error:
+            raise ApiUnreachable(f"the control API's answer to {method} {path} cannot be read: {error}") from error
+
+    @asynccontextmanager
+    async def _streaming(self, path: str, query: Query, limits: httpx.Timeout, headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
+        try:
+            async with self._http.stream(
+                "GET", path, params=_present(query), headers={**self._headers(), **headers}, timeout=limits
+            ) as response:
+                if response.status_code >= 400:
+                    await response.aread()
+                    raise _problem(response)
+                yield response
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+
+    def _headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+def _present(query: Query | None) -> dict[str, Any]:
+    return {name: value for name, value in (query or {}).items() if value is not None}
+
+
+def _path(pool: PoolKey) -> str:
+    return f"{_segment(pool.namespace)}/{_segment(pool.name)}"
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _unreachable(error: httpx.HTTPError) -> ApiUnreachable:
+    return ApiUnreachable(f"the control API did not answer: {str(error) or type(error).__name__}")
+
+
+def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
+    try:
+        problem = msgspec.json.decode(response.content, type=Problem)
+    except msgspec.MsgspecError:
+        return ApiUnreachable(f"the control API answered {response.status_code} without a problem document")
+    after = response.headers.get("retry-after", "")
+    return ApiProblem(problem, float(after) if after.isdigit() else None)

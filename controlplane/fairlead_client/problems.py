@@ -1,0 +1,30 @@
+"""Errors of the client.
+
+ClientError
+├── ApiProblem        the API answered with a problem document; carries it
+└── ApiUnreachable    no usable answer: refused, timed out, broken mid-way, or not JSON
+"""
+
+from fairlead_client.resources import Problem
+
+
+class ClientError(Exception):
+    """Root of what the client raises on purpose; `str(error)` is one line fit for a user."""
+
+
+class ApiProblem(ClientError):
+    """The API refused or failed. `problem.status` is the HTTP status; `retry_after_seconds` comes from Retry-After, if it was sent."""
+
+    def __init__(self, problem: Problem, retry_after_seconds: float | None = None) -> None:
+        self.problem = problem
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"{problem.status} {problem.title}: {problem.detail}")
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later without any change (the API or its database was away, or it was busy)."""
+        return self.problem.status in {429, 502, 503, 504}
+
+
+class ApiUnreachable(ClientError):
+    """The API could not be reached or its answer not understood. Writes may or may not have happened; all of ours are safe to repeat."""
