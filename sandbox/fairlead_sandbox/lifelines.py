@@ -1,0 +1,26 @@
+"""Children that do not outlive their parent, even when it is killed with SIGKILL (Linux' parent-death signal)."""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(number: int) -> Callable[[], None] | None:
+    """A `preexec_fn` asking the kernel to send signal `number` to the child when the thread that forked it ends.
+
+    Fork from the main thread only: another thread's end would end the child too. None where the kernel has no such thing.
+    """
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: loading is not safe after it
+    parent = os.getpid()
+
+    def ask() -> None:
+        library.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # it died between fork and prctl
+            os._exit(1)
+
+    return ask

@@ -1,0 +1,87 @@
+"""Output of the processes: one bounded file each, and one merged stream on the terminal with coloured names."""
+
+import itertools
+from collections import deque
+from pathlib import Path
+from typing import TextIO
+
+COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95", "92", "94")
+FILE_LIMIT_BYTES = 8 * 1024 * 1024
+LINE_LIMIT_BYTES = 64 * 1024
+
+
+class Console:
+    """The merged stream. Names are padded to the widest; colours only where the terminal takes them."""
+
+    def __init__(self, target: TextIO | None, *, names: tuple[str, ...], coloured: bool) -> None:
+        self._target = target
+        self._width = max((len(name) for name in names), default=0)
+        self._colours = dict(zip(names, itertools.cycle(COLOURS), strict=False)) if coloured else {}
+
+    def write(self, name: str, line: str) -> None:
+        """Print one line of one process. A reader that went away (a closed pipe) ends the stream, not the sandbox."""
+        label = f"{name:<{self._width}} |"
+        if name in self._colours:
+            label = f"\x1b[{self._colours[name]}m{label}\x1b[0m"
+        self.write_plain(f"{label} {line}")
+
+    def write_plain(self, text: str) -> None:
+        """Print text that belongs to no process."""
+        if self._target is None:
+            return
+        try:
+            self._target.write(text + "\n")
+            self._target.flush()
+        except (BrokenPipeError, ValueError):
+            self._target = None
+
+
+class ProcessLog:
+    """One process's log file, moved to `<name>.log.1` when it is full, and its last lines in memory for error messages."""
+
+    def __init__(self, folder: Path, name: str, console: Console | None, *, limit_bytes: int = FILE_LIMIT_BYTES) -> None:
+        self.path = folder / f"{name}.log"
+        self.last_lines: deque[str] = deque(maxlen=20)
+        self._name = name
+        self._console = console
+        self._limit = limit_bytes
+        self._file = self.path.open("ab")
+        self._size = self._file.tell()
+
+    def write(self, line: str) -> None:
+        """Keep one line, without its newline."""
+        data = line.encode(errors="replace") + b"\n"
+        if self._size + len(data) > self._limit:
+            self._file.close()
+            self.path.replace(self.path.with_name(self.path.name + ".1"))
+            self._file = self.path.open("ab")
+            self._size = 0
+        self._file.write(data)
+        self._file.flush()
+        self._size += len(data)
+        self.last_lines.append(line)
+        if self._console is not None:
+            self._console.write(self._name, line)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LineSplitter:
+    """Cuts chunks of bytes into lines; a line that never ends is cut at LINE_LIMIT_BYTES. Carriage returns (progress bars) end lines too."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The lines completed by this chunk."""
+        *complete, self._rest = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if len(self._rest) > LINE_LIMIT_BYTES:
+            complete.append(self._rest)
+            self._rest = b""
+        return [line.decode(errors="replace") for line in complete]
+
+    def rest(self) -> list[str]:
+        """What is left when the stream ends."""
+        left, self._rest = self._rest, b""
+        return [left.decode(errors="replace")] if left else []

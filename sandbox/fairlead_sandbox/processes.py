@@ -1,0 +1,92 @@
+"""What the supervisor runs, as data: processes, and steps done once between them.
+
+Names are unique; `needs` name what must be ready (a process) or done (a step) first. Everything else may start in parallel.
+"""
+
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fairlead_sandbox.errors import SandboxError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedLine:
+    """Ready when the process prints a line that starts with `prefix`."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAnswer:
+    """Ready when a GET of `url` (plain HTTP) answers with a status from 200 to 399."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Ready when `check` says so; asked again and again until then."""
+
+    check: Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """Ready as soon as it runs: nobody depends on what it does."""
+
+
+Readiness = PrintedLine | HttpAnswer | Asked | Started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSpec:
+    """One process. `environment` is added to the supervisor's own; `before_start` runs before every start, restarts included."""
+
+    name: str
+    command: tuple[str, ...]
+    readiness: Readiness
+    environment: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    before_start: Callable[[], None] | None = None
+    user: str | None = None
+    stop_signal: int = signal.SIGTERM
+    stop_grace_seconds: float = 8.0
+    orphan_signal: int = signal.SIGKILL
+    """What the process gets when the supervisor dies; only a process that cleans up by itself may get less than SIGKILL."""
+    start_timeout_seconds: float = 60.0
+    console: bool = True
+    """Whether its output belongs in the merged stream (its log file gets it anyway)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Something done once when what it needs is ready; its failure fails the start."""
+
+    name: str
+    run: Callable[[], Awaitable[None]]
+    needs: tuple[str, ...] = ()
+
+
+Node = ProcessSpec | Step
+
+
+def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes so that each comes after what it needs. Raises SandboxError for an unknown need, a double name or a circle."""
+    by_name = {node.name: node for node in nodes}
+    if len(by_name) != len(nodes):
+        raise SandboxError("process table: two entries have the same name")
+    ordered: dict[str, Node] = {}
+
+    def place(node: Node, path: tuple[str, ...]) -> None:
+        if node.name in path:
+            raise SandboxError(f"process table: {' needs '.join((*path, node.name))}, which is a circle")
+        for need in node.needs:
+            if need not in by_name:
+                raise SandboxError(f"process table: {node.name} needs {need}, which is not in the table")
+            place(by_name[need], (*path, node.name))
+        ordered.setdefault(node.name, node)
+
+    for node in nodes:
+        place(node, ())
+    return tuple(ordered.values())

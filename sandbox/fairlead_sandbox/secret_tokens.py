@@ -1,0 +1,36 @@
+"""The sandbox's own secrets: made once, kept in one private file, handed to the processes by environment."""
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.state_directory import write_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretTokens:
+    """Bootstrap secrets of the control API: `admin` for people, `operator` and `router` for the processes of that name."""
+
+    admin: str
+    operator: str
+    router: str
+
+    @property
+    def bootstrap(self) -> str:
+        """Value of FAIRLEAD_BOOTSTRAP_TOKENS."""
+        return f"admin:sandbox:{self.admin},system:operator:{self.operator},system:router:{self.router}"
+
+
+def load_or_create(path: Path) -> SecretTokens:
+    """Read the secrets, or make and keep them. Raises SandboxError when the file is there but cannot be used."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return SecretTokens(admin=str(document["admin"]), operator=str(document["operator"]), router=str(document["router"]))
+    except FileNotFoundError:
+        made = SecretTokens(admin=secrets.token_urlsafe(32), operator=secrets.token_urlsafe(32), router=secrets.token_urlsafe(32))
+        write_private(path, json.dumps({"admin": made.admin, "operator": made.operator, "router": made.router}, indent=1) + "\n")
+        return made
+    except (ValueError, KeyError, TypeError):
+        raise SandboxError(f"{path}: not a token file; delete it and new tokens are made") from None

@@ -1,0 +1,165 @@
+"""Where a sandbox keeps what it knows: paths in the state directory, its lock, and `run.json`, the note about the current run."""
+
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fairlead_sandbox.errors import SandboxError
+
+SOCKET_PATH_LIMIT = 90
+"""Bytes a Unix socket's path may have here; the kernel stops at 107 and Postgres adds its own name and a lock file's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDirectory:
+    """One sandbox's directory; `root` is absolute."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def kubernetes(self) -> Path:
+        """State of the Kubernetes API and of the kubelet; the pods' logs are in its `logs`."""
+        return self.root / "kubernetes"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "kubeconfig"
+
+    @property
+    def postgres_data(self) -> Path:
+        return self.root / "postgres"
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "tokens"
+
+    @property
+    def run_file(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def socket_directory(self) -> Path:
+        """Where Postgres puts its socket: in the state directory, or in a short private folder when that path would be too long."""
+        own = self.root / "run"
+        if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
+            return own
+        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"fairlead-{os.getuid()}-{digest}"
+
+    def create(self) -> None:
+        """Make the directories, readable by their owner only. Raises SandboxError when that is not possible."""
+        try:
+            for folder in (self.root, self.logs, self.kubernetes, self.spool, self.socket_directory):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise SandboxError(
+                f"--state-dir {self.root}: cannot be created ({problem.strerror}); choose a directory you may write"
+            ) from None
+        if self.socket_directory.stat().st_uid != os.getuid():
+            raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir")
+
+    def lock(self) -> "Lock | None":
+        """Take the directory for this process's life; None when another supervisor holds it."""
+        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return Lock(descriptor)
+
+    def is_locked(self) -> bool:
+        """Whether a supervisor runs on this directory now."""
+        if not self.lock_file.exists():
+            return False
+        lock = self.lock()
+        if lock is None:
+            return True
+        lock.release()
+        return False
+
+    def read_run(self) -> "RunNote | None":
+        """The note of the current or last run; None when there is none or it cannot be understood."""
+        try:
+            document = json.loads(self.run_file.read_text(encoding="utf-8"))
+            return RunNote.from_document(document)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def write_run(self, note: "RunNote") -> None:
+        """Replace the note in one step, so that a reader never sees half of it."""
+        write_private(self.run_file, json.dumps(asdict(note), indent=1) + "\n")
+
+
+class Lock:
+    """A held lock; the kernel lets go of it when the process ends, however it ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessNote:
+    """One process as last seen by the supervisor. `state` is waiting, starting, ready, backing-off, stopping, stopped or done."""
+
+    name: str
+    state: str = "waiting"
+    pid: int | None = None
+    started_ticks: int | None = None
+    restarts: int = 0
+    detail: str = ""
+    probe: str | None = None
+    """An HTTP URL that answers 2xx while the process is ready; None when only the supervisor knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNote:
+    """A run of the sandbox. `phase` is starting, ready, stopping, stopped or failed; `urls` and `ports` are by name."""
+
+    phase: str
+    supervisor_pid: int | None = None
+    supervisor_started_ticks: int | None = None
+    ports: dict[str, int] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    processes: tuple[ProcessNote, ...] = ()
+    summary: str = ""
+    problem: str = ""
+
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> "RunNote":
+        """Decode `run.json`. Raises TypeError or KeyError when it is not one of ours."""
+        note = RunNote(**{**document, "processes": ()})
+        return replace(note, processes=tuple(ProcessNote(**entry) for entry in document["processes"]))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, replacing the old one in one step."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,214 @@
+"""One process under supervision: start, become ready, and start again when it ends, until it is told to stop."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+
+from fairlead_sandbox.backoff import Backoff
+from fairlead_sandbox.errors import SandboxError, StartFailed
+from fairlead_sandbox.identities import ProcessIdentity, identity_of, send_signal, until_end
+from fairlead_sandbox.lifelines import die_with_parent
+from fairlead_sandbox.log_streams import LineSplitter, ProcessLog
+from fairlead_sandbox.probing import ask_url
+from fairlead_sandbox.processes import Asked, HttpAnswer, PrintedLine, ProcessSpec, Started
+from fairlead_sandbox.state_directory import ProcessNote
+
+ASK_EVERY_SECONDS = 0.1
+START_ATTEMPTS = 5
+"""Exits before the first readiness after which a start counts as failed; once it was ready, a process is restarted for ever."""
+
+RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_seconds=30.0)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One life of the process: its handle, and the event set when it printed the awaited line."""
+
+    popen: subprocess.Popen[bytes]
+    identity: ProcessIdentity
+    pump: asyncio.Task[None]
+    printed: asyncio.Event
+    started_at: float
+
+
+class SupervisedProcess:
+    """Keeps one ProcessSpec running. `note` is what is known of it; `ready` is set at its first readiness and stays set."""
+
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        *,
+        log: ProcessLog,
+        environment: Mapping[str, str],
+        changed: Callable[[], None],
+        backoff: Backoff = RESTARTS,
+    ) -> None:
+        self.spec = spec
+        self.log = log
+        self.ready = asyncio.Event()
+        self.note = ProcessNote(name=spec.name, probe=spec.readiness.url if isinstance(spec.readiness, HttpAnswer) else None)
+        self._environment = {**environment, **spec.environment}
+        self._changed = changed
+        self._backoff = backoff
+        self._stopping = asyncio.Event()
+        self._run: _Run | None = None
+
+    async def live(self) -> None:
+        """Run until `stop`. Raises StartFailed when the process never becomes ready."""
+        attempts = 0
+        deadline = time.monotonic() + self.spec.start_timeout_seconds
+        while not self._stopping.is_set():
+            run = await self._start()
+            if run is not None:
+                await self._watch(run, deadline)
+                ran, how = time.monotonic() - run.started_at, _ending(run.popen.wait())
+            else:
+                ran, how = 0.0, self.note.detail
+            if self._stopping.is_set():
+                break
+            attempts += 1
+            if not self.ready.is_set() and attempts >= START_ATTEMPTS:
+                raise StartFailed(self._complaint(f"ended {attempts} times before it was ready, last with {how}"))
+            self._backoff, delay = self._backoff.after_exit(ran)
+            self._note(state="backing-off", pid=None, started_ticks=None, detail=f"{how}; starts again in {delay:.2g} s")
+            self.log.write(f"[supervisor] {self.spec.name} ended: {how}; starting again in {delay:.2g} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay)
+            self._note(restarts=self.note.restarts + 1)
+        self._note(state="stopped", pid=None, started_ticks=None, detail="")
+
+    async def stop(self) -> None:
+        """End the process: its stop signal, then SIGKILL after the grace. Returns when it is gone; safe to call twice."""
+        self._stopping.set()
+        run = self._run
+        if run is None:
+            return
+        self._note(state="stopping")
+        send_signal(run.identity, self.spec.stop_signal)
+        try:
+            await asyncio.wait_for(until_end(run.identity), self.spec.stop_grace_seconds)
+        except TimeoutError:
+            self.log.write(f"[supervisor] {self.spec.name} did not stop within {self.spec.stop_grace_seconds:g} s and is killed")
+            send_signal(run.identity, signal.SIGKILL)
+            await until_end(run.identity)
+
+    async def _start(self) -> _Run | None:
+        """Fork and begin to read its output; None (with the reason in the note) when it cannot even be started."""
+        self._note(state="starting", detail="")
+        try:
+            if self.spec.before_start is not None:
+                await asyncio.to_thread(self.spec.before_start)
+            if self._stopping.is_set():
+                return None
+            read_end, write_end = os.pipe()
+            try:
+                popen = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own waits for pipes that grandchildren may hold open
+                    self.spec.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=write_end,
+                    stderr=write_end,
+                    env=self._environment,
+                    user=self.spec.user,
+                    start_new_session=True,  # a Ctrl-C at the terminal is for the supervisor alone
+                    preexec_fn=die_with_parent(self.spec.orphan_signal),
+                )
+            except BaseException:
+                os.close(read_end)
+                raise
+            finally:
+                os.close(write_end)
+        except (OSError, subprocess.SubprocessError, SandboxError) as problem:
+            self._note(detail=f"cannot start: {problem}")
+            return None
+        identity = identity_of(popen.pid) or ProcessIdentity(pid=popen.pid, started_ticks=-1)
+        printed = asyncio.Event()
+        self._run = _Run(popen, identity, asyncio.create_task(self._pump(read_end, printed)), printed, time.monotonic())
+        self._note(pid=popen.pid, started_ticks=identity.started_ticks)
+        return self._run
+
+    async def _watch(self, run: _Run, deadline: float) -> None:
+        """Wait for readiness, then for the end. The last of its output is read before this returns."""
+        ended = asyncio.create_task(until_end(run.identity))
+        becoming = asyncio.create_task(self._until_ready(run))
+        try:
+            timeout = None if self.ready.is_set() else max(0.0, deadline - time.monotonic())
+            done, _ = await asyncio.wait({ended, becoming}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                raise StartFailed(self._complaint(f"was not ready within {self.spec.start_timeout_seconds:g} s"))
+            if becoming in done and ended not in done:
+                becoming.result()
+                self.ready.set()
+                self._note(state="ready", detail="")
+            await ended
+        finally:
+            becoming.cancel()
+            ended.cancel()
+            if self.note.state != "stopping" and not ended.done():
+                send_signal(run.identity, signal.SIGKILL)
+                run.popen.wait()
+            await asyncio.wait({run.pump}, timeout=0.5)  # a grandchild may hold the pipe open
+            run.pump.cancel()
+            self._run = None
+
+    async def _until_ready(self, run: _Run) -> None:
+        match self.spec.readiness:
+            case PrintedLine():
+                await run.printed.wait()
+            case HttpAnswer(url=url):
+                await _until(lambda: _answers(url))
+            case Asked(check=check):
+                await _until(check)
+            case Started():
+                pass
+
+    async def _pump(self, read_end: int, printed: asyncio.Event) -> None:
+        """Copy output to the log and look for the awaited line."""
+        awaited = self.spec.readiness.prefix if isinstance(self.spec.readiness, PrintedLine) else None
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", buffering=0)
+        )
+        splitter = LineSplitter()
+        try:
+            while chunk := await reader.read(65536):
+                for line in splitter.feed(chunk):
+                    self.log.write(line)
+                    if awaited is not None and line.startswith(awaited):
+                        printed.set()
+        finally:
+            for line in splitter.rest():
+                self.log.write(line)
+            transport.close()
+
+    def _note(self, **changes: object) -> None:
+        self.note = replace(self.note, **changes)  # type: ignore[arg-type]  # names and types are those of ProcessNote, checked by its tests
+        self._changed()
+
+    def _complaint(self, what: str) -> str:
+        last = next((line for line in reversed(self.log.last_lines) if line.strip() and not line.startswith("[supervisor]")), "")
+        said = f"; it last said: {last.strip()}" if last else ""
+        return f"{self.spec.name} {what}{said} (log: {self.log.path})"
+
+
+async def _until(check: Callable[[], Awaitable[bool]]) -> None:
+    while not await check():  # noqa: ASYNC110 - another process cannot set our event
+        await asyncio.sleep(ASK_EVERY_SECONDS)
+
+
+async def _answers(url: str) -> bool:
+    return (await ask_url(url, timeout_seconds=2.0)).ok
+
+
+def _ending(status: int) -> str:
+    """A wait status in words: negative statuses are signals."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"
