@@ -29,6 +29,7 @@ class Supervisor:
         console: Console,
         changed: Callable[[], None],
         environment: Mapping[str, str] | None = None,
+        backoff: Backoff = RESTARTS,
     ) -> None:
         self._nodes = in_start_order(nodes)
         self._changed = changed
