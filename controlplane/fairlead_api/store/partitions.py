@@ -1,0 +1,68 @@
+"""Daily partitions: made ahead of time, made on demand for late rows, dropped by retention. Days are UTC."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, time, timedelta
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from fairlead_api.store.tables import PARTITIONED
+
+_NAME = re.compile(rf"^({'|'.join(PARTITIONED)})_(\d{{4}})(\d{{2}})(\d{{2}})$")
+
+
+def partition_name(table: str, day: date) -> str:
+    """`decisions`, 2026-11-21 → `decisions_20261121`."""
+    return f"{table}_{day:%Y%m%d}"
+
+
+def partition_day(name: str) -> tuple[str, date] | None:
+    """The table and day of a partition's name; None if it is none of ours."""
+    match = _NAME.match(name)
+    return (match[1], date(int(match[2]), int(match[3]), int(match[4]))) if match else None
+
+
+def is_partition(name: str) -> bool:
+    """Whether a table name is one of our daily partitions."""
+    return _NAME.match(name) is not None
+
+
+class Partitions:
+    """Keeps the days that rows need. Remembers what exists, so that the usual call costs nothing."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._known: set[str] = set()
+
+    async def ensure(self, table: str, days: Iterable[date]) -> None:
+        """Makes the partitions of `days` that are missing; safe when several processes do so at once."""
+        missing = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
+        if not missing:
+            return
+        async with self._engine.begin() as connection:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": f"partitions of {table}"})
+            for day in missing:
+                start = datetime.combine(day, time(), UTC)
+                await connection.execute(
+                    text(
+                        f"CREATE TABLE IF NOT EXISTS {partition_name(table, day)} PARTITION OF {table} "
+                        f"FOR VALUES FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
+                    )
+                )
+        self._known.update(partition_name(table, day) for day in missing)
+
+    async def drop_before(self, table: str, day: date) -> list[str]:
+        """Drops the partitions of days before `day`; returns their names."""
+        async with self._engine.begin() as connection:
+            rows = await connection.execute(
+                text(
+                    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)"
+                ),
+                {"table": table},
+            )
+            old = sorted(name for (name,) in rows if (found := partition_day(name)) is not None and found[1] < day)
+            for name in old:
+                await connection.execute(text(f"DROP TABLE {name}"))
+        self._known.difference_update(old)
+        return old

@@ -1,0 +1,52 @@
+"""Runs migrations: one transaction each, behind an advisory lock, giving up early instead of blocking the tables of a living system.
+
+The URL comes from the caller (`config.attributes["url"]`, how the API migrates itself at start) or from FAIRLEAD_DATABASE_URL.
+"""
+
+import os
+
+from alembic import context
+from sqlalchemy import create_engine, pool, text
+
+from fairlead_api.store.partitions import is_partition
+from fairlead_api.store.tables import metadata
+
+LOCK = 0x6661_6972
+"""Key of the advisory lock (the letters `fair`): one migrating process at a time."""
+
+
+def include_name(name: str | None, kind: str, parents: object) -> bool:
+    """Leaves out the daily partitions, which are made at run time, and Alembic's own table."""
+    return not (kind == "table" and name is not None and is_partition(name))
+
+
+def run_online() -> None:
+    """Migrates a database; only PostgreSQL is supported."""
+    url = context.config.attributes.get("url") or os.environ.get("FAIRLEAD_DATABASE_URL")
+    if not url:
+        raise SystemExit("FAIRLEAD_DATABASE_URL is not set; write postgresql+psycopg://user@host/database")
+    engine = create_engine(url, poolclass=pool.NullPool)
+    with engine.connect() as connection:
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": LOCK})
+        connection.execute(text("SET lock_timeout = '4s'"))
+        connection.execute(text("SET statement_timeout = '60s'"))
+        connection.commit()
+        try:
+            context.configure(
+                connection=connection,
+                target_metadata=metadata,
+                include_name=include_name,
+                transaction_per_migration=True,
+                compare_server_default=True,
+                compare_type=True,
+            )
+            with context.begin_transaction():
+                context.run_migrations()
+        finally:
+            connection.rollback()
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": LOCK})
+            connection.commit()
+    engine.dispose()
+
+
+run_online()
