@@ -104,7 +104,7 @@ class EngineSpec:
     )
 
     type: str = text(
-        "Engine of the instances. Cannot be changed; make a new pool instead.",
+        "Engine of the instances; cannot be changed later.",
         "simulated",
         enum=("simulated", "vllm"),
         rules=(Rule(rule="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
@@ -207,7 +207,7 @@ class PoolSpec:
     )
 
     model: str = text(
-        "Model served, as clients name it in requests. Cannot be changed; make a new pool instead.",
+        "Model served, as clients name it in requests; cannot be changed later.",
         pattern=r"^\S+$",
         max_length=256,
         rules=(Rule(rule="self == oldSelf", message="model cannot be changed; make a new pool instead"),),

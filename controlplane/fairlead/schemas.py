@@ -206,9 +206,8 @@ def read(of: type[Document], document: object, path: str) -> Document:
         if document.get(name) is not None:
             values[item.name] = _read_value(shape_of(item), document[name], f"{path}.{name}")
         elif shape_of(item).default is MISSING:
-            raise InvalidInput(
-                f"{path}.{name}", None, f"it is required; write {shape_of(item).description[0].lower()}{shape_of(item).description[1:]}"
-            )
+            sentence = shape_of(item).description.rstrip(".")
+            raise InvalidInput(f"{path}.{name}", None, f"it is required; write the {sentence[0].lower()}{sentence[1:]}")
     return of(**values)
 
 

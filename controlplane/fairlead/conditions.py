@@ -1,0 +1,195 @@
+"""A pool's status in words: conditions with named reasons, computed from what was observed. Pure; times come from the caller."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+
+
+class ConditionType(StrEnum):
+    READY = "Ready"
+    INSTANCES_READY = "InstancesReady"
+    RING_SYNCED = "RingSynced"
+    PROGRESSING = "Progressing"
+    SLO_MET = "SLOMet"
+    CONTROL_PLANE_REACHABLE = "ControlPlaneReachable"
+    DEGRADED = "Degraded"
+
+
+class Refusal(StrEnum):
+    """Why a spec that got past the schema is refused; reason of Ready=False and of the event SpecRefused."""
+
+    INVALID_SPEC = "InvalidSpec"
+    INVALID_ROUTING = "InvalidRouting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A refused spec: the named reason, and one line with field, value and remedy."""
+
+    reason: Refusal
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A condition before it has a time. `status` is True, False or Unknown."""
+
+    type: ConditionType
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFacts:
+    """What the conditions are drawn from. `observations` None = the API did not answer, for `api_problem`.
+
+    `troubles` are containers that cannot run, as reason → instances; `apply_problem` is why the last action failed, if it did.
+    """
+
+    problem: Problem | None
+    desired: DesiredRole | None
+    instances: tuple[ObservedInstance, ...]
+    observations: PoolObservations | None
+    api_problem: str | None
+    slo_percentile: float | None
+    troubles: Mapping[str, tuple[str, ...]]
+    apply_problem: str | None
+
+
+def findings(facts: PoolFacts) -> tuple[Finding, ...]:
+    """All conditions of a pool, one per type, always the same types in the same order."""
+    instances_ready = _instances_ready(facts)
+    degraded = _degraded(facts)
+    return (
+        _ready(facts, instances_ready),
+        instances_ready,
+        _ring_synced(facts),
+        _progressing(facts),
+        _slo_met(facts),
+        _control_plane(facts),
+        degraded,
+    )
+
+
+def merge_conditions(
+    previous: Iterable[Mapping[str, Any]], fresh: Iterable[Finding], generation: int, now: str
+) -> tuple[dict[str, Any], ...]:
+    """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one's."""
+    before = {str(condition.get("type")): condition for condition in previous}
+    merged = []
+    for finding in fresh:
+        known = before.get(finding.type.value)
+        same = known is not None and known.get("status") == finding.status and known.get("lastTransitionTime")
+        since = str(known["lastTransitionTime"]) if known is not None and same else now
+        merged.append({**asdict(finding), "type": finding.type.value, "observedGeneration": generation, "lastTransitionTime": since})
+    return tuple(merged)
+
+
+def _count(facts: PoolFacts, *states: InstanceState) -> int:
+    return sum(1 for instance in facts.instances if instance.state in states and not instance.terminating)
+
+
+def _ready(facts: PoolFacts, instances_ready: Finding) -> Finding:
+    if facts.problem is not None:
+        kept = "the last good spec stays in force" if facts.desired is not None else "nothing is created until it is corrected"
+        return Finding(type=ConditionType.READY, status="False", reason=facts.problem.reason, message=f"{facts.problem.message}; {kept}")
+    return Finding(type=ConditionType.READY, status=instances_ready.status, reason=instances_ready.reason, message=instances_ready.message)
+
+
+def _instances_ready(facts: PoolFacts) -> Finding:
+    kind = ConditionType.INSTANCES_READY
+    if facts.desired is None:
+        return Finding(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
+    serving, wanted = _count(facts, InstanceState.SERVING), facts.desired.replicas
+    words = f"{serving} of {wanted} instances serve"
+    if wanted == 0:
+        return Finding(type=kind, status="True", reason="ScaledToZero", message="No instance is wanted")
+    if serving >= wanted:
+        return Finding(type=kind, status="True", reason="AllServing", message=words)
+    lost = _count(facts, InstanceState.LOST)
+    if lost:
+        return Finding(type=kind, status="False", reason="InstancesLost", message=f"{words}, {lost} lost")
+    if facts.observations is None and _count(facts, InstanceState.WARMING):
+        return Finding(
+            type=kind,
+            status="False",
+            reason="WaitingForControlPlane",
+            message=f"{words}; ready instances wait for the control API to list them",
+        )
+    return Finding(type=kind, status="False", reason="InstancesStarting", message=words)
+
+
+def _ring_synced(facts: PoolFacts) -> Finding:
+    kind = ConditionType.RING_SYNCED
+    if facts.observations is None:
+        return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have")
+    version = facts.observations.table_version
+    if facts.observations.live_routers == 0:
+        return Finding(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported lately")
+    if facts.observations.table_acknowledged:
+        message = f"All {facts.observations.live_routers} live routers route by table version {version}"
+        return Finding(type=kind, status="True", reason="Acknowledged", message=message)
+    return Finding(type=kind, status="False", reason="WaitingForRouters", message=f"Not every live router has table version {version} yet")
+
+
+def _progressing(facts: PoolFacts) -> Finding:
+    kind = ConditionType.PROGRESSING
+    draining = _count(facts, InstanceState.DRAINING)
+    starting = _count(facts, InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)
+    live = [instance for instance in facts.instances if instance.draining_since is None and not instance.terminating]
+    if facts.desired is not None and any(instance.spec_hash != facts.desired.spec_hash for instance in live):
+        old = sum(1 for instance in live if instance.spec_hash != facts.desired.spec_hash)
+        return Finding(type=kind, status="True", reason="RollingReplacement", message=f"{old} instances still have the old template")
+    if draining:
+        return Finding(type=kind, status="True", reason="Draining", message=f"{draining} instances drain")
+    if starting or (facts.desired is not None and len(live) != facts.desired.replicas):
+        wanted = facts.desired.replicas if facts.desired is not None else len(live)
+        return Finding(type=kind, status="True", reason="Scaling", message=f"{len(live)} of {wanted} instances exist, {starting} start")
+    return Finding(type=kind, status="False", reason="Settled", message="Nothing to do")
+
+
+def _slo_met(facts: PoolFacts) -> Finding:
+    kind = ConditionType.SLO_MET
+    if facts.observations is None or facts.slo_percentile is None:
+        return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+    attained = facts.observations.ttft_attainment
+    if attained is None:
+        return Finding(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
+    words = f"{attained * 100:.0f}% of the requests of the last 5 minutes met the TTFT target, wanted {facts.slo_percentile:g}%"
+    met = attained * 100 >= facts.slo_percentile
+    return Finding(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def _control_plane(facts: PoolFacts) -> Finding:
+    kind = ConditionType.CONTROL_PLANE_REACHABLE
+    if facts.observations is None:
+        message = f"{facts.api_problem or 'no answer'}; what serves goes on, drains and new instances wait"
+        return Finding(type=kind, status="False", reason="NoAnswer", message=message)
+    return Finding(type=kind, status="True", reason="Answered", message="The control API took the pool's state")
+
+
+def _degraded(facts: PoolFacts) -> Finding:
+    kind = ConditionType.DEGRADED
+    if facts.apply_problem is not None:
+        return Finding(type=kind, status="True", reason="ActionFailed", message=facts.apply_problem)
+    for reason, instances in sorted(facts.troubles.items()):
+        return Finding(type=kind, status="True", reason=reason, message=f"{', '.join(instances)}: {reason}")
+    lost = [instance.id for instance in facts.instances if instance.state is InstanceState.LOST]
+    if lost:
+        return Finding(type=kind, status="True", reason="InstancesLost", message=f"Lost: {', '.join(sorted(lost))}")
+    if facts.desired is not None:
+        accepting = _count(facts, *ACCEPTING)
+        if (
+            0 < facts.desired.replicas
+            and accepting < facts.desired.min_replicas
+            and not _count(facts, InstanceState.PENDING, InstanceState.STARTING)
+        ):
+            message = f"{accepting} instances take requests, less than the minimum of {facts.desired.min_replicas}"
+            return Finding(type=kind, status="True", reason="BelowMinimum", message=message)
+    return Finding(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")

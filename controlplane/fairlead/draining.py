@@ -1,0 +1,44 @@
+"""Which instance to give up, and when an emptied one may go."""
+
+from collections.abc import Iterable, Mapping
+
+from fairlead.pool_states import InstanceObservation, PoolObservations
+
+
+def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
+    """Whether every live router knows the state last reported. No live router: nobody can send work, so yes. API silent: nobody knows, so no."""
+    if observations is None:
+        return False
+    if observations.live_routers == 0:
+        return True
+    return any(item.id == instance and item.acknowledged for item in observations.instances)
+
+
+def is_drained(observations: PoolObservations | None, instance: str) -> bool:
+    """Whether an instance marked as draining has nothing left: no router may still choose it, and none has a request there."""
+    if not acknowledged(observations, instance):
+        return False
+    in_flight = 0
+    if observations is not None and observations.live_routers > 0:
+        in_flight = sum(item.in_flight for item in observations.instances if item.id == instance)
+    return in_flight == 0
+
+
+def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_second: float) -> float:
+    """What giving up an instance costs, counted in disturbed requests: bound sessions × cache value + requests in flight.
+
+    A session's cache value is 1 (it is moved) plus the seconds of prefill its cached tokens save it.
+    """
+    if observation is None:
+        return 0.0
+    if observation.bound_sessions == 0:
+        return float(observation.in_flight)
+    cache_value = 1.0 + observation.cache_tokens / observation.bound_sessions / prefill_tokens_per_second
+    return observation.bound_sessions * cache_value + observation.in_flight
+
+
+def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_tokens_per_second: float) -> list[tuple[float, str]]:
+    """Instances with their cost, cheapest first. Equal costs are ordered by id, which says nothing of age: newest-first loses fresh capacity
+    to keep full caches, oldest-first the reverse."""
+    known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
+    return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)

@@ -1,0 +1,172 @@
+"""`plan`: the next actions for one role of a pool.
+
+Scaling up while instances drain creates new ones: a draining instance has lost its sessions and its place in the rings, so nothing of
+value would be saved by turning it round, and a state that is never left is one race less.
+"""
+
+from dataclasses import dataclass, field
+
+from fairlead.draining import acknowledged, by_cost, is_drained
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, RecordState
+from fairlead.reconciling.observed import DesiredRole, Limits, ObservedInstance, PodHealth
+from fairlead.reconciling.states import next_state
+
+_UNBORN = frozenset({InstanceState.PENDING, InstanceState.STARTING})
+_DEFAULT_LIMITS = Limits()
+_CLOCK_TOLERANCE_SECONDS = 1.0
+
+
+def plan(
+    desired: DesiredRole | None,
+    observed: tuple[ObservedInstance, ...],
+    observations: PoolObservations | None,
+    now: float,
+    limits: Limits = _DEFAULT_LIMITS,
+) -> tuple[Action, ...]:
+    """What to do now, at most one action per instance. Total: every combination of arguments has a plan; a settled pool has an empty one.
+
+    `desired` None = no valid spec was ever seen: only states are recorded. `observations` is the API's answer to the states of exactly these
+    instances, None when it did not answer: then nothing starts that needs the routers' consent. `now` in Unix seconds may jump.
+    """
+    plan_ = _Plan(observed=observed, observations=observations, now=now, limits=limits)
+    plan_.record_states()
+    if desired is not None:
+        plan_.delete_finished(desired)
+        plan_.delete_outdated_unborn(desired)
+        plan_.scale(desired)
+    return tuple(plan_.actions.values()) + tuple(plan_.creations)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Plan:
+    observed: tuple[ObservedInstance, ...]
+    observations: PoolObservations | None
+    now: float
+    limits: Limits
+    actions: dict[str, Action] = field(default_factory=dict)
+    creations: list[CreateInstance] = field(default_factory=list)
+
+    def record_states(self) -> None:
+        for instance in self.observed:
+            state, reason = next_state(instance, in_every_table=acknowledged(self.observations, instance.id))
+            if state is not instance.state:
+                self._record(instance, state, reason)
+            elif self._timer_of(instance) > self.now + _CLOCK_TOLERANCE_SECONDS:
+                # The clock went back: start the timer again, or it would run for as long as the clock jumped.
+                self._record(instance, state, "ClockWentBack")
+
+    def delete_finished(self, desired: DesiredRole) -> None:
+        for instance in self._free():
+            if instance.state is InstanceState.DRAINING and is_drained(self.observations, instance.id):
+                self._delete(instance, DeletionReason.DRAINED)
+            elif instance.state is InstanceState.DRAINING and self._elapsed(instance) >= desired.drain_timeout_seconds:
+                self._delete(instance, DeletionReason.DRAIN_TIMED_OUT)
+            elif instance.state is InstanceState.LOST:
+                self._delete_lost(instance)
+
+    def _delete_lost(self, instance: ObservedInstance) -> None:
+        if instance.health is PodHealth.FAILED:
+            if instance.draining_since is not None or not 0 <= self.now - instance.created_at < self.limits.failed_backoff_seconds:
+                self._delete(instance, DeletionReason.POD_FAILED)
+        elif self._elapsed(instance) >= self.limits.lost_timeout_seconds:
+            self._delete(instance, DeletionReason.LOST_TOO_LONG)
+
+    def delete_outdated_unborn(self, desired: DesiredRole) -> None:
+        """A pod that never served and has an old template is replaced at once: a corrected image must not wait for the wrong one."""
+        for instance in self._free():
+            if self._is_live(instance) and instance.state in _UNBORN and instance.spec_hash != desired.spec_hash:
+                self._delete(instance, DeletionReason.OUTDATED)
+
+    def scale(self, desired: DesiredRole) -> None:
+        live = [instance for instance in self.observed if self._is_live(instance)]
+        rolling = [instance for instance in live if instance.spec_hash != desired.spec_hash and instance.state not in _UNBORN]
+        # A surge is not started while somebody drains, so that a rollout holds one pod more at most; but one begun is kept.
+        surges = bool(rolling) and _surges(desired) and (len(live) > desired.replicas or not self._somebody_drains())
+        target = desired.replicas + (1 if surges else 0)
+        if len(live) < target:
+            self._create(desired, target - len(live), surging=len(live) >= desired.replicas)
+        elif len(live) > target:
+            self._give_up(desired, live, len(live) - target, target)
+        elif rolling:
+            self._replace_one(desired, live, rolling)
+
+    def _create(self, desired: DesiredRole, missing: int, *, surging: bool) -> None:
+        recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
+        reason = "Outdated" if surging else "Missing"
+        for _ in range(min(missing, self.limits.creations_per_second - recent)):
+            self.creations.append(CreateInstance(role=desired.role, spec_hash=desired.spec_hash, reason=reason))
+
+    def _give_up(self, desired: DesiredRole, live: list[ObservedInstance], surplus: int, target: int) -> None:
+        """First what serves nobody, then the cheapest of those that serve, outdated ones before; at least `target` go on serving."""
+        free = [instance for instance in live if instance.id not in self.actions]
+        lost = [instance for instance in free if instance.state is InstanceState.LOST]
+        unborn = [instance for instance in free if instance.state in _UNBORN]
+        for instance in sorted(lost, key=lambda item: item.id) + sorted(unborn, key=lambda item: (item.state, item.id)):
+            if surplus == 0:
+                return
+            surplus -= 1
+            if instance.state in _UNBORN:
+                self._delete(instance, DeletionReason.NEVER_SERVED)
+            elif instance.health is PodHealth.FAILED:
+                self._delete(instance, DeletionReason.POD_FAILED)
+            else:
+                self._drain(instance.id, DrainReason.SCALED_DOWN, 0.0)
+        serving = [instance for instance in free if instance.state not in _UNBORN and instance.state is not InstanceState.LOST]
+        for cost, victim in self._victims(desired, serving)[: max(0, min(surplus, len(serving) - target))]:
+            self._drain(victim, DrainReason.SCALED_DOWN, cost)
+
+    def _replace_one(self, desired: DesiredRole, live: list[ObservedInstance], rolling: list[ObservedInstance]) -> None:
+        """Rolling replacement, one at a time: everybody else serves and nobody drains."""
+        if self._somebody_drains():
+            return
+        fresh = [instance for instance in live if instance.spec_hash == desired.spec_hash]
+        if not all(instance.state is InstanceState.SERVING and instance.id not in self.actions for instance in fresh):
+            return
+        accepting = [instance for instance in live if instance.state in ACCEPTING and instance.id not in self.actions]
+        victims = self._victims(desired, [instance for instance in rolling if instance.id not in self.actions and instance in accepting])
+        if victims and len(accepting) > desired.min_replicas:
+            cost, victim = victims[0]
+            self._drain(victim, DrainReason.OUTDATED, cost)
+
+    def _victims(self, desired: DesiredRole, candidates: list[ObservedInstance]) -> list[tuple[float, str]]:
+        if self.observations is None:
+            return []
+        outdated = {instance.id for instance in candidates if instance.spec_hash != desired.spec_hash}
+        priced = by_cost((instance.id for instance in candidates), self.observations, desired.prefill_tokens_per_second)
+        return sorted(priced, key=lambda item: item[1] not in outdated)
+
+    def _free(self) -> list[ObservedInstance]:
+        return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
+
+    def _somebody_drains(self) -> bool:
+        return any(instance.draining_since is not None and not instance.terminating for instance in self.observed)
+
+    def _is_live(self, instance: ObservedInstance) -> bool:
+        """Whether it is or will again be of use: not leaving, not deleted by this plan."""
+        return (
+            not instance.terminating and instance.draining_since is None and not isinstance(self.actions.get(instance.id), DeleteInstance)
+        )
+
+    def _timer_of(self, instance: ObservedInstance) -> float:
+        return instance.draining_since if instance.draining_since is not None else instance.state_since
+
+    def _elapsed(self, instance: ObservedInstance) -> float:
+        return self.now - self._timer_of(instance)
+
+    def _record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
+        self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
+
+    def _delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
+        self.actions[instance.id] = DeleteInstance(instance=instance.id, reason=reason)
+
+    def _drain(self, instance: str, reason: DrainReason, cost: float) -> None:
+        self.actions[instance] = Drain(instance=instance, reason=reason, cost=cost)
+
+
+def _surges(desired: DesiredRole) -> bool:
+    """Whether rolling replacement may have one instance more; at the maximum it makes room first, unless the minimum forbids."""
+    if desired.replicas == 0:
+        return False
+    return desired.replicas < desired.max_replicas or desired.replicas <= desired.min_replicas

@@ -1,0 +1,35 @@
+"""Which state an instance is in, from what was recorded before and what its pod shows now."""
+
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.reconciling.observed import ObservedInstance, PodHealth
+
+
+def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
+    """The instance's state and why. `in_every_table` = every live router routes by a table with the state last reported.
+
+    Always legal to go to from the recorded state, one step at a time; the recorded state itself when nothing changed.
+    """
+    recorded = instance.state
+    if instance.health is PodHealth.FAILED and recorded is not InstanceState.LOST:
+        return InstanceState.LOST, "PodFailed"
+    if instance.health is PodHealth.UNREACHABLE and recorded is not InstanceState.LOST:
+        return InstanceState.LOST, "NodeUnreachable"
+    if recorded is InstanceState.DRAINING:
+        return recorded, "Draining"
+    if instance.terminating:
+        return (InstanceState.DRAINING, "PodDeleted") if recorded is not InstanceState.LOST else (recorded, "PodDeleted")
+    if instance.health is PodHealth.READY:
+        return _of_ready(recorded, in_every_table=in_every_table)
+    if recorded in ACCEPTING or recorded is InstanceState.CORDONED:
+        return InstanceState.LOST, "NotReady"
+    if recorded is InstanceState.PENDING and instance.health is PodHealth.RUNNING:
+        return InstanceState.STARTING, "ContainersRunning"
+    return recorded, "Unchanged"
+
+
+def _of_ready(recorded: InstanceState, *, in_every_table: bool) -> tuple[InstanceState, str]:
+    if recorded in {InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST}:
+        return InstanceState.WARMING, "EngineReady"
+    if recorded is InstanceState.WARMING and in_every_table:
+        return InstanceState.SERVING, "TableAcknowledged"
+    return recorded, "Unchanged"
