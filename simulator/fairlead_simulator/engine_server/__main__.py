@@ -1,0 +1,5 @@
+"""`python -m fairlead_simulator.engine_server`."""
+
+from fairlead_simulator.engine_server.command import main
+
+main()

@@ -1,0 +1,64 @@
+"""The few shapes of raw ASGI this server uses, and the connections behind them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+Connections = dict[tuple[str, int], asyncio.Transport]
+"""Open connections by the client's address."""
+
+JSON = b"application/json"
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its body was complete."""
+
+
+class BodyTooLarge(Exception):
+    """The body exceeds the limit."""
+
+
+def protocol_that_keeps(connections: Connections) -> type[HttpToolsProtocol]:
+    """An HTTP protocol that also records its connections, so that a failure can cut one without an answer."""
+
+    class RecordingProtocol(HttpToolsProtocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrowed by uvicorn in the same way
+            super().connection_made(transport)
+            self._peer: tuple[str, int] = tuple(transport.get_extra_info("peername")[:2])
+            connections[self._peer] = transport
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            connections.pop(self._peer, None)
+            super().connection_lost(exc)
+
+    return RecordingProtocol
+
+
+async def read_body(receive: Receive, limit_bytes: int) -> bytes:
+    """The whole request body. Raises BodyTooLarge or ClientGone."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit_bytes:
+            raise BodyTooLarge
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def answer(send: Send, status: int, body: bytes, content_type: bytes = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    """A complete response."""
+    fixed = [(b"content-type", content_type), (b"content-length", str(len(body)).encode("ascii"))]
+    await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
+    await send({"type": "http.response.body", "body": body})

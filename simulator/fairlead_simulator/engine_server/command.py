@@ -1,0 +1,137 @@
+"""The command line of the simulated engine: checked flags, a bound socket, a server that ends cleanly on SIGTERM."""
+
+import asyncio
+import gc
+import signal
+import socket
+import sys
+import time
+
+import click
+import uvicorn
+import uvloop
+
+from fairlead_simulator.answers import AnswerBook
+from fairlead_simulator.engine_requests import EngineSettings
+from fairlead_simulator.engine_server.app import AppSettings, EngineApp
+from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
+from fairlead_simulator.engine_server.pacing import EnginePacer
+from fairlead_simulator.engine_statistics import EngineStatistics
+from fairlead_simulator.engines import Engine
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_COUNT = click.IntRange(min=1)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--model", required=True, help="Name the engine serves.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 chooses a free one.")
+@click.option("--prefill-tokens-per-second", type=_POSITIVE, default=6250.0, show_default=True)
+@click.option("--decode-step-ms", type=_POSITIVE, default=20.0, show_default=True, help="Fixed part of a decode step.")
+@click.option("--kv-cache-tokens", type=_COUNT, default=1_198_372, show_default=True)
+@click.option("--block-size", type=_COUNT, default=16, show_default=True, help="Tokens per KV block.")
+@click.option("--max-running", type=_COUNT, default=256, show_default=True)
+@click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
+@click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")
+@click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True)
+@click.option("--startup-seconds", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Not ready before.")
+@click.option("--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens of that long share one chunk.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the words in answers.")
+def engine(
+    model: str,
+    host: str,
+    port: int,
+    prefill_tokens_per_second: float,
+    decode_step_ms: float,
+    kv_cache_tokens: int,
+    block_size: int,
+    max_running: int,
+    max_waiting: int,
+    time_scale: float,
+    bytes_per_token: int,
+    startup_seconds: float,
+    stream_interval_ms: float,
+    seed: int,
+) -> None:
+    """Serve a simulated engine that behaves like vLLM."""
+    ready_at = time.monotonic() + startup_seconds
+    if kv_cache_tokens < block_size:
+        raise click.UsageError(f"--kv-cache-tokens {kv_cache_tokens} is less than one block (--block-size {block_size})")
+    settings = EngineSettings(
+        prefill_tokens_per_second=prefill_tokens_per_second,
+        decode_step_nanoseconds=round(decode_step_ms * 1e6),
+        kv_cache_tokens=kv_cache_tokens,
+        block_tokens=block_size,
+        block_bytes=block_size * bytes_per_token,
+        max_running=max_running,
+        max_waiting=max_waiting,
+    )
+    listener = _listen(host, port)
+    app_settings = AppSettings(
+        model=model,
+        bytes_per_token=bytes_per_token,
+        # JSON may escape a byte into six.
+        body_limit_bytes=6 * kv_cache_tokens * bytes_per_token + 1_048_576,
+        context_tokens=settings.capacity_blocks * block_size,
+        ready_at=ready_at,
+        id_prefix=f"{time.time_ns() & 0xFFFFFFFF:08x}-",
+        created=int(time.time()),
+    )
+
+    async def serve() -> None:
+        model_engine = Engine(settings, EngineStatistics(seconds_per_nanosecond=1e-9 / time_scale))
+        pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3)
+        connections: Connections = {}
+        app = EngineApp(app_settings, pacer, AnswerBook(seed, bytes_per_token), connections)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http=protocol_that_keeps(connections),
+                lifespan="off",
+                interface="asgi3",
+                access_log=False,
+                log_level="warning",
+                proxy_headers=False,
+                server_header=False,
+                ws="none",
+                timeout_keep_alive=75,
+            )
+        )
+        gc.freeze()
+        address = listener.getsockname()
+        click.echo(f"simulated engine of {model} listening on http://{address[0]}:{address[1]}")
+        sys.stdout.flush()
+        await server.serve(sockets=[listener])
+
+    # uvicorn repeats the signal that ended it once it has finished; a requested end is not a failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}; choose another --host or --port") from None
+    listener.setblocking(False)
+    return listener
+
+
+def main() -> None:
+    """Run the command; a wrong flag ends with one line on standard error and code 2, a failed start with code 1."""
+    try:
+        engine.main(prog_name="fairlead-engine", standalone_mode=False)
+    except click.ClickException as error:
+        click.echo(f"fairlead-engine: {error.format_message()}", err=True)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)

@@ -1,0 +1,49 @@
+"""Failures a client may ask for with the header `x-sim-fail`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead_simulator.engine_server.openai_requests import RequestInvalid
+
+HEADER = b"x-sim-fail"
+
+
+class FailureKind(StrEnum):
+    """What goes wrong."""
+
+    REFUSE = "refuse"
+    """The connection is cut before any answer."""
+    ERROR_500 = "error-500"
+    HANG = "hang"
+    """Never answers; ends when the client goes away."""
+    DIE_MID_STREAM = "die-mid-stream"
+    """The connection is cut once half of the answer (at least one token) was produced."""
+    SLOW = "slow"
+    """Takes `factor` times as long."""
+
+
+_WITHOUT_ARGUMENT = {kind.value: kind for kind in FailureKind if kind is not FailureKind.SLOW}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A requested failure; `factor` matters for SLOW only."""
+
+    kind: FailureKind
+    factor: float = 1.0
+
+
+def parse_failure(value: bytes) -> Failure:
+    """The header's value. Raises RequestInvalid."""
+    text = value.decode("latin-1").strip()
+    name, colon, argument = text.partition(":")
+    if name == FailureKind.SLOW and colon:
+        try:
+            factor = float(argument)
+        except ValueError:
+            factor = 0.0
+        if 0.0 < factor <= 1e6:
+            return Failure(kind=FailureKind.SLOW, factor=factor)
+    elif not colon and name in _WITHOUT_ARGUMENT:
+        return Failure(kind=_WITHOUT_ARGUMENT[name])
+    raise RequestInvalid(f"x-sim-fail: {text!r} is unknown; use refuse, error-500, hang, die-mid-stream or slow:<factor>", "x-sim-fail")

@@ -1,0 +1,39 @@
+"""Errors of the simulator.
+
+SimulatorError
+├── EngineOverloaded    the engine's waiting list is full; try again later (503)
+├── ContextTooLong      the request can never fit the engine's KV cache (400)
+└── TraceInvalid        a trace file cannot be read; names file, line and field
+"""
+
+
+class SimulatorError(Exception):
+    """Root of every error this package raises on purpose; `str(error)` is one line fit for a user."""
+
+
+class EngineOverloaded(SimulatorError):
+    """The waiting list is full."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"the engine already has {waiting} requests waiting; try again later")
+
+
+class ContextTooLong(SimulatorError):
+    """Prompt and answer together exceed the whole KV cache."""
+
+    def __init__(self, prompt_tokens: int, max_tokens: int, capacity_tokens: int) -> None:
+        super().__init__(
+            f"This model's maximum context length is {capacity_tokens} tokens. However, you requested {prompt_tokens + max_tokens} tokens"
+            f" ({prompt_tokens} in the messages, {max_tokens} in the completion). Please reduce the length of the messages or completion."
+        )
+
+
+class TraceInvalid(SimulatorError):
+    """One line of a trace (or the whole file, then `line` is 0) cannot be used."""
+
+    def __init__(self, file: str, line: int, field: str, problem: str) -> None:
+        self.file = file
+        self.line = line
+        self.field = field
+        place = f"{file}:{line}" if line else file
+        super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")

@@ -1,0 +1,186 @@
+"""The KV cache of one engine: a pool of fixed-size blocks and the prefix tree of those whose content is known.
+
+A block is known by everything before it, as in a chain of block hashes; here the chain is a radix tree over the prompt bytes, so a prompt
+of a megabyte is matched by a few memory comparisons instead of sixteen thousand hashes. Every node is a run of whole blocks.
+
+Three kinds of blocks add up to the capacity: free, private (of one request, content not shared) and tree blocks. Tree blocks that a request
+holds are pinned; the others are cached, in the order they were let go, tails of a chain before its head, and are evicted in that order.
+"""
+
+from collections import OrderedDict
+
+
+class PrefixNode:
+    """A run of blocks below `parent`. Owned by the pool; requests only carry a reference to their deepest node."""
+
+    __slots__ = ("blocks", "children", "label", "parent", "references")
+
+    def __init__(self, parent: "PrefixNode | None", label: bytes, blocks: int, references: int) -> None:
+        self.parent = parent
+        self.label = label
+        self.blocks = blocks
+        self.references = references
+        self.children: dict[bytes, PrefixNode] = {}
+
+
+class KvBlockPool:
+    """`capacity_blocks` blocks of `block_bytes` bytes of text each. Not thread-safe."""
+
+    def __init__(self, capacity_blocks: int, block_bytes: int) -> None:
+        self.capacity_blocks = capacity_blocks
+        self.block_bytes = block_bytes
+        self.private_blocks = 0
+        self.pinned_blocks = 0
+        self.cached_blocks = 0
+        self.evicted_blocks = 0
+        """Blocks dropped for want of room since the start."""
+        self._root = PrefixNode(None, b"", 0, 1)
+        self._released: OrderedDict[PrefixNode, None] = OrderedDict()
+
+    @property
+    def available_blocks(self) -> int:
+        """Blocks that could be allocated now: free ones and cached ones that may be evicted."""
+        return self.capacity_blocks - self.private_blocks - self.pinned_blocks
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that hold nothing."""
+        return self.available_blocks - self.cached_blocks
+
+    @property
+    def usage(self) -> float:
+        """Share of the capacity held by requests, 0..1 (cached blocks count as free, as vLLM counts them)."""
+        return (self.private_blocks + self.pinned_blocks) / self.capacity_blocks
+
+    def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
+        """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of those are cached and would become pinned."""
+        known, unpinned = 0, 0
+        node = self._root
+        while known < limit_blocks:
+            child = self._child(node, text, known)
+            if child is None:
+                break
+            shared = self._shared_blocks(child, text, known, limit_blocks - known)
+            known += shared
+            if child.references == 0:
+                unpinned += shared
+            if shared < child.blocks:
+                break
+            node = child
+        return known, unpinned
+
+    def pin(self, text: bytes, limit_blocks: int) -> tuple[PrefixNode, int]:
+        """Hold the known leading blocks of `text`. Returns the deepest node (to be given back by `release`) and their number."""
+        return self._descend(self._root, text, 0, limit_blocks)
+
+    def allocate(self, blocks: int) -> None:
+        """Take private blocks, evicting cached ones when the free ones do not suffice. The caller has checked `available_blocks`."""
+        if blocks > self.available_blocks:
+            raise ValueError(f"{blocks} blocks asked, {self.available_blocks} available")
+        missing = blocks - self.free_blocks
+        if missing > 0:
+            self._evict(missing)
+        self.private_blocks += blocks
+
+    def free(self, blocks: int) -> None:
+        """Give private blocks back; their content is forgotten."""
+        if blocks > self.private_blocks:
+            raise ValueError(f"{blocks} blocks given back, only {self.private_blocks} are private")
+        self.private_blocks -= blocks
+
+    def share(self, node: PrefixNode, known_blocks: int, text: bytes, blocks: int) -> PrefixNode:
+        """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; the new deepest node.
+
+        Where another request made the same blocks known meanwhile, those are used and the private copies freed.
+        """
+        if blocks <= known_blocks:
+            return node
+        deepest, reached = self._descend(node, text, known_blocks, blocks)
+        self.private_blocks -= blocks - known_blocks
+        if reached < blocks:
+            label = text[reached * self.block_bytes : blocks * self.block_bytes]
+            child = PrefixNode(deepest, label, blocks - reached, 1)
+            deepest.children[label[: self.block_bytes]] = child
+            self.pinned_blocks += child.blocks
+            deepest = child
+        return deepest
+
+    def release(self, node: PrefixNode) -> None:
+        """Let go of the chain ending in `node`; blocks nobody else holds become cached, tail first."""
+        current: PrefixNode | None = node
+        while current is not None and current.parent is not None:
+            current.references -= 1
+            if current.references == 0:
+                self.pinned_blocks -= current.blocks
+                self.cached_blocks += current.blocks
+                self._released[current] = None
+            current = current.parent
+
+    def _child(self, node: PrefixNode, text: bytes, known: int) -> PrefixNode | None:
+        start = known * self.block_bytes
+        return node.children.get(text[start : start + self.block_bytes])
+
+    def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
+        """Leading blocks of the node that `text` has at block `known`, at most `limit`; at least 1 since the first block was looked up."""
+        start = known * self.block_bytes
+        if node.blocks <= limit and text.startswith(node.label, start):
+            return node.blocks
+        low, high = 1, min(node.blocks, limit)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if text.startswith(node.label[: middle * self.block_bytes], start):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _descend(self, node: PrefixNode, text: bytes, known: int, limit: int) -> tuple[PrefixNode, int]:
+        while known < limit:
+            child = self._child(node, text, known)
+            if child is None:
+                break
+            shared = self._shared_blocks(child, text, known, limit - known)
+            if shared < child.blocks:
+                child = self._split(child, shared)
+            self._hold(child)
+            node = child
+            known += shared
+        return node, known
+
+    def _hold(self, node: PrefixNode) -> None:
+        if node.references == 0:
+            del self._released[node]
+            self.cached_blocks -= node.blocks
+            self.pinned_blocks += node.blocks
+        node.references += 1
+
+    def _split(self, node: PrefixNode, blocks: int) -> PrefixNode:
+        """Put a new node with the first `blocks` blocks above `node`, which keeps the rest, its holders and its place in the order."""
+        parent = node.parent
+        assert parent is not None, "the root has no blocks to split"
+        cut = blocks * self.block_bytes
+        head = PrefixNode(parent, node.label[:cut], blocks, node.references)
+        parent.children[head.label[: self.block_bytes]] = head
+        node.label = node.label[cut:]
+        node.blocks -= blocks
+        node.parent = head
+        head.children[node.label[: self.block_bytes]] = node
+        if head.references == 0:
+            # The caller holds the head next; until then it stands behind its tail so that the books are right at every moment.
+            self._released[head] = None
+        return head
+
+    def _evict(self, blocks: int) -> None:
+        self.evicted_blocks += blocks
+        while blocks:
+            node = next(iter(self._released))
+            if node.blocks > blocks:
+                node.blocks -= blocks
+                node.label = node.label[: node.blocks * self.block_bytes]
+                self.cached_blocks -= blocks
+                return
+            del self._released[node]
+            blocks -= node.blocks
+            self.cached_blocks -= node.blocks
+            assert node.parent is not None, "the root is never released"
+            del node.parent.children[node.label[: self.block_bytes]]
