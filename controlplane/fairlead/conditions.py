@@ -186,7 +186,7 @@ def _degraded(facts: PoolFacts) -> Finding:
     if facts.desired is not None:
         accepting = _count(facts, *ACCEPTING)
         if (
-            0 < facts.desired.replicas
+            facts.desired.replicas > 0
             and accepting < facts.desired.min_replicas
             and not _count(facts, InstanceState.PENDING, InstanceState.STARTING)
         ):
