@@ -55,6 +55,8 @@ class RoutingRequest:
     """Hash of the whole prompt when it is shorter than one block, else of the first block: a key for prompts without blocks."""
     session: str | None = None
     max_output_tokens: int = 0
+    streamed: bool = True
+    """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its predicted time has passed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,8 +77,14 @@ class InstanceLoad:
     sessions: int = 0
     kv_usage: float | None = None
     last_first_token_at: float | None = None
+    prefilling_since: float | None = None
+    """When its uncached work last went from none to some; None while it has none."""
     broken_until: float = 0.0
     """Circuit open until then (Unix seconds): not a candidate."""
+
+    def is_candidate(self, now: float) -> bool:
+        """Whether new requests may be placed here at `now`."""
+        return self.broken_until <= now and self.entry.accepting
 
 
 class PoolView(Protocol):
@@ -105,7 +113,7 @@ class PoolView(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only place the
-    request may later be moved to while queued. `migration` is set when the choice moves the session's home."""
+    request may later be moved to while queued."""
 
     instance: str
     reason: DecisionReason
@@ -114,6 +122,10 @@ class Decision:
     candidates: tuple[CandidateScore, ...] = ()
     bind: BindingReason | None = None
     """Not None: the session's home becomes `instance`, for this reason."""
+    session: str | None = None
+    """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's own."""
+    overloaded: tuple[str, ...] = ()
+    """Instances whose queues the policy asks to be rebalanced because of what it saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +155,17 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def binds(self) -> bool:
+        """Whether this policy keeps session bindings."""
+
+    @property
+    def rebalances(self) -> bool:
+        """Whether `rebalance` can ever return a move (the scheduler does not ask otherwise)."""
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        """Where the request may wait under the current ring; empty = anywhere. Changes nothing."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         """Pick an instance. Called only when `view.candidates()` is not empty; must pick one of them."""
@@ -179,6 +202,7 @@ class Refusal:
     status: int
     retry_after_seconds: float
     message: str
+    predicted_ttft_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +215,8 @@ class SchedulerRecords:
     decisions: tuple[DecisionRecord, ...]
     rejections: tuple[RejectionRecord, ...]
     loads: tuple[LoadSample, ...]
+    dropped: int = 0
+    """Records lost since the last take because nobody took them in time."""
 
 
 class Scheduler(Protocol):
@@ -236,4 +262,5 @@ class Scheduler(Protocol):
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
-    def take_records(self, now: float) -> SchedulerRecords: ...
+    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
+        """Hand over what happened. Seconds still running are kept for the next take unless this is the `final` one."""

@@ -1,0 +1,323 @@
+"""Placing: a request is given an instance, waits there or goes at once, and may be moved while it waits.
+
+The part of the scheduler that changes where requests are. It applies a policy's decisions to accounting, queues and bindings in one step, so that a
+burst sees each of its own members, and writes down every move with the predictions it was made by.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heappush
+
+from fairlead.admission.loads import early_rejection
+from fairlead.admission.refusals import queue_full
+from fairlead.instances import InstanceState
+from fairlead.reports import BindingReason, MigrationRecord
+from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
+from fairlead.routing.bindings import SessionBindings
+from fairlead.routing.circuit import Circuit, CircuitSettings
+from fairlead.routing.parameters import QueueParameters
+from fairlead.routing.prefixes import PrefixIndex
+from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal
+from fairlead.routing.queues import InstanceQueue
+from fairlead.routing.recording import Recorder
+from fairlead.routing.views import LiveView
+from fairlead.tables import RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """What does not belong to a pool's spec but to the process that runs a scheduler.
+
+    `speculative_insert` believes a prompt cached from its dispatch on instead of from its first token. Requests are held for
+    `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most. `attempts` counts dispatches of one request.
+    """
+
+    no_instances_ttl_seconds: float = 5.0
+    held_limit: int = 4096
+    attempts: int = 3
+    sweep_seconds: float = 0.25
+    bindings_limit: int = 200_000
+    records_limit: int = 50_000
+    speculative_insert: bool = False
+    circuit: CircuitSettings = field(default_factory=CircuitSettings)
+
+
+class Placing:
+    """State of one pool's scheduler and the moves on it. `held` are accepted requests without any instance to go to."""
+
+    def __init__(
+        self, table: RoutingTable, policy: Policy, parameters: QueueParameters, recorder: Recorder, settings: SchedulerSettings
+    ) -> None:
+        self.table = table
+        self.policy = policy
+        self.parameters = parameters
+        self.recorder = recorder
+        self.settings = settings
+        self.accounting = Accounting()
+        self.queues: dict[str, InstanceQueue] = {}
+        self.circuits: dict[str, Circuit] = {}
+        self.held: dict[str, TrackedRequest] = {}
+        self.waiting: dict[str, TrackedRequest] = {}
+        """Every queued or held request in order of submission."""
+        self.touched: set[str] = set()
+        """Instances whose queue got something since the last look."""
+        self.departed: set[str] = set()
+        """Instances no longer in the table, kept until their last request ends."""
+        self.unseen_prefills: list[tuple[float, str, str]] = []
+        """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first token the caller cannot see."""
+        self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
+        self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.accounting.loads, settings.bindings_limit)
+        self.view = LiveView(table, self.accounting.loads, self.prefixes, self.bindings)
+
+    def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
+        """Choose an instance for a held request and queue it there; without candidates it stays held.
+
+        A request not `admitted` before may be refused for predicted TTFT; any may be refused for full queues. The caller ends what is refused.
+        """
+        if not self.view.candidates():
+            self.hold(tracked, now)
+            return None
+        request = tracked.request
+        decision = self.policy.choose(request, self.view, now)
+        if not admitted and self.table.early_rejection.mode != "Off":
+            refusal = early_rejection(request, self.view.predicted_ttft_seconds(request, decision.instance), self.view)
+            if refusal is not None:
+                return refusal
+        instance = self._with_room(decision)
+        if instance is None:
+            drain = self.accounting.loads[decision.instance].pending_prefill_tokens / self.table.engine.prefill_tokens_per_second
+            return queue_full(request, self.table.pool, self.parameters.queue_limit, drain)
+        self.held.pop(request.id, None)
+        tracked.decision_id = self.recorder.new_id()
+        tracked.reason = decision.reason if instance == decision.instance else DecisionReason.FALLBACK
+        tracked.fallbacks = decision.fallbacks
+        tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
+        tracked.waiting_since = now
+        moved = self.bind(tracked, decision.session or request.session, instance, decision.bind or BindingReason.SLO, now)
+        self.enqueue(tracked, instance, now)
+        self.recorder.decided(tracked, decision, self.table, now, keep=moved)
+        if decision.overloaded:
+            self.rebalance(decision.overloaded, now)
+        return None
+
+    def enqueue(self, tracked: TrackedRequest, instance: str, now: float) -> None:
+        """Held → queued at `instance`."""
+        self.accounting.enqueue(tracked, instance, self.view.hit_tokens(tracked.request, instance), now)
+        queue = self.queues.get(instance)
+        if queue is None:
+            queue = self.queues[instance] = self.new_queue()
+        queue.add(tracked)
+        self.touched.add(instance)
+        self.waiting[tracked.request.id] = tracked
+
+    def new_queue(self) -> InstanceQueue:
+        """An empty queue of the discipline in force."""
+        return InstanceQueue(self.parameters.queue_discipline, self.parameters.queue_age_bound_seconds)
+
+    def hold(self, tracked: TrackedRequest, now: float) -> None:
+        """Keep an accepted request until some instance accepts."""
+        if tracked.request.id not in self.held:
+            tracked.waiting_since = now
+            self.held[tracked.request.id] = tracked
+            self.waiting[tracked.request.id] = tracked
+
+    def unqueue(self, tracked: TrackedRequest) -> None:
+        """Out of whatever queue and counter it is in; held by nobody's list either."""
+        queue = self.queues.get(tracked.instance)
+        if queue is not None:
+            queue.remove(tracked.request.id)
+            if not queue:
+                del self.queues[tracked.instance]
+        self.held.pop(tracked.request.id, None)
+        self.waiting.pop(tracked.request.id, None)
+        self.accounting.unplace(tracked)
+
+    def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
+        """Send what the instance's window and circuit allow, in the order of its queue."""
+        queue = self.queues.get(instance)
+        if queue is None:
+            return []
+        load = self.accounting.loads[instance]
+        window = self.table.routing.prefills_in_flight
+        sent: list[Dispatch] = []
+        while (not window or load.prefilling < window) and load.broken_until <= now:
+            tracked = queue.take(now)
+            if tracked is None:
+                break
+            sent.append(self.dispatch(tracked, now))
+        if not queue:
+            del self.queues[instance]
+        return sent
+
+    def dispatch(self, tracked: TrackedRequest, now: float) -> Dispatch:
+        """Queued (and already taken from its queue) → prefilling, hits estimated afresh."""
+        instance = tracked.instance
+        request = tracked.request
+        load = self.accounting.loads[instance]
+        self.waiting.pop(request.id, None)
+        self.accounting.dispatch(tracked, self.view.hit_tokens(request, instance), now)
+        tracked.tried = (*tracked.tried, instance)
+        circuit = self.circuits.get(instance)
+        if circuit is not None and circuit.is_open:
+            circuit.dispatched(request.id, now)
+            self.sync_circuit(load, circuit)
+        if self.settings.speculative_insert:
+            self.prefixes.insert(instance, request.blocks)
+        if not request.streamed:
+            expected = now + load.dispatched_prefill_tokens / self.table.engine.prefill_tokens_per_second
+            heappush(self.unseen_prefills, (expected, request.id, tracked.decision_id))
+        self.recorder.loads.current(load, now).requests += 1
+        return Dispatch(
+            request=request,
+            instance=instance,
+            address=load.entry.address,
+            fallbacks=tracked.fallbacks,
+            decision_id=tracked.decision_id,
+            reason=tracked.reason,
+            hit_tokens=tracked.hit_tokens,
+            miss_tokens=tracked.miss_tokens,
+        )
+
+    def bind(self, tracked: TrackedRequest, session: str | None, instance: str, reason: BindingReason, now: float) -> bool:
+        """Make `instance` the home of the request's session if the policy keeps homes; True when an earlier home was left for it."""
+        if session is None or not self.policy.binds:
+            return False
+        tracked.session = session
+        previous = self.bindings.get(session)
+        if previous is not None and previous.instance == instance:
+            self.bindings.touch(session, now)
+            return False
+        request = tracked.request
+        self.recorder.bound(self.bindings.bind(session, instance, reason, now, request.prompt_tokens))
+        if previous is None or previous.instance is None:
+            return False
+        self._record_move("session", tracked, session, previous.instance, instance, reason, now)
+        return True
+
+    def move(
+        self, tracked: TrackedRequest, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float] | None = None
+    ) -> None:
+        """Move a queued request to `target`'s queue, and its session's home with it when that was the source. One migration record."""
+        source = tracked.instance
+        session = tracked.session
+        self._record_move("request", tracked, session, source, target, reason, now, ttfts)
+        home = None if session is None else self.bindings.get(session)
+        if session is not None and home is not None and home.instance == source:
+            self.recorder.bound(self.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens))
+        self._leave_queue(tracked)
+        tracked.alternate = source
+        tracked.reason = DecisionReason.HOTSPOT_MIGRATED
+        self.enqueue(tracked, target, now)
+
+    def rebalance(self, overloaded: Iterable[str], now: float) -> None:
+        """Ask the policy which queued requests of these instances to move, and move them."""
+        if not self.policy.rebalances:
+            return
+        queues = {instance: self._queued(instance, now) for instance in overloaded if instance in self.queues}
+        if not queues:
+            return
+        for move in self.policy.rebalance(tuple(queues), queues, self.view, now):
+            tracked = self.waiting.get(move.request)
+            target = self.accounting.loads.get(move.target)
+            if tracked is None or tracked.instance != move.source or target is None or not target.is_candidate(now):
+                continue
+            self.move(tracked, move.target, BindingReason.HOTSPOT, now, (move.source_ttft_seconds, move.target_ttft_seconds))
+
+    def replace_queued(self, tracked: TrackedRequest, now: float) -> Refusal | None:
+        """Choose again for a request whose instance may no longer take it; a move if it lands elsewhere, held if nobody accepts."""
+        source = tracked.instance
+        moves_before = len(tracked.moves)
+        self._leave_queue(tracked)
+        waiting_since = tracked.waiting_since
+        refusal = self.place(tracked, now, admitted=True)
+        if refusal is None and tracked.stage is Stage.QUEUED:
+            tracked.waiting_since = waiting_since
+            if tracked.instance != source and len(tracked.moves) == moves_before:
+                self._record_move("request", tracked, tracked.session, source, tracked.instance, self.reason_to_leave(source), now)
+        return refusal
+
+    def reason_to_leave(self, instance: str) -> BindingReason:
+        """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring moved on."""
+        return reason_to_leave(self.accounting.loads.get(instance), self.view.now)
+
+    def sync_circuit(self, load: InstanceLoad, circuit: Circuit) -> None:
+        """Let candidates follow a circuit that changed."""
+        if load.broken_until != circuit.broken_until:
+            load.broken_until = circuit.broken_until
+            self.view.invalidate()
+
+    def _leave_queue(self, tracked: TrackedRequest) -> None:
+        queue = self.queues[tracked.instance]
+        queue.remove(tracked.request.id)
+        if not queue:
+            del self.queues[tracked.instance]
+        self.accounting.unplace(tracked)
+
+    def _with_room(self, decision: Decision) -> str | None:
+        limit = self.parameters.queue_limit
+        if self.accounting.loads[decision.instance].waiting < limit:
+            return decision.instance
+        others = decision.fallbacks if decision.alternate is None else (decision.alternate,)
+        for instance in others:
+            load = self.accounting.loads.get(instance)
+            if load is not None and load.is_candidate(self.view.now) and load.waiting < limit:
+                return instance
+        return None
+
+    def _queued(self, instance: str, now: float) -> tuple[QueuedRequest, ...]:
+        return tuple(
+            QueuedRequest(
+                request=tracked.request,
+                instance=instance,
+                alternate=tracked.alternate,
+                miss_tokens=tracked.miss_tokens,
+                enqueued_at=tracked.waiting_since,
+            )
+            for tracked in self.queues[instance].in_order(now)
+        )
+
+    def _record_move(
+        self,
+        kind: str,
+        tracked: TrackedRequest,
+        session: str | None,
+        source: str,
+        target: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: tuple[float, float] | None = None,
+    ) -> None:
+        request = tracked.request
+        target_ttft = self.view.predicted_ttft_seconds(request, target) if ttfts is None else ttfts[1]
+        if ttfts is not None:
+            source_ttft = ttfts[0]
+        elif source in self.accounting.loads:
+            source_ttft = self.view.predicted_ttft_seconds(request, source)
+        else:
+            source_ttft = target_ttft
+        recomputed = self.view.hit_tokens(request, source) - self.view.hit_tokens(request, target)
+        record = MigrationRecord(
+            id=self.recorder.new_id(),
+            pool=self.table.pool,
+            kind=kind,
+            session=session or request.session,
+            request=request.id,
+            source=source,
+            target=target,
+            trigger=reason,
+            at=now,
+            predicted_source_ttft_seconds=source_ttft,
+            predicted_target_ttft_seconds=target_ttft,
+            benefit_seconds=source_ttft - target_ttft,
+            tokens_recomputed=max(0, recomputed),
+        )
+        self.recorder.migrated(record, tracked)
+
+
+def reason_to_leave(load: InstanceLoad | None, now: float) -> BindingReason:
+    """Why work cannot stay on an instance (None = unknown): drain, instance-lost, or ring-change when it still accepts."""
+    if load is None or load.entry.state in (InstanceState.LOST, InstanceState.GONE):
+        return BindingReason.INSTANCE_LOST
+    if load.entry.state in (InstanceState.DRAINING, InstanceState.CORDONED):
+        return BindingReason.DRAIN
+    return BindingReason.INSTANCE_LOST if load.broken_until > now else BindingReason.RING_CHANGE

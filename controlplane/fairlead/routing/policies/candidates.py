@@ -1,0 +1,48 @@
+"""What policies share: scoring a candidate, and orders of preference among the rest."""
+
+from collections.abc import Iterable, Sequence
+
+from fairlead.reports import CandidateScore
+from fairlead.routing.protocols import InstanceLoad, PoolView, RoutingRequest
+
+FALLBACKS = 3
+"""How many other instances a decision names for retries."""
+
+
+def score(request: RoutingRequest, load: InstanceLoad, hit_tokens: int, speed: float, total: float | None = None) -> CandidateScore:
+    """The candidate's terms. `speed` is prefill tokens per second; `total` defaults to virtual load: pending + miss, in tokens."""
+    miss = max(1, request.prompt_tokens - hit_tokens)
+    virtual = load.pending_prefill_tokens + miss
+    return CandidateScore(
+        instance=load.entry.id,
+        hit_tokens=hit_tokens,
+        miss_tokens=miss,
+        pending_tokens=load.pending_prefill_tokens,
+        predicted_ttft_seconds=virtual / speed,
+        total=float(virtual) if total is None else total,
+    )
+
+
+def score_all(request: RoutingRequest, view: PoolView, instances: Iterable[str]) -> tuple[CandidateScore, ...]:
+    """Scores of the named instances that are known to the view, in the order given."""
+    speed = view.table.engine.prefill_tokens_per_second
+    scores: list[CandidateScore] = []
+    for instance in instances:
+        load = view.load(instance)
+        if load is not None:
+            scores.append(score(request, load, view.hit_tokens(request, instance), speed))
+    return tuple(scores)
+
+
+def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
+    """Sort key: pending uncached prompt tokens, then tokens held by running decodes, then id."""
+    return (load.pending_prefill_tokens, load.decode_tokens, load.entry.id)
+
+
+def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = (), count: int = FALLBACKS) -> tuple[str, ...]:
+    """Ids of up to `count` candidates with the least pending prefill tokens, without the excluded."""
+    rest = [load for load in candidates if load.entry.id not in excluded]
+    if len(rest) > 16:
+        bound = sorted([load.pending_prefill_tokens for load in rest])[count - 1]
+        rest = [load for load in rest if load.pending_prefill_tokens <= bound]
+    return tuple(load.entry.id for load in sorted(rest, key=less_loaded)[:count])

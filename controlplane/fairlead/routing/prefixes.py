@@ -1,0 +1,151 @@
+"""Prompt prefixes: chained block hashes, and which instance is believed to hold which blocks.
+
+The index mirrors, per instance, an LRU cache of routing blocks. Because a block is never fresher than its parent, whatever an instance holds is
+closed under prefixes, so a leading run can be found by bisection.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from xxhash import xxh3_64_intdigest
+
+
+def block_hashes(text: bytes, block_bytes: int) -> tuple[int, ...]:
+    """Chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has none.
+
+    Each hash is seeded with its parent's, so equal hashes at a depth mean equal prefixes. Raises ValueError for block_bytes < 1.
+    """
+    if block_bytes < 1:
+        raise ValueError(f"block_bytes must be at least 1, not {block_bytes}")
+    parent = 0
+    hashes: list[int] = []
+    append = hashes.append
+    view = memoryview(text)
+    for end in range(block_bytes, len(text) + 1, block_bytes):
+        parent = xxh3_64_intdigest(view[end - block_bytes : end], parent)
+        append(parent)
+    return tuple(hashes)
+
+
+def first_bytes_hash(text: bytes, block_bytes: int) -> int:
+    """Hash of the first block of `text`, or of all of it when it is shorter: `RoutingRequest.first_bytes_hash`."""
+    return int(xxh3_64_intdigest(text[:block_bytes]))
+
+
+class PrefixIndex:
+    """Which instances hold which blocks, each bounded to its KV cache by LRU. Blocks are chained hashes."""
+
+    def __init__(self, capacity_blocks: int) -> None:
+        self._capacity = max(0, capacity_blocks)
+        self._holders: dict[int, int] = {}
+        self._caches: dict[str, OrderedDict[int, None]] = {}
+        self._slots: dict[str, int] = {}
+        self._names: list[str | None] = []
+
+    @property
+    def capacity_blocks(self) -> int:
+        """Blocks one instance can hold."""
+        return self._capacity
+
+    def set_capacity(self, capacity_blocks: int) -> None:
+        """Take a new KV cache size; what no longer fits is forgotten, least recently used first."""
+        self._capacity = max(0, capacity_blocks)
+        for instance in tuple(self._caches):
+            self._evict(instance)
+
+    def insert(self, instance: str, blocks: Sequence[int]) -> None:
+        """The instance now holds this leading run; its blocks become the freshest, the first one freshest of all."""
+        cache = self._caches.get(instance)
+        if cache is None:
+            cache = self._caches[instance] = OrderedDict()
+            self._slots[instance] = self._free_slot(instance)
+        bit = 1 << self._slots[instance]
+        holders = self._holders
+        for block in reversed(blocks[: self._capacity]):
+            if block in cache:
+                cache.move_to_end(block)
+            else:
+                cache[block] = None
+                holders[block] = holders.get(block, 0) | bit
+        if len(cache) > self._capacity:
+            self._evict(instance)
+
+    def drop(self, instance: str) -> None:
+        """Forget everything about an instance (it is gone, or its cache is)."""
+        cache = self._caches.pop(instance, None)
+        if cache is None:
+            return
+        slot = self._slots.pop(instance)
+        self._names[slot] = None
+        self._clear(cache, 1 << slot)
+
+    def match(self, instance: str, blocks: Sequence[int]) -> int:
+        """How many leading blocks the instance holds."""
+        cache = self._caches.get(instance)
+        if not cache or not blocks or blocks[0] not in cache:
+            return 0
+        low, high = 1, len(blocks)
+        while low < high:
+            middle = (low + high + 1) >> 1
+            if blocks[middle - 1] in cache:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def match_everywhere(self, blocks: Sequence[int]) -> dict[str, int]:
+        """Leading blocks held, for every instance that holds at least the first."""
+        found: dict[str, int] = {}
+        holders = self._holders
+        alive = holders.get(blocks[0], 0) if blocks else 0
+        depth = 0
+        for block in blocks:
+            still = holders.get(block, 0) & alive
+            if still != alive:
+                self._collect(alive & ~still, depth, found)
+                alive = still
+            if not alive:
+                return found
+            depth += 1
+        self._collect(alive, depth, found)
+        return found
+
+    def held(self, instance: str) -> frozenset[int]:
+        """Every block the instance is believed to hold."""
+        return frozenset(self._caches.get(instance, ()))
+
+    def instances(self) -> tuple[str, ...]:
+        """Instances with a cache view, in order of id."""
+        return tuple(sorted(self._caches))
+
+    def _collect(self, mask: int, depth: int, found: dict[str, int]) -> None:
+        while mask:
+            lowest = mask & -mask
+            name = self._names[lowest.bit_length() - 1]
+            if name is not None:
+                found[name] = depth
+            mask ^= lowest
+
+    def _free_slot(self, instance: str) -> int:
+        for slot, name in enumerate(self._names):
+            if name is None:
+                self._names[slot] = instance
+                return slot
+        self._names.append(instance)
+        return len(self._names) - 1
+
+    def _evict(self, instance: str) -> None:
+        cache = self._caches[instance]
+        evicted: list[int] = []
+        while len(cache) > self._capacity:
+            evicted.append(cache.popitem(last=False)[0])
+        self._clear(evicted, 1 << self._slots[instance])
+
+    def _clear(self, blocks: Iterable[int], bit: int) -> None:
+        holders = self._holders
+        for block in blocks:
+            left = holders[block] & ~bit
+            if left:
+                holders[block] = left
+            else:
+                del holders[block]

@@ -1,0 +1,386 @@
+"""The scheduler of one pool: from a parsed request to the wire and back, on the caller's clock.
+
+    submit --> [admission] --> policy --> queue --> Dispatch --> first_token --> complete
+                  |                         |           |
+               Refusal            moves, timeouts     retry / fail / cancel
+
+Every accepted request leaves through exactly one of refusal, `complete`, `fail` or `cancel`; a second exit, or one of an unknown id, does nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop
+
+from fairlead.admission.refusals import nobody_serves, shutting_down, unavailable, upstream_failed, waited_too_long
+from fairlead.instances import REACHABLE
+from fairlead.reports import Binding, BindingReason, InstanceInFlight, RejectionReason
+from fairlead.routing.accounting import Stage, TrackedRequest
+from fairlead.routing.circuit import Circuit
+from fairlead.routing.placing import Placing, SchedulerSettings
+from fairlead.routing.policies.candidates import least_pending
+from fairlead.routing.protocols import DecisionReason, Dispatch, InstanceLoad, Refusal, RoutingRequest, SchedulerRecords
+from fairlead.routing.recording import Recorder
+from fairlead.routing.registry import build_policy, check_parameters
+from fairlead.routing.table_changes import take_table
+from fairlead.tables import RoutingTable
+
+Outcome = Dispatch | Refusal
+
+
+class PoolScheduler:
+    """A `Scheduler` for the pool of `table`.
+
+    `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies deterministic; `sample_rate` (0-1) is the
+    share of decisions recorded. Raises UnknownName or InvalidInput when the table's policy or parameters cannot be used.
+    """
+
+    def __init__(
+        self, table: RoutingTable, router_id: str, seed: int, *, sample_rate: float = 0.05, settings: SchedulerSettings | None = None
+    ) -> None:
+        settings = settings or SchedulerSettings()
+        self._seed = seed
+        self._recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit)
+        parameters = check_parameters(table.routing.policy, table.routing.parameters)
+        self._placing = Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings)
+        self._settings = settings
+        self._loads = self._placing.accounting.loads
+        self._requests = self._placing.accounting.requests
+        self._outbox: list[Refusal] = []
+        self._next_sweep = 0.0
+        take_table(self._placing, table, seed)
+
+    @property
+    def table(self) -> RoutingTable:
+        """The table version in force."""
+        return self._placing.table
+
+    def load(self, instance: str) -> InstanceLoad | None:
+        """The live counters of an instance; read only."""
+        return self._loads.get(instance)
+
+    def loads(self) -> tuple[InstanceLoad, ...]:
+        """Live counters of every instance of the table, and of those gone that still have requests; read only."""
+        return tuple(self._loads.values())
+
+    def binding(self, session: str) -> Binding | None:
+        """The session's home as this router knows it."""
+        return self._placing.bindings.get(session)
+
+    def waiting(self) -> int:
+        """Requests queued or held in this router."""
+        return len(self._placing.waiting)
+
+    def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
+        """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
+        placing = self._placing
+        placing.view.now = now
+        tracked = TrackedRequest(request=request, submitted_at=now)
+        placing.accounting.admit(tracked)
+        if not placing.view.candidates() and len(placing.held) >= self._settings.held_limit:
+            refusal: Refusal | None = self._nobody(request, 0.0, now)
+        else:
+            refusal = placing.place(tracked, now)
+        if refusal is not None:
+            self._refuse(tracked, refusal, now)
+        return self._answer((), now)
+
+    def tick(self, now: float) -> tuple[Outcome, ...]:
+        """Everything time brings: unseen prefills end, held requests are placed or refused, queues are swept, sent from and bounded."""
+        placing = self._placing
+        placing.view.now = now
+        placing.bindings.expire(now)
+        self._finish_unseen_prefills(now)
+        self._place_held(now)
+        self._expire_waiting(now)
+        if placing.queues and now >= self._next_sweep:
+            self._next_sweep = now + self._settings.sweep_seconds
+            placing.rebalance(sorted(placing.queues), now)
+        self._forget_departed()
+        return self._answer(tuple(placing.queues), now)
+
+    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """The prompt is computed: its blocks are cached there, its tokens no longer pending."""
+        tracked = self._requests.get(request_id)
+        if tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return ()
+        self._placing.view.now = now
+        tracked.first_token_at = now
+        self.instance_worked(tracked.instance, now)
+        if tracked.stage is Stage.PREFILLING:
+            self._prefilled(tracked, now)
+        ttft = now - tracked.request.arrived_at
+        second = self._recorder.loads.current(self._loads[tracked.instance], now)
+        second.ttft.add(ttft)
+        second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds
+        self._recorder.settle_decision(request_id, _queued_seconds(tracked), ttft)
+        self._recorder.settle_moves(tracked, "completed", ttft)
+        return self._answer((tracked.instance,), now)
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
+        """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
+        tracked = self._requests.get(request_id)
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return ()
+        self._placing.view.now = now
+        instance = tracked.instance
+        self.instance_worked(instance, now)
+        if tracked.stage is Stage.PREFILLING:
+            self._prefilled(tracked, now)
+        if tracked.session is not None:
+            self._placing.bindings.touch(tracked.session, now)
+            self._placing.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
+        self._end(tracked, "completed", now)
+        second = self._recorder.loads.current(self._loads[instance], now)
+        second.completed += 1
+        second.prompt_tokens += tracked.request.prompt_tokens
+        second.hit_tokens += tracked.hit_tokens if cached_tokens is None else cached_tokens
+        second.output_tokens += output_tokens
+        if tracked.first_token_at is not None and output_tokens > 1:
+            second.tpot.add((now - tracked.first_token_at) / (output_tokens - 1))
+        return self._answer((instance,), now)
+
+    def retry(self, request_id: str, now: float, failed_instance: str) -> Outcome:
+        """Before the first byte only: the next fallback, else the least loaded candidate not tried; it does not queue again."""
+        tracked = self._requests.get(request_id)
+        placing = self._placing
+        if tracked is None or tracked.stage in (Stage.HELD, Stage.QUEUED) or tracked.first_token_at is not None:
+            unknown = RoutingRequest(id=request_id, arrived_at=now, prompt_tokens=0, blocks=(), first_bytes_hash=0)
+            message = f"request {request_id} is not one that may be tried again"
+            return unavailable(unknown, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)
+        placing.view.now = now
+        self._end_probe(tracked, now)
+        failed = self._loads[tracked.instance]
+        placing.accounting.unplace(tracked)
+        self._recorder.loads.current(failed, now).failed += 1
+        target = self._retry_target(tracked, failed_instance)
+        if target is None:
+            refusal = upstream_failed(tracked.request, placing.table.pool, tracked.tried)
+            self._close_refused(tracked, refusal, now)
+            return refusal
+        reason = placing.reason_to_leave(failed_instance)
+        if reason is BindingReason.RING_CHANGE:
+            reason = BindingReason.INSTANCE_LOST
+        tracked.reason = DecisionReason.FALLBACK
+        placing.bind(tracked, tracked.session, target, reason, now)
+        placing.accounting.enqueue(tracked, target, placing.view.hit_tokens(tracked.request, target), now)
+        return placing.dispatch(tracked, now)
+
+    def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """Lost after the first byte, or given up."""
+        return self._abandon(request_id, "failed", now)
+
+    def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """The client went away."""
+        return self._abandon(request_id, "cancelled", now)
+
+    def instance_failed(self, instance: str, now: float) -> None:
+        """A connection error or 5xx. When the circuit opens, what waits for the instance is placed elsewhere."""
+        placing = self._placing
+        load = self._loads.get(instance)
+        if load is None:
+            return
+        placing.view.now = now
+        circuit = placing.circuits.setdefault(instance, Circuit(self._settings.circuit))
+        circuit.failed(now)
+        placing.sync_circuit(load, circuit)
+        if load.broken_until > now and instance in placing.queues:
+            self._replace(tuple(placing.queues[instance].in_order(now)), now)
+
+    def instance_worked(self, instance: str, now: float) -> None:
+        """It answered: its circuit closes."""
+        circuit = self._placing.circuits.pop(instance, None)
+        load = self._loads.get(instance)
+        if circuit is not None and load is not None:
+            circuit.worked()
+            self._placing.sync_circuit(load, circuit)
+
+    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
+        """A fresh reading of the engine's own metrics; `kv_usage` 0-1, None when it could not be read."""
+        load = self._loads.get(instance)
+        if load is not None:
+            load.kv_usage = kv_usage
+
+    def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
+        """Take a newer table live. Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used."""
+        placing = self._placing
+        current = placing.table
+        if table.uid == current.uid and table.version <= current.version:
+            return ()
+        placing.view.now = now
+        take_table(placing, table, self._seed)
+        misplaced: list[TrackedRequest] = []
+        for instance in sorted(placing.queues):
+            accepting = self._loads[instance].is_candidate(now)
+            for tracked in placing.queues[instance].in_order(now):
+                allowed = placing.policy.placements(tracked.request)
+                if not accepting or (allowed and instance not in allowed):
+                    misplaced.append(tracked)
+                elif allowed:
+                    tracked.alternate = next((other for other in allowed if other != instance), None)
+        self._replace(misplaced, now)
+        self._place_held(now)
+        return self._answer(tuple(placing.queues), now)
+
+    def apply_bindings(self, bindings: Sequence[Binding], now: float) -> None:
+        """The API's word on sessions of this pool: other routers' bindings, drains, lost races."""
+        for binding in bindings:
+            self._placing.bindings.apply(binding, now)
+
+    def shut_down(self, now: float) -> tuple[Refusal, ...]:
+        """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
+        for tracked in tuple(self._placing.waiting.values()):
+            self._refuse(tracked, shutting_down(tracked.request, self._placing.table.pool), now)
+        refusals, self._outbox = tuple(self._outbox), []
+        return refusals
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]:
+        """Queued and dispatched requests per instance, by id; instances gone are listed while they still have some."""
+        return tuple(
+            InstanceInFlight(
+                pool=self._placing.table.pool,
+                instance=instance,
+                in_flight=self._placing.accounting.in_flight(instance),
+                waiting=load.waiting,
+            )
+            for instance, load in sorted(self._loads.items())
+        )
+
+    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
+        """Hand over what happened since the last take; see the protocol."""
+        recorder = self._recorder
+        migrations, outcomes = recorder.take_migrations()
+        return SchedulerRecords(
+            bindings=recorder.take_bindings(),
+            migrations=migrations,
+            migration_outcomes=outcomes,
+            decisions=recorder.take_decisions(),
+            rejections=recorder.take_rejections(now, final=final),
+            loads=recorder.loads.take(self._loads, now, final=final),
+            dropped=recorder.take_dropped(),
+        )
+
+    def _answer(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
+        placing = self._placing
+        answer: list[Outcome] = []
+        if placing.touched:
+            touched = sorted(placing.touched)
+            placing.touched.clear()
+            for instance in touched:
+                answer += placing.dispatch_ready(instance, now)
+        for instance in instances:
+            answer += placing.dispatch_ready(instance, now)
+        if self._outbox:
+            answer += self._outbox
+            self._outbox = []
+        return tuple(answer)
+
+    def _nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
+        closing = [load.broken_until for load in self._loads.values() if load.entry.accepting and load.broken_until > now]
+        wait = min(closing) - now if closing else self._settings.no_instances_ttl_seconds
+        return nobody_serves(request, self._placing.table.pool, waited_seconds, wait)
+
+    def _refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
+        self._close_refused(tracked, refusal, now)
+        self._outbox.append(refusal)
+
+    def _close_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
+        self._recorder.refused(refusal, now)
+        self._end(tracked, "refused", now)
+
+    def _end(self, tracked: TrackedRequest, outcome: str, now: float) -> None:
+        request_id = tracked.request.id
+        self._end_probe(tracked, now)
+        self._recorder.settle_decision(request_id, _queued_seconds(tracked))
+        self._recorder.settle_moves(tracked, outcome)
+        self._placing.unqueue(tracked)
+        self._placing.accounting.end(tracked)
+
+    def _end_probe(self, tracked: TrackedRequest, now: float) -> None:
+        circuit = self._placing.circuits.get(tracked.instance)
+        if circuit is not None:
+            circuit.ended(tracked.request.id, now)
+            self._placing.sync_circuit(self._loads[tracked.instance], circuit)
+
+    def _abandon(self, request_id: str, outcome: str, now: float) -> tuple[Outcome, ...]:
+        tracked = self._requests.get(request_id)
+        if tracked is None:
+            return ()
+        self._placing.view.now = now
+        instance = tracked.instance
+        self._end(tracked, outcome, now)
+        load = self._loads.get(instance)
+        if load is not None:
+            second = self._recorder.loads.current(load, now)
+            second.failed += outcome == "failed"
+            second.cancelled += outcome == "cancelled"
+        return self._answer((instance,), now)
+
+    def _prefilled(self, tracked: TrackedRequest, now: float) -> None:
+        self._placing.accounting.prefilled(tracked, now)
+        if self._loads[tracked.instance].entry.state in REACHABLE:
+            self._placing.prefixes.insert(tracked.instance, tracked.request.blocks)
+
+    def _finish_unseen_prefills(self, now: float) -> None:
+        unseen = self._placing.unseen_prefills
+        while unseen and unseen[0][0] <= now:
+            _, request_id, decision_id = heappop(unseen)
+            tracked = self._requests.get(request_id)
+            if tracked is not None and tracked.decision_id == decision_id and tracked.stage is Stage.PREFILLING:
+                self._prefilled(tracked, now)
+
+    def _place_held(self, now: float) -> None:
+        placing = self._placing
+        if placing.held and placing.view.candidates():
+            self._place_each(tuple(placing.held.values()), now)
+        for tracked in tuple(placing.held.values()):
+            waited = now - tracked.waiting_since
+            if waited < self._settings.no_instances_ttl_seconds:
+                break
+            self._refuse(tracked, self._nobody(tracked.request, waited, now), now)
+
+    def _place_each(self, held: Iterable[TrackedRequest], now: float) -> None:
+        for tracked in held:
+            refusal = self._placing.place(tracked, now, admitted=bool(tracked.decision_id))
+            if refusal is not None:
+                self._refuse(tracked, refusal, now)
+
+    def _replace(self, queued: Iterable[TrackedRequest], now: float) -> None:
+        for tracked in queued:
+            refusal = self._placing.replace_queued(tracked, now)
+            if refusal is not None:
+                self._refuse(tracked, refusal, now)
+
+    def _expire_waiting(self, now: float) -> None:
+        placing = self._placing
+        limit = placing.parameters.queue_timeout_seconds
+        while placing.waiting:
+            tracked = next(iter(placing.waiting.values()))
+            waited = now - tracked.submitted_at
+            if waited < limit:
+                return
+            if tracked.stage is Stage.HELD:
+                refusal = self._nobody(tracked.request, waited, now)
+            else:
+                drain = self._loads[tracked.instance].pending_prefill_tokens / placing.table.engine.prefill_tokens_per_second
+                refusal = waited_too_long(tracked.request, placing.table.pool, waited, drain)
+            self._refuse(tracked, refusal, now)
+
+    def _retry_target(self, tracked: TrackedRequest, failed_instance: str) -> str | None:
+        if len(tracked.tried) >= self._settings.attempts:
+            return None
+        view = self._placing.view
+        excluded = (*tracked.tried, failed_instance)
+        for instance in tracked.fallbacks:
+            load = self._loads.get(instance)
+            if load is not None and instance not in excluded and load.is_candidate(view.now):
+                return instance
+        return next(iter(least_pending(view.candidates(), excluded, 1)), None)
+
+    def _forget_departed(self) -> None:
+        for instance in tuple(self._placing.departed):
+            if not self._placing.accounting.in_flight(instance):
+                self._placing.departed.discard(instance)
+                del self._loads[instance]
+
+
+def _queued_seconds(tracked: TrackedRequest) -> float | None:
+    return None if tracked.dispatched_at is None else tracked.dispatched_at - tracked.submitted_at

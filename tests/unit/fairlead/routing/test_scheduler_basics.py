@@ -1,0 +1,186 @@
+"""The scheduler's contract with the router: one request at a time through its whole life."""
+
+from dataclasses import replace
+
+from fairlead.instances import InstanceState
+from fairlead.reports import RejectionReason
+from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest, Scheduler
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead.tables import (
+    EarlyRejectionFacts,
+    EngineFacts,
+    InstanceEntry,
+    PoolKey,
+    RoutingFacts,
+    RoutingTable,
+    SessionFacts,
+    SloFacts,
+)
+
+
+def make_table(instances: int = 3, *, policy: str = "round-robin", version: int = 1, window: int = 1) -> RoutingTable:
+    entries = tuple(
+        InstanceEntry(id=f"chat-b{index}", address=f"127.40.0.{index + 1}:8000", state=InstanceState.SERVING) for index in range(instances)
+    )
+    return RoutingTable(
+        pool=PoolKey(namespace="default", name="chat"),
+        uid="u1",
+        version=version,
+        generation=1,
+        model="m",
+        engine=EngineFacts(type="simulated", port=8000),
+        routing=RoutingFacts(policy=policy, prefills_in_flight=window),
+        session=SessionFacts(),
+        slo=SloFacts(),
+        early_rejection=EarlyRejectionFacts(),
+        instances=entries,
+    )
+
+
+def make_request(name: str, tokens: int = 1024, at: float = 0.0, session: str | None = None) -> RoutingRequest:
+    return RoutingRequest(id=name, arrived_at=at, prompt_tokens=tokens, blocks=(1, 2), first_bytes_hash=7, session=session)
+
+
+def make_scheduler(table: RoutingTable) -> PoolScheduler:
+    return PoolScheduler(table, "router-0", 0, sample_rate=1.0)
+
+
+def one_dispatch(outcomes: tuple[Dispatch | Refusal, ...]) -> Dispatch:
+    assert len(outcomes) == 1
+    assert isinstance(outcomes[0], Dispatch)
+    return outcomes[0]
+
+
+def test_the_scheduler_fulfils_the_protocol() -> None:
+    scheduler: Scheduler = make_scheduler(make_table())
+    assert scheduler.in_flight()[0].in_flight == 0
+
+
+def test_a_request_goes_out_counts_and_leaves_nothing_behind() -> None:
+    scheduler = make_scheduler(make_table())
+    sent = one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert (sent.instance, sent.hit_tokens, sent.miss_tokens) == ("chat-b0", 0, 1024)
+    load = scheduler.load("chat-b0")
+    assert load is not None
+    assert (load.pending_prefill_tokens, load.prefilling) == (1024, 1)
+    scheduler.first_token("r1", 0.2)
+    assert (load.pending_prefill_tokens, load.decoding, load.decode_tokens) == (0, 1, 1024)
+    scheduler.complete("r1", 1.2, 11, 512)
+    assert (load.decoding, load.decode_tokens, scheduler.waiting()) == (0, 0, 0)
+    records = scheduler.take_records(3.0)
+    sample = next(sample for sample in records.loads if sample.instance == "chat-b0" and sample.completed)
+    assert (sample.hit_tokens, sample.prompt_tokens, sample.tpot_seconds) == (512, 1024, (0.1,))
+    assert records.decisions[0].ttft_seconds == 0.2
+    assert scheduler.complete("r1", 2.0, 1, None) == ()
+
+
+def test_a_second_prefill_waits_until_the_first_token_of_the_first() -> None:
+    scheduler = make_scheduler(make_table(1))
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert scheduler.submit(make_request("r2"), 0.0) == ()
+    sent = one_dispatch(scheduler.first_token("r1", 0.2))
+    assert (sent.request.id, sent.hit_tokens, sent.miss_tokens) == ("r2", 1023, 1)
+
+
+def test_without_a_window_nothing_waits_in_the_router() -> None:
+    scheduler = make_scheduler(make_table(1, window=0))
+    for name in ("r1", "r2", "r3"):
+        assert one_dispatch(scheduler.submit(make_request(name), 0.0)).request.id == name
+
+
+def test_an_unstreamed_prefill_frees_the_window_after_its_predicted_time() -> None:
+    scheduler = make_scheduler(make_table(1))
+    one_dispatch(scheduler.submit(replace(make_request("r1", 6250), streamed=False), 0.0))
+    assert scheduler.submit(make_request("r2"), 0.0) == ()
+    assert scheduler.tick(0.99) == ()
+    assert one_dispatch(scheduler.tick(1.0)).request.id == "r2"
+    assert scheduler.take_records(2.0).decisions == ()
+
+
+def test_a_retry_goes_to_the_next_fallback_and_a_third_failure_is_refused() -> None:
+    scheduler = make_scheduler(make_table(3))
+    first = one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    second = scheduler.retry("r1", 0.1, first.instance)
+    assert isinstance(second, Dispatch)
+    assert second.instance == first.fallbacks[0]
+    third = scheduler.retry("r1", 0.2, second.instance)
+    assert isinstance(third, Dispatch)
+    refusal = scheduler.retry("r1", 0.3, third.instance)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.status) == (RejectionReason.UPSTREAM_FAILED, 503)
+    assert all(load.prefilling == load.pending_prefill_tokens == 0 for load in scheduler.loads())
+
+
+def test_a_retry_of_an_unknown_request_is_a_refusal_that_counts_nowhere() -> None:
+    scheduler = make_scheduler(make_table(1))
+    refusal = scheduler.retry("ghost", 0.0, "chat-b0")
+    assert isinstance(refusal, Refusal)
+    assert scheduler.take_records(9.0).rejections == ()
+
+
+def test_requests_are_held_briefly_when_nobody_serves_and_then_refused_with_503() -> None:
+    scheduler = make_scheduler(make_table(0))
+    assert scheduler.submit(make_request("r1"), 0.0) == ()
+    assert scheduler.tick(4.9) == ()
+    (refusal,) = scheduler.tick(5.0)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.reason, refusal.retry_after_seconds >= 1) == (503, RejectionReason.NO_INSTANCES, True)
+
+
+def test_a_held_request_is_sent_when_an_instance_appears() -> None:
+    scheduler = make_scheduler(make_table(0))
+    scheduler.submit(make_request("r1"), 0.0)
+    assert one_dispatch(scheduler.update_table(make_table(1, version=2), 1.0)).instance == "chat-b0"
+
+
+def test_queued_requests_of_a_draining_instance_move_and_dispatched_ones_stay() -> None:
+    table = make_table(2)
+    scheduler = make_scheduler(table)
+    for index in range(4):
+        scheduler.submit(make_request(f"r{index}"), 0.0)
+    draining = replace(table.instances[0], state=InstanceState.DRAINING, anchors=0)
+    assert scheduler.update_table(replace(table, version=2, instances=(draining, table.instances[1])), 1.0) == ()
+    source, target = scheduler.load("chat-b0"), scheduler.load("chat-b1")
+    assert source is not None
+    assert target is not None
+    assert (source.prefilling, source.waiting, target.prefilling, target.waiting) == (1, 0, 1, 2)
+    (move,) = scheduler.take_records(1.0).migrations
+    assert (move.kind, move.source, move.target, move.trigger) == ("request", "chat-b0", "chat-b1", "drain")
+
+
+def test_an_older_table_is_ignored() -> None:
+    scheduler = make_scheduler(make_table(2, version=5))
+    assert scheduler.update_table(make_table(0, version=4), 1.0) == ()
+    assert scheduler.table.version == 5
+
+
+def test_an_instance_removed_from_the_table_is_listed_until_its_last_request_ends() -> None:
+    table = make_table(1)
+    scheduler = make_scheduler(table)
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    scheduler.update_table(replace(table, version=2, instances=()), 0.1)
+    scheduler.tick(0.2)
+    assert scheduler.in_flight()[0].in_flight == 1
+    scheduler.first_token("r1", 0.3)
+    scheduler.complete("r1", 0.4, 1, None)
+    scheduler.tick(0.5)
+    assert scheduler.in_flight() == ()
+
+
+def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
+    scheduler = make_scheduler(make_table(1))
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    scheduler.submit(make_request("r2"), 0.0)
+    (refusal,) = scheduler.shut_down(0.1)
+    assert (refusal.request.id, refusal.reason, refusal.status) == ("r2", RejectionReason.SHUTTING_DOWN, 503)
+    assert scheduler.in_flight()[0].in_flight == 1
+
+
+def test_a_circuit_opens_after_three_failures_and_lets_one_probe_through() -> None:
+    scheduler = make_scheduler(make_table(1))
+    for _ in range(3):
+        scheduler.instance_failed("chat-b0", 0.0)
+    assert scheduler.submit(make_request("r1"), 0.1) == ()
+    assert scheduler.submit(make_request("r2"), 0.1) == ()
+    assert one_dispatch(scheduler.tick(1.0)).request.id == "r1"
+    assert one_dispatch(scheduler.first_token("r1", 1.1)).request.id == "r2"
