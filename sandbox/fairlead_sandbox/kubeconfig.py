@@ -1,0 +1,65 @@
+"""Reading a kubeconfig: server, trust and identity of its current context."""
+
+import base64
+import binascii
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fairlead_sandbox.errors import SandboxError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConnection:
+    """How to talk to one Kubernetes API: base URL, TLS trust (None for plain HTTP) and a bearer token, if any."""
+
+    server: str
+    tls: ssl.SSLContext | None
+    token: str | None
+
+
+def read_kubeconfig(path: Path) -> ClusterConnection:
+    """The connection of the file's current context. Raises SandboxError naming file and field."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
+        context = contexts[document["current-context"]]
+        cluster = next(entry["cluster"] for entry in document["clusters"] if entry["name"] == context["cluster"])
+        user = next(entry["user"] for entry in document["users"] if entry["name"] == context["user"])
+        server = str(cluster["server"]).rstrip("/")
+    except OSError as problem:
+        raise SandboxError(f"kubeconfig {path}: cannot be read ({problem.strerror})") from None
+    except (yaml.YAMLError, KeyError, TypeError, StopIteration) as problem:
+        raise SandboxError(f"kubeconfig {path}: no usable current context ({type(problem).__name__}: {problem})") from None
+    for unsupported in ("exec", "auth-provider", "username"):
+        if unsupported in user:
+            raise SandboxError(f"kubeconfig {path}: users[].user.{unsupported} is not supported here; use a token or a client certificate")
+    token = user.get("token")
+    if token is None and "tokenFile" in user:
+        token = (path.parent / user["tokenFile"]).read_text(encoding="utf-8").strip()
+    return ClusterConnection(server=server, tls=_tls(path, cluster, user) if server.startswith("https:") else None, token=token)
+
+
+def _tls(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context()
+        if cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif "certificate-authority-data" in cluster:
+            context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        elif "certificate-authority" in cluster:
+            context = ssl.create_default_context(cafile=path.parent / cluster["certificate-authority"])
+        if "client-certificate" in user:
+            context.load_cert_chain(path.parent / user["client-certificate"], path.parent / user["client-key"])
+        elif "client-certificate-data" in user:
+            raise SandboxError(
+                f"kubeconfig {path}: client-certificate-data is not supported here; use client-certificate (a file) or a token"
+            )
+    except (OSError, ValueError, binascii.Error, KeyError) as problem:
+        raise SandboxError(f"kubeconfig {path}: its certificates cannot be used ({problem})") from None
+    return context

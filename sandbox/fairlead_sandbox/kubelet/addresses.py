@@ -1,0 +1,31 @@
+"""Which loopback address a pod gets: 127.N.0.1 upward, never one in use, and one given back only after all others had their turn."""
+
+from dataclasses import dataclass, field
+
+FIRST_NODE = 40
+LAST_NODE = 99
+_PER_SUBNET = 250
+_CAPACITY = 250 * _PER_SUBNET
+
+
+@dataclass(slots=True)
+class AddressPool:
+    """Addresses of one node, 127.`node`.x.y. `position` moves on with every address given, so that none is reused soon."""
+
+    node: int
+    position: int = 0
+    used: set[str] = field(default_factory=set)
+
+    def take(self) -> str:
+        """An address nobody has. Raises LookupError when all are in use."""
+        for _ in range(_CAPACITY):
+            address = f"127.{self.node}.{self.position // _PER_SUBNET}.{self.position % _PER_SUBNET + 1}"
+            self.position = (self.position + 1) % _CAPACITY
+            if address not in self.used:
+                self.used.add(address)
+                return address
+        raise LookupError(f"all {_CAPACITY} pod addresses of the node are in use")
+
+    def give_back(self, address: str) -> None:
+        """The pod is gone."""
+        self.used.discard(address)

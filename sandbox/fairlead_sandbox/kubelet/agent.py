@@ -1,0 +1,247 @@
+"""The node's agent: follows the cluster's pods, binds pending ones, and keeps one worker per pod. Survives outages of the API."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fairlead_sandbox.errors import ClusterProblem
+from fairlead_sandbox.identities import end_processes, is_alive
+from fairlead_sandbox.kubelet import state_file
+from fairlead_sandbox.kubelet.addresses import AddressPool
+from fairlead_sandbox.kubelet.cluster import Cluster
+from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, after_adoption, after_exit
+from fairlead_sandbox.kubelet.deciding import restarts_allowed
+from fairlead_sandbox.kubelet.pod_specs import PodRefused, PodSpec, read_pod
+from fairlead_sandbox.kubelet.pod_worker import PodWorker, utc_stamp
+from fairlead_sandbox.kubelet.runtime import ProcessRuntime
+from fairlead_sandbox.kubelet.statuses import refused_status
+
+log = logging.getLogger(__name__)
+
+STARTS_AT_ONCE = 4
+RELIST_SECONDS = 1.0
+
+
+class NodeAgent:
+    """All pods of one node. `memory` is what the last kubelet remembered; it is saved to `memory_path` whenever a pod's state changed."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        cluster: Cluster,
+        runtime: ProcessRuntime,
+        python: str,
+        memory: state_file.Memory,
+        memory_path: Path,
+        address_node: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._runtime = runtime
+        self._python = python
+        self._memory_path = memory_path
+        self._clock = clock
+        self._remembered = dict(memory.pods)
+        self._addresses = AddressPool(node=address_node, position=memory.address_position, used={pod.ip for pod in memory.pods.values()})
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refused: dict[str, str] = {}
+        self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._dirty = asyncio.Event()
+
+    async def follow(self) -> None:
+        """For ever: list all pods, then follow their changes; list again when the watch is lost."""
+        while True:
+            try:
+                pods, version = await self._cluster.list_pods()
+                await self._reconcile(pods)
+                async for event in self._cluster.watch_pods(version):
+                    if event["type"] == "BOOKMARK":
+                        continue
+                    if event["type"] == "DELETED":
+                        self._forget(event["object"]["metadata"]["uid"])
+                    else:
+                        await self._take(event["object"])
+            except ClusterProblem as problem:
+                log.warning("pods cannot be followed: %s", problem)
+                await asyncio.sleep(RELIST_SECONDS)
+
+    async def save_memory(self) -> None:
+        """For ever: write the memory shortly after it changed, many changes at once."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            self.save_now()
+            await asyncio.sleep(0.05)
+
+    def save_now(self) -> None:
+        """Write the memory."""
+        memory = state_file.Memory(address_node=self._addresses.node, address_position=self._addresses.position, pods=self._remembered)
+        state_file.save(self._memory_path, memory)
+
+    def end_all(self, grace_seconds: float) -> None:
+        """The node goes down: end every pod's processes (the objects stay, and are started again by the next kubelet). Blocks."""
+        for task in self._tasks.values():
+            task.cancel()
+        processes = [
+            container.process for pod in self._remembered.values() for container in pod.containers if container.process is not None
+        ]
+        end_processes(processes, grace_seconds=grace_seconds)
+        self.save_now()
+
+    async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
+        """After a list: whatever is not in it is gone, also pods that only the memory knows."""
+        present = {pod["metadata"]["uid"] for pod in pods}
+        for uid in [uid for uid in self._workers if uid not in present]:
+            self._forget(uid)
+        for uid, state in list(self._remembered.items()):
+            if uid not in present and uid not in self._workers:
+                self._end_remembered(uid, state)
+        for pod in pods:
+            await self._take(pod)
+
+    async def _take(self, manifest: Mapping[str, Any]) -> None:
+        """A pod is new or has changed."""
+        metadata, spec = manifest["metadata"], manifest["spec"]
+        if spec.get("nodeName") not in {None, "", self._node} or spec.get("schedulingGates"):
+            return
+        try:
+            pod = read_pod(manifest)
+        except PodRefused as problem:
+            await self._tolerantly(self._refuse(manifest, problem), pod_name(manifest))
+            return
+        worker = self._workers.get(metadata["uid"])
+        if worker is not None:
+            worker.update(pod, manifest)
+        elif not pod.node:
+            await self._tolerantly(self._bind(pod), pod_name(manifest))
+        elif (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"} or pod.deleted:
+            self._begin(pod, manifest)
+
+    async def _tolerantly(self, request: Awaitable[None], pod: str) -> None:
+        """One pod's refused request must not keep the others waiting; an unreachable API is raised, and everything listed again soon."""
+        try:
+            await request
+        except ClusterProblem as problem:
+            if problem.worth_retrying:
+                raise
+            log.warning("pod %s: %s", pod, problem)
+
+    async def _bind(self, pod: PodSpec) -> None:
+        await self._cluster.bind(pod)
+        self._cluster.record_event(pod, "Normal", "Scheduled", f"Assigned {pod.namespace}/{pod.name} to {self._node}", utc_stamp())
+
+    def _begin(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
+        state = self._remembered.get(pod.uid)
+        if state is None:
+            containers = tuple(ContainerState(name=container.name) for container in pod.containers)
+            state = PodState(
+                uid=pod.uid,
+                namespace=pod.namespace,
+                name=pod.name,
+                ip=self._addresses.take(),
+                start_time=utc_stamp(),
+                containers=containers,
+            )
+        else:
+            state = self._adopt(pod, state)
+        worker = PodWorker(
+            pod,
+            manifest,
+            state,
+            cluster=self._cluster,
+            runtime=self._runtime,
+            node=self._node,
+            python=self._python,
+            start_slots=self._slots,
+            clock=self._clock,
+            remember=self._remember,
+        )
+        self._workers[pod.uid] = worker
+        self._remember(state)
+        task = asyncio.create_task(worker.run(), name=f"{pod.namespace}/{pod.name}")
+        self._tasks[pod.uid] = task
+        task.add_done_callback(lambda done: self._ended(pod, done))
+
+    def _adopt(self, pod: PodSpec, state: PodState) -> PodState:
+        """Take over what an earlier kubelet started; what does not run any more counts as ended now, and is started again at once."""
+        now = self._clock()
+        containers = []
+        for container in state.containers:
+            taken = after_adoption(container, now)
+            if taken.process is not None and not is_alive(taken.process):
+                taken = after_exit(
+                    taken,
+                    exit_code=255,
+                    signal=0,
+                    message="The node went down",
+                    restarts_allowed=restarts_allowed(pod, exit_code=255, signal=0),
+                    stamp=utc_stamp(),
+                    now=now,
+                )
+                taken = replace(taken, start_at=now)
+            containers.append(taken)
+        return replace(state, containers=tuple(containers))
+
+    async def _refuse(self, manifest: Mapping[str, Any], problem: PodRefused) -> None:
+        """Tell in the pod's status why it will never run here, once per reason; when it is deleted, let it go."""
+        metadata = manifest["metadata"]
+        pod = PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
+        if metadata.get("deletionTimestamp"):
+            await self._cluster.finish_deletion(pod)
+            return
+        if self._refused.get(pod.uid) == str(problem):
+            return
+        status = refused_status(manifest["spec"]["containers"], problem.reason, str(problem), manifest.get("status") or {}, utc_stamp())
+        if not manifest["spec"].get("nodeName"):
+            await self._cluster.bind(pod)
+        await self._cluster.patch_status(pod, status)
+        self._refused[pod.uid] = str(problem)
+        self._cluster.record_event(pod, "Warning", "Failed", str(problem), utc_stamp())
+
+    def _forget(self, uid: str) -> None:
+        """The object is gone from the API."""
+        self._refused.pop(uid, None)
+        if uid in self._workers:
+            self._workers[uid].abandon()
+
+    def _end_remembered(self, uid: str, state: PodState) -> None:
+        """A pod that was deleted while no kubelet ran: end what is left of it."""
+        log.info("pod %s/%s is gone from the API: its processes are ended", state.namespace, state.name)
+        left = [container.process for container in state.containers if container.process is not None and is_alive(container.process)]
+        end_processes(left, grace_seconds=1.0)
+        self._drop(uid, state)
+
+    def _remember(self, state: PodState) -> None:
+        self._remembered[state.uid] = state
+        self._dirty.set()
+
+    def _ended(self, pod: PodSpec, task: "asyncio.Task[None]") -> None:
+        worker = self._workers.pop(pod.uid, None)
+        self._tasks.pop(pod.uid, None)
+        if task.cancelled():
+            return
+        if task.exception() is not None:
+            log.error(
+                "pod %s/%s: its worker failed and is started again at the next list", pod.namespace, pod.name, exc_info=task.exception()
+            )
+            return
+        if worker is not None:
+            self._drop(pod.uid, worker.state)
+
+    def _drop(self, uid: str, state: PodState) -> None:
+        self._remembered.pop(uid, None)
+        self._addresses.give_back(state.ip)
+        self._runtime.remove_log(state.namespace, state.name)
+        self._dirty.set()
+
+
+def pod_name(manifest: Mapping[str, Any]) -> str:
+    """`namespace/name`, for people."""
+    return f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"

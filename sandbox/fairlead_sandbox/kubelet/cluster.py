@@ -1,0 +1,136 @@
+"""What the kubelet asks of a Kubernetes API: nodes, leases, pods and their status, bindings and events."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fairlead_sandbox.errors import ClusterProblem
+from fairlead_sandbox.kubelet.pod_specs import PodSpec
+from fairlead_sandbox.kubernetes_client import STRATEGIC_PATCH, Document, KubernetesClient
+
+log = logging.getLogger(__name__)
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+LEASE_SECONDS = 40
+EVENTS_WAITING = 500
+
+
+def pod_path(pod: PodSpec) -> str:
+    """The pod's address in the API."""
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+class Cluster:
+    """The Kubernetes API as one node sees it. Every method may raise ClusterProblem unless it says otherwise."""
+
+    def __init__(self, client: KubernetesClient, node: str) -> None:
+        self._client = client
+        self._node = node
+        self._events: asyncio.Queue[tuple[str, Document]] = asyncio.Queue(maxsize=EVENTS_WAITING)
+        self._numbers = itertools.count()
+
+    async def register_node(self, status: Document) -> None:
+        """Make the Node, or bring its status up to date."""
+        labels = {"kubernetes.io/hostname": self._node, "kubernetes.io/os": "linux", "fairlead.dev/sandbox": "true"}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._node, "labels": labels}, "spec": {}, "status": status}
+        try:
+            await self._client.request("POST", "/api/v1/nodes", body)
+        except ClusterProblem as problem:
+            if problem.reason != "AlreadyExists":
+                raise
+        await self.update_node(status)
+
+    async def update_node(self, status: Document) -> None:
+        await self._client.request("PATCH", f"/api/v1/nodes/{self._node}/status", {"status": status}, content_type=STRATEGIC_PATCH)
+
+    async def renew_lease(self, stamp: str) -> None:
+        """Say that the node lives; makes the Lease and its namespace when they are missing."""
+        spec = {"holderIdentity": self._node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": stamp}
+        try:
+            await self._client.request("PATCH", f"{LEASES}/{self._node}", {"spec": spec}, content_type=STRATEGIC_PATCH)
+        except ClusterProblem as problem:
+            if problem.status != 404:
+                raise
+            await self._create_lease(spec)
+
+    async def list_pods(self) -> tuple[list[Document], str]:
+        """All pods of the cluster (this is its only node) and the resource version to watch from."""
+        answer = await self._client.request("GET", "/api/v1/pods")
+        return list(answer["items"]), str(answer["metadata"]["resourceVersion"])
+
+    def watch_pods(self, resource_version: str) -> AsyncIterator[Document]:
+        """Changes of pods after a resource version."""
+        return self._client.watch("/api/v1/pods", resource_version=resource_version)
+
+    async def bind(self, pod: PodSpec) -> None:
+        """Assign the pod to this node."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node},
+        }
+        await self._client.request("POST", f"{pod_path(pod)}/binding", body)
+
+    async def patch_status(self, pod: PodSpec, status: Document) -> None:
+        """Report the pod's status; the uid keeps it from reaching a new pod of the same name."""
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        await self._client.request("PATCH", f"{pod_path(pod)}/status", body, content_type=STRATEGIC_PATCH)
+
+    async def finish_deletion(self, pod: PodSpec) -> None:
+        """Remove the pod object for good; a pod that is gone or replaced already is fine."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+        try:
+            await self._client.request("DELETE", pod_path(pod), body)
+        except ClusterProblem as problem:
+            if problem.status not in {404, 409}:
+                raise
+
+    def record_event(self, pod: PodSpec, kind: str, reason: str, message: str, stamp: str) -> None:
+        """Queue a Kubernetes Event about the pod. Never raises and never waits: events are for people, the oldest are dropped."""
+        name = f"{pod.name}.{pod.uid[:8]}.{next(self._numbers):x}.{stamp.translate({ord(c): None for c in ':-.+TZ'})}".lower()
+        reference = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        event: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "involvedObject": reference,
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "source": {"component": "kubelet", "host": self._node},
+            "reportingComponent": "kubelet",
+            "reportingInstance": self._node,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        if self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait((pod.namespace, event))
+
+    async def send_events(self) -> None:
+        """For ever: send the queued events, waiting while the API is away."""
+        while True:
+            namespace, event = await self._events.get()
+            while True:
+                try:
+                    await self._client.request("POST", f"/api/v1/namespaces/{namespace}/events", event)
+                except ClusterProblem as problem:
+                    if problem.worth_retrying:
+                        await asyncio.sleep(2.0)
+                        continue
+                    log.debug("event was refused: %s", problem)
+                break
+
+    async def _create_lease(self, spec: Document) -> None:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-node-lease"}}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._node}, "spec": spec}
+        try:
+            await self._client.request("POST", "/api/v1/namespaces", namespace)
+        except ClusterProblem as problem:
+            if problem.reason != "AlreadyExists":
+                raise
+        await self._client.request("POST", LEASES, lease)

@@ -1,0 +1,175 @@
+"""What the kubelet knows of a container and of a pod, and how that changes with what happens. Pure; kept in the state file as it is."""
+
+from dataclasses import dataclass, replace
+
+from fairlead_sandbox.backoff import Backoff
+from fairlead_sandbox.identities import ProcessIdentity
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec
+from fairlead_sandbox.kubelet.probe_states import ProbeState, begin, observe
+
+RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
+"""Shorter than a real kubelet's 10 s to 5 min: nobody in front of a sandbox wants to wait that long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Termination:
+    """How a container's process ended; times are RFC 3339."""
+
+    exit_code: int
+    signal: int
+    reason: str
+    message: str
+    started_at: str | None
+    finished_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerState:
+    """One container. It runs when `process` is set; else it waits until `start_at` (monotonic) or has ended for good (`ended`).
+
+    `stop_at` is when it was asked to stop, `killed` whether it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
+    """
+
+    name: str
+    process: ProcessIdentity | None = None
+    started_at: str | None = None
+    started_monotonic: float = 0.0
+    start_at: float = 0.0
+    restarts: int = 0
+    ended: bool = False
+    backoff: Backoff = RESTARTS
+    last: Termination | None = None
+    waiting_reason: str = "ContainerCreating"
+    waiting_message: str = ""
+    stop_at: float | None = None
+    killed: bool = False
+    startup: ProbeState | None = None
+    readiness: ProbeState | None = None
+    liveness: ProbeState | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether it runs and its startup probe, if any, has passed."""
+        return self.process is not None and (self.startup is None or self.startup.passed is True)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is started and its readiness probe, if any, says so."""
+        return self.started and (self.readiness is None or self.readiness.passed is True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """One pod on this node: its address (kept while it lives) and its containers, in the order of its spec."""
+
+    uid: str
+    namespace: str
+    name: str
+    ip: str
+    start_time: str
+    containers: tuple[ContainerState, ...]
+
+    def container(self, name: str) -> ContainerState:
+        """The container of that name. Raises KeyError when there is none."""
+        for container in self.containers:
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    def with_container(self, changed: ContainerState) -> "PodState":
+        """The pod with one container replaced."""
+        return replace(self, containers=tuple(changed if item.name == changed.name else item for item in self.containers))
+
+
+def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessIdentity, stamp: str, now: float) -> ContainerState:
+    """The process was started; its probes begin, liveness and readiness only after the startup probe has passed."""
+    waits = spec.startup is not None
+    return replace(
+        state,
+        process=process,
+        started_at=stamp,
+        started_monotonic=now,
+        waiting_reason="",
+        waiting_message="",
+        stop_at=None,
+        killed=False,
+        startup=begin(spec.startup, now) if spec.startup else None,
+        readiness=begin(spec.readiness, now) if spec.readiness and not waits else (ProbeState(next_at=now) if spec.readiness else None),
+        liveness=begin(spec.liveness, now) if spec.liveness and not waits else (ProbeState(next_at=now) if spec.liveness else None),
+    )
+
+
+def after_refusal(state: ContainerState, *, reason: str, message: str, now: float) -> ContainerState:
+    """It could not be started; it is tried again later, as the image or the configuration may have changed."""
+    backoff, delay = state.backoff.after_exit(0.0)
+    return replace(state, backoff=backoff, start_at=now + max(delay, 5.0), waiting_reason=reason, waiting_message=message)
+
+
+def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: bool, detail: str, now: float) -> ContainerState:
+    """A probe (`startup`, `readiness` or `liveness`) was answered."""
+    known = {
+        "startup": (state.startup, spec.startup),
+        "readiness": (state.readiness, spec.readiness),
+        "liveness": (state.liveness, spec.liveness),
+    }
+    before, probe_spec = known[probe]
+    if before is None or probe_spec is None or state.process is None:
+        return state
+    after = observe(before, probe_spec, ok=ok, detail=detail, now=now)
+    if probe == "readiness":
+        return replace(state, readiness=after)
+    if probe == "liveness":
+        return replace(state, liveness=after)
+    state = replace(state, startup=after)
+    if after.passed and before.passed is None:
+        state = replace(
+            state,
+            readiness=begin(spec.readiness, now) if spec.readiness else None,
+            liveness=begin(spec.liveness, now) if spec.liveness else None,
+        )
+    return state
+
+
+def after_exit(
+    state: ContainerState, *, exit_code: int, signal: int, message: str, restarts_allowed: bool, stamp: str, now: float
+) -> ContainerState:
+    """The process ended. `restarts_allowed` says what the pod's restart policy wants for this exit (False too while it is being deleted)."""
+    failed_probe = next((probe for probe in (state.liveness, state.startup) if probe is not None and probe.passed is False), None)
+    last = Termination(
+        exit_code=128 + signal if signal else exit_code,
+        signal=signal,
+        reason="Completed" if exit_code == 0 and not signal else "Error",
+        message=message or (f"probe failed: {failed_probe.detail}" if failed_probe else ""),
+        started_at=state.started_at,
+        finished_at=stamp,
+    )
+    backoff, delay = state.backoff.after_exit(now - state.started_monotonic)
+    return replace(
+        state,
+        process=None,
+        ended=not restarts_allowed,
+        backoff=backoff,
+        start_at=now + delay,
+        restarts=state.restarts + 1 if restarts_allowed else state.restarts,
+        last=last,
+        waiting_reason="CrashLoopBackOff" if restarts_allowed else "",
+        waiting_message=f"back-off {delay:.3g} s before the next start" if restarts_allowed else "",
+        startup=None,
+        readiness=None,
+        liveness=None,
+    )
+
+
+def after_adoption(state: ContainerState, now: float) -> ContainerState:
+    """The kubelet itself was started again: answers under way are lost, everything is asked anew, verdicts stay."""
+
+    def again(probe: ProbeState | None) -> ProbeState | None:
+        return replace(probe, asking=False, next_at=now) if probe else None
+
+    return replace(
+        state,
+        startup=again(state.startup),
+        readiness=again(state.readiness),
+        liveness=again(state.liveness),
+        start_at=min(state.start_at, now + state.backoff.longest_seconds),
+    )

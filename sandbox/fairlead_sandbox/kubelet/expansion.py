@@ -1,0 +1,22 @@
+"""`$(NAME)` in commands, arguments and values, expanded as Kubernetes does: unknown names stay as they are, `$$(NAME)` escapes."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+_REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """The text with every `$(NAME)` of a known variable replaced by its value, and `$$` by one dollar sign."""
+
+    def replacement(match: re.Match[str]) -> str:
+        if match.group(1) == "$":
+            return "$"
+        return variables.get(match.group(2), match.group(0))
+
+    return _REFERENCE.sub(replacement, text)
+
+
+def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """`expand` for each text."""
+    return tuple(expand(text, variables) for text in texts)

@@ -1,0 +1,103 @@
+"""The Node object and its heartbeat, and the range of loopback addresses that this node alone uses on the machine."""
+
+import asyncio
+import logging
+import os
+import platform
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from fairlead_sandbox.errors import ClusterProblem, SandboxError
+from fairlead_sandbox.kubelet.addresses import FIRST_NODE, LAST_NODE
+from fairlead_sandbox.kubelet.cluster import LEASE_SECONDS, Cluster
+from fairlead_sandbox.kubernetes_client import Document
+
+log = logging.getLogger(__name__)
+
+KUBELET_PORT = 10250
+POD_CAPACITY = 250
+HEARTBEAT_SECONDS = LEASE_SECONDS / 4
+
+
+def node_status(node: str, stamp: str) -> Document:
+    """What the node says of itself. Resources are counted generously: nothing here enforces them."""
+    amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(POD_CAPACITY)}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "the sandbox's kubelet starts pods as processes",
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": stamp,
+    }
+    return {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "conditions": [ready],
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": node}],
+        "nodeInfo": {
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "kernelVersion": platform.release(),
+            "osImage": "Fairlead sandbox",
+            "containerRuntimeVersion": "process://1",
+            "kubeletVersion": "v1.32.0-fairlead",
+            "kubeProxyVersion": "v1.32.0-fairlead",
+            "operatingSystem": "linux",
+            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+        },
+    }
+
+
+async def keep_registered(cluster: Cluster, node: str, registered: Callable[[], None]) -> None:
+    """For ever: register the node, then renew its lease; start over when the API lost it. Calls `registered` after the first success."""
+    known = False
+    while True:
+        try:
+            if not known:
+                await cluster.register_node(node_status(node, _seconds_stamp()))
+            await cluster.renew_lease(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        except ClusterProblem as problem:
+            log.warning("heartbeat failed: %s", problem)
+            known = False
+            await asyncio.sleep(1.0)
+            continue
+        if not known:
+            registered()
+        known = True
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+async def claim_addresses(preferred: int) -> tuple[int, asyncio.Server]:
+    """Claim 127.N.0.0/16 for this kubelet: N, and the server on 127.N.255.254 that both holds the claim and answers `/healthz`.
+
+    Two sandboxes on one machine must not give their pods the same addresses. Raises SandboxError when all ranges are taken.
+    """
+    refusal = ""
+    for number in [preferred, *(candidate for candidate in range(FIRST_NODE, LAST_NODE + 1) if candidate != preferred)]:
+        try:
+            return number, await asyncio.start_server(_answer_healthy, f"127.{number}.255.254", KUBELET_PORT)
+        except OSError as problem:
+            refusal = problem.strerror or str(problem)
+    raise SandboxError(f"no free range of loopback addresses from 127.{FIRST_NODE}.0.0 to 127.{LAST_NODE}.0.0 for pods ({refusal})")
+
+
+async def _answer_healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        async with asyncio.timeout(5.0):
+            await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nok\n")
+        await writer.drain()
+    except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as problem:
+        log.debug("a health question was not finished: %s", problem)
+    finally:
+        writer.close()
+
+
+def _memory_kib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def _seconds_stamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,286 @@
+"""One pod's life on the node: asks `decide`, does what it says, tells the API. One task per pod; errors of the API are retried."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from fairlead_sandbox.errors import ClusterProblem
+from fairlead_sandbox.kubelet.cluster import Cluster
+from fairlead_sandbox.kubelet.container_states import (
+    ContainerState,
+    PodState,
+    after_answer,
+    after_exit,
+    after_refusal,
+    after_start,
+)
+from fairlead_sandbox.kubelet.deciding import (
+    Action,
+    AskProbe,
+    FinishDeletion,
+    KillContainer,
+    StartContainer,
+    StopContainer,
+    decide,
+    restarts_allowed,
+)
+from fairlead_sandbox.kubelet.images import command_line, container_variables
+from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodRefused, PodSpec, ProbeSpec
+from fairlead_sandbox.kubelet.runtime import ProcessRuntime
+from fairlead_sandbox.kubelet.statuses import pod_status
+from fairlead_sandbox.probing import ask_http, ask_tcp
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+STARTING_SECONDS = 8.0
+"""How long a container that has not passed a probe yet may hold one of the node's few start slots."""
+
+
+class PodWorker:
+    """Runs one pod until its deletion is finished. `remember` is called after every change that must survive a kubelet's restart."""
+
+    def __init__(
+        self,
+        pod: PodSpec,
+        manifest: Mapping[str, Any],
+        state: PodState,
+        *,
+        cluster: Cluster,
+        runtime: ProcessRuntime,
+        node: str,
+        python: str,
+        start_slots: asyncio.Semaphore,
+        clock: Callable[[], float],
+        remember: Callable[[PodState], None],
+    ) -> None:
+        self.pod = pod
+        self.state = state
+        self._manifest = manifest
+        self._cluster = cluster
+        self._runtime = runtime
+        self._node = node
+        self._python = python
+        self._slots = start_slots
+        self._clock = clock
+        self._remember = remember
+        self._wake = asyncio.Event()
+        self._abandoned = False
+        self._reported: dict[str, Any] | None = None
+        self._status_retry_at = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting: set[str] = set()
+        self._slot_holders: dict[str, asyncio.Event] = {}
+
+    def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
+        """The object changed: perhaps its deletion was asked for, perhaps somebody else wrote a condition."""
+        self.pod = pod
+        self._manifest = manifest
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """The object is gone from the API: end the processes without telling anybody."""
+        self._abandoned = True
+        self.pod = replace(self.pod, deletion_at=self.pod.deletion_at or 0.0, grace_seconds=min(self.pod.grace_seconds, 2.0))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until the pod is gone. Processes that run already (an earlier kubelet's) are taken over."""
+        for container in self.state.containers:
+            if container.process is not None:
+                self._spawn(self._watch(container))
+        try:
+            while True:
+                self._wake.clear()
+                decision = decide(self.pod, self.state, self._clock())
+                for action in decision.actions:
+                    if isinstance(action, FinishDeletion) and await self._finish():
+                        return
+                    self._do(action)
+                wake_at = min(decision.wake_at, await self._report())
+                try:
+                    async with asyncio.timeout(max(0.0, wake_at - self._clock())):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case StartContainer(container=name):
+                if name not in self._starting:
+                    self._starting.add(name)
+                    self._spawn(self._start(self._spec(name)))
+            case AskProbe(container=name, probe=probe):
+                container = self.state.container(name)
+                probe_state = getattr(container, probe)
+                self._change(replace(container, **{probe: replace(probe_state, asking=True)}), keep=False)
+                self._spawn(self._ask(self._spec(name), probe))
+            case StopContainer(container=name, why=why):
+                container = self.state.container(name)
+                self._event("Normal" if self.pod.deleted else "Warning", "Killing" if self.pod.deleted else "Unhealthy", why)
+                self._change(replace(container, stop_at=self._clock()))
+                if container.process is not None:
+                    self._runtime.stop(container.process)
+            case KillContainer(container=name):
+                container = self.state.container(name)
+                self._change(replace(container, killed=True))
+                if container.process is not None:
+                    self._runtime.kill(container.process)
+            case FinishDeletion():
+                pass  # done, or to be tried again after the API came back
+
+    async def _start(self, spec: ContainerSpec) -> None:
+        """Start one container when a start slot is free: Python's start is expensive, and 64 at once would fail their probes."""
+        await self._slots.acquire()
+        self._starting.discard(spec.name)
+        try:
+            container = self.state.container(spec.name)
+            if self.pod.deleted or container.process is not None:
+                self._slots.release()
+                return
+            variables = container_variables(spec, self.pod, self._manifest, pod_ip=self.state.ip, node=self._node)
+            command = command_line(spec, variables, python=self._python, pod_ip=self.state.ip)
+            process = self._runtime.start(command, variables, self._runtime.log_path(self.pod.namespace, self.pod.name))
+        except (PodRefused, OSError) as problem:
+            self._slots.release()
+            reason = problem.reason if isinstance(problem, PodRefused) else "RunContainerError"
+            self._event("Warning", "Failed", str(problem))
+            self._change(after_refusal(self.state.container(spec.name), reason=reason, message=str(problem), now=self._clock()))
+            self._wake.set()
+            return
+        started = after_start(container, spec, process=process, stamp=utc_stamp(), now=self._clock())
+        self._change(started)
+        self._event("Normal", "Started", f"Started container {spec.name} as process {process.pid} at {self.state.ip}")
+        self._spawn(self._watch(started))
+        self._spawn(self._hold_slot(spec.name))
+        self._wake.set()
+
+    async def _hold_slot(self, name: str) -> None:
+        settled = self._slot_holders[name] = asyncio.Event()
+        try:
+            async with asyncio.timeout(STARTING_SECONDS):
+                await settled.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._slots.release()
+
+    async def _watch(self, container: ContainerState) -> None:
+        if container.process is None:
+            return
+        ending = await self._runtime.wait(container.process)
+        allowed = restarts_allowed(self.pod, exit_code=ending.exit_code, signal=ending.signal)
+        before = self.state.container(container.name)
+        after = after_exit(
+            before,
+            exit_code=ending.exit_code,
+            signal=ending.signal,
+            message=ending.message,
+            restarts_allowed=allowed,
+            stamp=utc_stamp(),
+            now=self._clock(),
+        )
+        self._settle_slot(container.name)
+        self._change(after)
+        if allowed:
+            self._event(
+                "Warning",
+                "BackOff",
+                f"Container {container.name} ended with {_words(ending.exit_code, ending.signal)}; {after.waiting_message}",
+            )
+        self._wake.set()
+
+    async def _ask(self, spec: ContainerSpec, probe: str) -> None:
+        probe_spec: ProbeSpec = getattr(spec, probe)
+        asked_of = self.state.container(spec.name).process
+        host = probe_spec.host or self.state.ip
+        if probe_spec.path is not None:
+            answer = await ask_http(host, probe_spec.port, probe_spec.path, timeout_seconds=probe_spec.timeout, headers=probe_spec.headers)
+        else:
+            answer = await ask_tcp(host, probe_spec.port, timeout_seconds=probe_spec.timeout)
+        before = self.state.container(spec.name)
+        if before.process != asked_of:
+            return  # it has been restarted meanwhile: the answer is about a life that is over
+        after = after_answer(before, spec, probe, ok=answer.ok, detail=answer.detail, now=self._clock())
+        if answer.ok:
+            self._settle_slot(spec.name)
+        if before.ready and not after.ready:
+            self._event("Warning", "Unhealthy", f"Readiness probe failed: {answer.detail}")
+        self._change(after, keep=(before.ready, before.started) != (after.ready, after.started))
+        self._wake.set()
+
+    async def _report(self) -> float:
+        """Tell the API what changed; returns when to try again (monotonic), infinity when there is nothing to tell."""
+        if self._abandoned:
+            return float("inf")
+        live = self._manifest.get("status") or {}
+        status = pod_status(self.pod, self.state, self._reported or live, utc_stamp(), live=live)
+        if status == self._reported:
+            return float("inf")
+        if self._clock() < self._status_retry_at:
+            return self._status_retry_at
+        try:
+            await self._cluster.patch_status(self.pod, status)
+        except ClusterProblem as problem:
+            if problem.status == 404 or (problem.status == 409 and problem.reason == "Conflict"):
+                self.abandon()
+                return self._clock()
+            log.warning("status of pod %s/%s was not taken: %s", self.pod.namespace, self.pod.name, problem)
+            self._status_retry_at = self._clock() + RETRY_SECONDS
+            return self._status_retry_at
+        self._reported = status
+        return float("inf")
+
+    async def _finish(self) -> bool:
+        """Delete the object for good; False when the API is away and it must be tried again."""
+        if not self._abandoned:
+            try:
+                await self._cluster.finish_deletion(self.pod)
+            except ClusterProblem as problem:
+                log.warning("deletion of pod %s/%s was not finished: %s", self.pod.namespace, self.pod.name, problem)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wake.set()
+                return False
+        return True
+
+    def _settle_slot(self, name: str) -> None:
+        settled = self._slot_holders.pop(name, None)
+        if settled is not None:
+            settled.set()
+
+    def _change(self, container: ContainerState, *, keep: bool = True) -> None:
+        self.state = self.state.with_container(container)
+        if keep:
+            self._remember(self.state)
+
+    def _spec(self, name: str) -> ContainerSpec:
+        return next(container for container in self.pod.containers if container.name == name)
+
+    def _event(self, kind: str, reason: str, message: str) -> None:
+        log.info("pod %s/%s: %s: %s", self.pod.namespace, self.pod.name, reason, message)
+        self._cluster.record_event(self.pod, kind, reason, message, utc_stamp())
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("pod %s/%s: a task failed", self.pod.namespace, self.pod.name, exc_info=task.exception())
+
+
+def utc_stamp() -> str:
+    """The present time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _words(exit_code: int, signal: int) -> str:
+    return f"signal {signal}" if signal else f"exit code {exit_code}"

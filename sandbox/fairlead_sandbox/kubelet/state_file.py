@@ -1,0 +1,32 @@
+"""What a kubelet must remember to take over running pods after its own restart: one JSON file, replaced as a whole."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from fairlead_sandbox.kubelet.addresses import FIRST_NODE
+from fairlead_sandbox.kubelet.container_states import PodState
+from fairlead_sandbox.state_directory import write_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Pods by uid, the number of the node's address range, and how far its addresses are used."""
+
+    address_node: int = FIRST_NODE
+    address_position: int = 0
+    pods: dict[str, PodState] = field(default_factory=dict)
+
+
+def load(path: Path) -> Memory:
+    """The memory of the last kubelet; an empty one when there is none or it is damaged (its processes are found by their mark then)."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Memory)
+    except (OSError, msgspec.MsgspecError):
+        return Memory()
+
+
+def save(path: Path, memory: Memory) -> None:
+    """Replace the file."""
+    write_private(path, msgspec.json.encode(memory).decode())

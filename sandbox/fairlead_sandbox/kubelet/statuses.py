@@ -1,0 +1,129 @@
+"""A pod's status as the API shows it, from what the kubelet knows. Pure; `stamp` is the present time in RFC 3339."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, Termination
+from fairlead_sandbox.kubelet.images import ENGINE_MODULE
+from fairlead_sandbox.kubelet.pod_specs import PodSpec
+
+HOST_IP = "127.0.0.1"
+
+
+def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole status. Conditions that did not change keep the transition time they have in `previous`; readiness gates are read in `live`."""
+    phase = _phase(state)
+    ready_containers = phase == "Running" and all(container.ready for container in state.containers)
+    unready = ", ".join(container.name for container in state.containers if not container.ready)
+    gates = {condition["type"]: condition.get("status") for condition in live.get("conditions") or ()}
+    closed = [gate for gate in pod.readiness_gates if gates.get(gate) != "True"]
+    not_ready = ("ContainersNotReady", f"containers with unready status: [{unready}]")
+    if phase == "Succeeded":
+        not_ready = ("PodCompleted", "")
+    conditions = [
+        _condition("PodScheduled", True),
+        _condition("PodReadyToStartContainers", True),
+        _condition("Initialized", True),
+        _condition("ContainersReady", ready_containers, *not_ready),
+        _condition(
+            "Ready", ready_containers and not closed, *(("ReadinessGatesNotReady", ", ".join(closed)) if ready_containers else not_ready)
+        ),
+    ]
+    return {
+        "phase": phase,
+        "conditions": [_with_transition_time(condition, previous, stamp) for condition in conditions],
+        "hostIP": HOST_IP,
+        "hostIPs": [{"ip": HOST_IP}],
+        "podIP": state.ip,
+        "podIPs": [{"ip": state.ip}],
+        "startTime": state.start_time,
+        "qosClass": "BestEffort",
+        "containerStatuses": [_container_status(spec.image, state.container(spec.name)) for spec in pod.containers],
+    }
+
+
+def refused_status(
+    containers: list[Mapping[str, Any]], reason: str, message: str, previous: Mapping[str, Any], stamp: str
+) -> dict[str, Any]:
+    """The status of a pod this kubelet cannot run at all."""
+    conditions = [
+        _condition("PodScheduled", True),
+        _condition("ContainersReady", False, reason, message),
+        _condition("Ready", False, reason, message),
+    ]
+    return {
+        "phase": "Pending",
+        "conditions": [_with_transition_time(condition, previous, stamp) for condition in conditions],
+        "hostIP": HOST_IP,
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container.get("image", ""),
+                "imageID": "",
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "state": {"waiting": {"reason": reason, "message": message}},
+            }
+            for container in containers
+        ],
+    }
+
+
+def _phase(state: PodState) -> str:
+    containers = state.containers
+    if all(container.ended for container in containers):
+        return "Succeeded" if all(container.last is None or container.last.exit_code == 0 for container in containers) else "Failed"
+    if any(container.process is None and container.last is None for container in containers):
+        return "Pending"
+    return "Running"
+
+
+def _container_status(image: str, container: ContainerState) -> dict[str, Any]:
+    if container.process is not None:
+        current: dict[str, Any] = {"running": {"startedAt": container.started_at}}
+    elif container.ended and container.last is not None:
+        current = {"terminated": _terminated(container.last)}
+    else:
+        current = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
+    status: dict[str, Any] = {
+        "name": container.name,
+        "image": image,
+        "imageID": f"sandbox://{ENGINE_MODULE}",
+        "ready": container.ready,
+        "started": container.started,
+        "restartCount": container.restarts,
+        "state": current,
+        "lastState": {"terminated": _terminated(container.last)} if container.last is not None and not container.ended else {},
+    }
+    if container.process is not None:
+        status["containerID"] = f"process://{container.process.pid}-{container.process.started_ticks}"
+    return status
+
+
+def _terminated(termination: Termination) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "exitCode": termination.exit_code,
+        "reason": termination.reason,
+        "finishedAt": termination.finished_at,
+    }
+    if termination.signal:
+        document["signal"] = termination.signal
+    if termination.message:
+        document["message"] = termination.message
+    if termination.started_at:
+        document["startedAt"] = termination.started_at
+    return document
+
+
+def _condition(kind: str, true: bool, reason: str = "", message: str = "") -> dict[str, Any]:
+    if true:
+        return {"type": kind, "status": "True"}
+    return {"type": kind, "status": "False", "reason": reason, "message": message}
+
+
+def _with_transition_time(condition: dict[str, Any], previous: Mapping[str, Any], stamp: str) -> dict[str, Any]:
+    for old in previous.get("conditions") or ():
+        if old.get("type") == condition["type"] and old.get("status") == condition["status"]:
+            return {**condition, "lastTransitionTime": old.get("lastTransitionTime") or stamp}
+    return {**condition, "lastTransitionTime": stamp}
