@@ -1,0 +1,206 @@
+"""PURE: what the operator makes for a pool, as manifests: pods, the headless Service, the PodDisruptionBudget, Events."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.instances import InstanceState, Role
+from fairlead.pools import GROUP, KIND, VERSION, PoolSpec
+
+POOL_LABEL = "fairlead.dev/pool"
+INSTANCE_LABEL = "fairlead.dev/instance"
+ROLE_LABEL = "llm-d.ai/role"
+HASH_ANNOTATION = "fairlead.dev/spec-hash"
+STATE_ANNOTATION = "fairlead.dev/state"
+STATE_SINCE_ANNOTATION = "fairlead.dev/state-since"
+DRAINING_ANNOTATION = "fairlead.dev/draining-since"
+CREATED_ANNOTATION = "fairlead.dev/created-at"
+"""When the operator made the pod, by the operator's clock; the server's creationTimestamp is by another clock and in whole seconds."""
+
+ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolIdentity:
+    """Whose children they are."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def owner_reference(self) -> dict[str, Any]:
+        """Makes the pool the controller of a child, so that deleting the pool collects it."""
+        return {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def selector(self) -> str:
+        """Label selector of the pool's pods."""
+        return f"{POOL_LABEL}={self.name}"
+
+
+def instance_name(pool: str, role: Role, suffix: str) -> str:
+    """`chat`, both, `x7k2p` → `chat-bx7k2p`."""
+    return f"{pool}-{role.value[0]}{suffix}"
+
+
+def state_annotations(state: InstanceState, since: str) -> dict[str, str]:
+    """Annotations that record a state; draining has its own mark besides, which outlives the state Lost."""
+    annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since}
+    if state is InstanceState.DRAINING:
+        annotations[DRAINING_ANNOTATION] = since
+    return annotations
+
+
+def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, name: str, image: str, now: str) -> dict[str, Any]:
+    """The manifest of one instance. `image` is for simulated engines without a template; `now` is RFC 3339."""
+    template = _template(spec, role, image)
+    metadata = template.get("metadata") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": identity.namespace,
+            "labels": {
+                **(metadata.get("labels") or {}),
+                POOL_LABEL: identity.name,
+                INSTANCE_LABEL: name,
+                ROLE_LABEL: role.value,
+                "app.kubernetes.io/managed-by": "fairlead",
+            },
+            "annotations": {
+                **(metadata.get("annotations") or {}),
+                HASH_ANNOTATION: spec_hash(spec, role),
+                CREATED_ANNOTATION: now,
+                **state_annotations(InstanceState.PENDING, now),
+            },
+            "ownerReferences": [identity.owner_reference()],
+        },
+        "spec": template["spec"],
+    }
+
+
+def spec_hash(spec: PoolSpec, role: Role) -> str:
+    """Hash of everything in the spec that a running pod of the role depends on; another hash means the pod must be replaced.
+
+    The default engine image's version is left out, so that upgrading the operator alone restarts nothing.
+    """
+    canonical = json.dumps(_template(spec, role, "fairlead/engine"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
+    """A headless Service: a DNS name per pool that resolves to the ready instances."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _child_metadata(identity, identity.name),
+        "spec": {
+            "clusterIP": "None",
+            "selector": {POOL_LABEL: identity.name},
+            "ports": [{"name": "http", "port": spec.engine.port, "targetPort": spec.engine.port, "protocol": "TCP"}],
+        },
+    }
+
+
+def disruption_budget(identity: PoolIdentity) -> dict[str, Any]:
+    """Voluntary evictions take one instance at a time. (The pool has a scale subresource, so Kubernetes knows how many are expected.)"""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _child_metadata(identity, f"{identity.name}-{Role.BOTH.value}"),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: Role.BOTH.value}}},
+    }
+
+
+def event(identity: PoolIdentity, *, name: str, reason: str, message: str, warning: bool, now: str) -> dict[str, Any]:
+    """A Kubernetes Event about the pool. `name` must be unique."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": identity.namespace},
+        "involvedObject": {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "namespace": identity.namespace,
+            "name": identity.name,
+            "uid": identity.uid,
+        },
+        "reason": reason,
+        "message": message[:1024],
+        "type": "Warning" if warning else "Normal",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "source": {"component": "fairlead-operator"},
+        "reportingComponent": "fairlead.dev/operator",
+        "reportingInstance": "fairlead-operator",
+    }
+
+
+def _child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": identity.namespace,
+        "labels": {POOL_LABEL: identity.name, "app.kubernetes.io/managed-by": "fairlead"},
+        "ownerReferences": [identity.owner_reference()],
+    }
+
+
+def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
+    """The role's pod template with what every engine needs; a person's own settings win."""
+    given = next((item.template for item in spec.roles if item.name is role), None)
+    template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
+    containers: list[dict[str, Any]] = template["spec"]["containers"]
+    container = next((item for item in containers if item.get("name") == ENGINE), containers[0])
+    ports = container.setdefault("ports", [])
+    if not any(port.get("containerPort") == spec.engine.port for port in ports):
+        ports.append({"name": "http", "containerPort": spec.engine.port, "protocol": "TCP"})
+    environment = container.setdefault("env", [])
+    for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
+        if not any(item.get("name") == name for item in environment):
+            environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    container.setdefault(
+        "readinessProbe",
+        {"httpGet": {"path": "/health", "port": spec.engine.port}, "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 3},
+    )
+    return template
+
+
+def _simulated_template(spec: PoolSpec, image: str) -> dict[str, Any]:
+    container = {
+        "name": ENGINE,
+        "image": image,
+        "command": ["fairlead-engine"],
+        "args": [word for name, value in _engine_arguments(spec).items() for word in (f"--{name}", value)],
+    }
+    return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 30}}
+
+
+def _engine_arguments(spec: PoolSpec) -> Mapping[str, str]:
+    simulated = spec.simulated
+    if simulated is None:
+        raise ValueError(f"engine {spec.engine.type} needs a template")
+    return {
+        "model": spec.model,
+        "host": "$(POD_IP)",
+        "port": str(spec.engine.port),
+        "prefill-tokens-per-second": f"{spec.engine.prefill_tokens_per_second:.12g}",
+        "decode-step-ms": f"{simulated.decode_step_seconds * 1000:.12g}",
+        "kv-cache-tokens": str(spec.engine.kv_cache_tokens),
+        "block-size": str(simulated.block_size),
+        "max-running": str(simulated.max_running),
+        "max-waiting": str(simulated.max_waiting),
+        "time-scale": f"{simulated.time_scale:.12g}",
+        "bytes-per-token": str(spec.engine.bytes_per_token),
+        "startup-seconds": f"{simulated.startup_seconds:.12g}",
+    }

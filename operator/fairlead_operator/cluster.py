@@ -1,0 +1,159 @@
+"""The few Kubernetes calls the operator makes, as a Protocol, and their implementation on the official asyncio client."""
+
+import json
+from enum import Enum
+from typing import Any, Protocol
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from fairlead.pools import GROUP, PLURAL, VERSION
+
+FIELD_MANAGER = "fairlead-operator"
+_TIMEOUT_SECONDS = 10.0
+_PATCHES = {"merge": "application/merge-patch+json", "apply": "application/apply-patch+yaml"}
+
+
+class Resource(Enum):
+    """What the operator reads and writes: path prefix and plural."""
+
+    POOLS = (f"/apis/{GROUP}/{VERSION}", PLURAL)
+    PODS = ("/api/v1", "pods")
+    SERVICES = ("/api/v1", "services")
+    BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
+    EVENTS = ("/api/v1", "events")
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """The URL path of one object, or of the namespace's list."""
+        prefix, plural = self.value
+        return "/".join(part for part in (prefix, "namespaces", namespace, plural, name, subresource) if part)
+
+
+class ClusterError(Exception):
+    """A call to the Kubernetes API failed.
+
+    ClusterError
+    ├── ClusterUnavailable   no answer, 429 or 5xx: worth repeating
+    └── ClusterRefused       the request was answered and refused: repeating it unchanged is pointless
+    """
+
+
+class ClusterUnavailable(ClusterError):
+    """No usable answer; the call may or may not have had its effect."""
+
+
+class ClusterRefused(ClusterError):
+    """Refused, with the HTTP status and the server's reason."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(message)
+
+
+class Cluster(Protocol):
+    """Objects are plain JSON documents. Every method raises ClusterError."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+        """The object as it is now, None when there is none."""
+
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """All objects with these labels, read consistently (never from a cache)."""
+
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+        """Create; False when an object of that name exists."""
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, kind: str = "merge", subresource: str = ""
+    ) -> bool:
+        """Merge-patch or server-side apply (`kind` merge or apply); False when there is no such object."""
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Delete in the background with the usual grace period; False when there is no such object."""
+
+
+class KubernetesCluster:
+    """`Cluster` over HTTP. Make it with `connect`, end it with `close`."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None) -> "KubernetesCluster":
+        """From a kubeconfig file, or from the pod's service account when None. Raises ClusterUnavailable when neither can be used."""
+        configuration = client.Configuration()
+        try:
+            if kubeconfig is not None:
+                await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
+            else:
+                config.load_incluster_config(client_configuration=configuration)
+        except (config.ConfigException, OSError) as error:
+            raise ClusterUnavailable(f"KUBECONFIG: {kubeconfig!r} cannot be used ({error}); set it to a kubeconfig file") from error
+        return cls(client.ApiClient(configuration=configuration))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+        return await self._call("GET", resource.path(namespace, name), absent=404)
+
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        answer = await self._call("GET", resource.path(namespace), query=[("labelSelector", selector)])
+        items: list[dict[str, Any]] = (answer or {}).get("items") or []
+        return items
+
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+        query = [("fieldManager", FIELD_MANAGER)]
+        return await self._call("POST", resource.path(namespace), body=body, query=query, absent=409) is not None
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, kind: str = "merge", subresource: str = ""
+    ) -> bool:
+        query = [("fieldManager", FIELD_MANAGER)] + ([("force", "true")] if kind == "apply" else [])
+        path = resource.path(namespace, name, subresource)
+        return await self._call("PATCH", path, body=body, query=query, content=_PATCHES[kind], absent=404) is not None
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        return await self._call("DELETE", resource.path(namespace, name), body=body, absent=404) is not None
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: list[tuple[str, str]] | None = None,
+        body: dict[str, Any] | None = None,
+        content: str = "application/json",
+        absent: int | None = None,
+    ) -> dict[str, Any] | None:
+        """One request; None when the answer's status is `absent`."""
+        headers = {"Accept": "application/json", "Content-Type": content}
+        try:
+            request = await self._api.param_serialize(
+                method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            response = await self._api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
+            data = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ClusterUnavailable(f"{method} {path}: {error or type(error).__name__}") from error
+        if response.status < 300:
+            answer: dict[str, Any] = json.loads(data)
+            return answer
+        if response.status == absent:
+            return None
+        message, reason = _explain(data)
+        if response.status == 429 or response.status >= 500:
+            raise ClusterUnavailable(f"{method} {path}: {response.status} {message}")
+        raise ClusterRefused(response.status, reason, f"{method} {path}: {response.status} {message}")
+
+
+def _explain(data: bytes) -> tuple[str, str]:
+    try:
+        status = json.loads(data)
+    except ValueError:
+        return data[:200].decode(errors="replace"), "Unknown"
+    if not isinstance(status, dict):
+        return str(status)[:200], "Unknown"
+    return str(status.get("message", "")), str(status.get("reason", "Unknown"))

@@ -1,0 +1,121 @@
+"""Which spec is in force, and what changed in it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.conditions import Problem, Refusal
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.pools import PoolSpec, parse_spec
+from fairlead.routing.registry import check_parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """`spec` and `document` are what is in force (None: nothing ever was); `problem` why the newest spec is not; `previous` what was in force before."""
+
+    spec: PoolSpec | None
+    document: dict[str, Any] | None
+    generation: int | None
+    problem: Problem | None
+    previous: PoolSpec | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecChange:
+    """One named change between two specs, for events and history."""
+
+    reason: str
+    message: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+def judge(pool: Mapping[str, Any]) -> Judgement:
+    """Read a pool object. A refused spec leaves the last good one, kept in the status, in force."""
+    generation = int(pool["metadata"].get("generation") or 0)
+    kept = (pool.get("status") or {}).get("specInForce") or {}
+    previous = _reread(kept.get("spec"))
+    document = pool.get("spec") or {}
+    try:
+        spec = accept(document)
+    except (InvalidInput, UnknownName) as error:
+        problem = Problem(reason=_reason(error), message=str(error))
+        if previous is None:
+            return Judgement(spec=None, document=None, generation=None, problem=problem, previous=None)
+        return Judgement(spec=previous, document=kept["spec"], generation=kept.get("generation"), problem=problem, previous=previous)
+    return Judgement(spec=spec, document=_without_nulls(document), generation=generation, problem=None, previous=previous)
+
+
+def accept(document: Mapping[str, Any]) -> PoolSpec:
+    """The spec, checked as far as it can be: schema, cross-field rules, and the policy's own parameters. Raises InvalidInput, UnknownName."""
+    spec = parse_spec(document)
+    check_parameters(spec.routing.policy, spec.routing.parameters)
+    return spec
+
+
+def _reread(document: object) -> PoolSpec | None:
+    """A spec accepted before; None when this version of the operator cannot read it any more."""
+    if not isinstance(document, Mapping):
+        return None
+    try:
+        return accept(document)
+    except (InvalidInput, UnknownName):
+        return None
+
+
+def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Nulls mean "left out", and a merge patch cannot store them."""
+    return {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in document.items() if value is not None}
+
+
+def _reason(error: InvalidInput | UnknownName) -> Refusal:
+    of_routing = isinstance(error, UnknownName) or error.field.startswith("spec.routing")
+    return Refusal.INVALID_ROUTING if of_routing else Refusal.INVALID_SPEC
+
+
+def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange, ...]:
+    """What a person should be told when a new spec comes into force. Nothing for a pool's first spec."""
+    if before is None or after is None or before == after:
+        return ()
+    found = []
+    if before.replicas != after.replicas:
+        found.append(
+            SpecChange(
+                reason="ScalingUp" if after.replicas > before.replicas else "ScalingDown",
+                message=f"Instances wanted: {before.replicas} → {after.replicas}",
+                before={"replicas": before.replicas},
+                after={"replicas": after.replicas},
+            )
+        )
+    pairs = (
+        ("PolicyChanged", "Routing", _routing(before), _routing(after)),
+        ("SLOChanged", "SLO", _slo(before), _slo(after)),
+        ("EarlyRejectionChanged", "Early rejection", _early_rejection(before), _early_rejection(after)),
+    )
+    for reason, title, old, new in pairs:
+        if old != new:
+            words = "; ".join(f"{name} {old.get(name)} → {new.get(name)}" for name in new if old.get(name) != new.get(name))
+            found.append(SpecChange(reason=reason, message=f"{title}: {words}", before=old, after=new))
+    return tuple(found)
+
+
+def _routing(spec: PoolSpec) -> dict[str, Any]:
+    routing = spec.routing
+    return {
+        "policy": routing.policy,
+        "parameters": routing.parameters,
+        "blockTokens": routing.block_tokens,
+        "anchorsPerInstance": routing.anchors_per_instance,
+        "prefillsInFlight": routing.prefills_in_flight,
+        "sessionHeader": routing.session.header,
+        "sessionTtlSeconds": routing.session.ttl_seconds,
+    }
+
+
+def _slo(spec: PoolSpec) -> dict[str, Any]:
+    return {"ttftSeconds": spec.slo.ttft_seconds, "tpotSeconds": spec.slo.tpot_seconds, "percentile": spec.slo.percentile}
+
+
+def _early_rejection(spec: PoolSpec) -> dict[str, Any]:
+    return {"mode": spec.early_rejection.mode, "headroom": spec.early_rejection.headroom}

@@ -1,0 +1,84 @@
+"""One loop per pool: a round when something happened, and at the latest when the last round said. Rounds of a pool never overlap."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from fairlead.tables import PoolKey
+from fairlead_operator.cluster import ClusterError
+from fairlead_operator.settings import Pace
+
+logger = logging.getLogger(__name__)
+
+
+class Rounds(Protocol):
+    """What a loop runs."""
+
+    async def run(self) -> float | None:
+        """One round; seconds until the next, None when there is nothing left to do for this pool."""
+
+
+class PoolLoops:
+    """All loops. Use from one event loop only."""
+
+    def __init__(self, start: Callable[[PoolKey], Rounds], pace: Pace) -> None:
+        self._start = start
+        self._pace = pace
+        self._tasks: dict[PoolKey, asyncio.Task[None]] = {}
+        self._wishes: dict[PoolKey, asyncio.Event] = {}
+        self._seen: dict[Hashable, Hashable] = {}
+
+    def notice(self, pool: PoolKey, subject: Hashable, essence: Hashable) -> None:
+        """An object of the pool was seen. Wakes the pool's loop when `essence`, what matters of it, differs from last time; None = it is gone."""
+        if essence is None:
+            self._seen.pop(subject, None)
+        elif self._seen.get(subject) == essence:
+            return
+        else:
+            self._seen[subject] = essence
+        self.wake(pool)
+
+    def wake(self, pool: PoolKey) -> None:
+        """Have a round run soon."""
+        self._wishes.setdefault(pool, asyncio.Event()).set()
+        if pool not in self._tasks:
+            self._tasks[pool] = asyncio.create_task(self._run(pool), name=f"pool {pool}")
+
+    def pools(self) -> tuple[PoolKey, ...]:
+        """Pools with a running loop."""
+        return tuple(self._tasks)
+
+    async def stop(self) -> None:
+        """Cancel all loops and wait for them. What a round had begun is taken up again by the next operator."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, pool: PoolKey) -> None:
+        rounds, failures = self._start(pool), 0
+        wish = self._wishes[pool]
+        while True:
+            wish.clear()
+            due, failures = await self._round(pool, rounds, failures)
+            if due is None:
+                if wish.is_set():
+                    continue
+                del self._tasks[pool], self._wishes[pool]
+                return
+            await asyncio.sleep(self._pace.least)
+            try:
+                await asyncio.wait_for(wish.wait(), max(0.0, due - self._pace.least))
+            except TimeoutError:
+                continue
+
+    async def _round(self, pool: PoolKey, rounds: Rounds, failures: int) -> tuple[float | None, int]:
+        """One round and when the next is due; a failed round is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits."""
+        try:
+            return await rounds.run(), 0
+        except ClusterError as error:
+            logger.warning("round failed pool=%s error=%r", pool, str(error))
+        except Exception:  # one pool's bug must not end the others' loops; it is logged whole and the round repeated
+            logger.exception("round broke pool=%s", pool)
+        return min(self._pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1

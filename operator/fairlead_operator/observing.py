@@ -1,0 +1,151 @@
+"""Documents of the cluster → what planning and reporting need. Pure readers; nothing here calls the cluster."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import InstanceReport
+from fairlead.reconciling.observed import ObservedInstance, PodHealth
+from fairlead_operator.children import (
+    CREATED_ANNOTATION,
+    DRAINING_ANNOTATION,
+    HASH_ANNOTATION,
+    ROLE_LABEL,
+    STATE_ANNOTATION,
+    STATE_SINCE_ANNOTATION,
+)
+
+TROUBLES = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Reasons for which a container waits that do not pass by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod of a pool, read. `trouble` names why it cannot run, if so."""
+
+    instance: ObservedInstance
+    uid: str
+    ip: str | None
+    node: str | None
+    restarts: int
+    trouble: str | None
+
+    def report(self, port: int) -> InstanceReport:
+        """The instance as the control API is told of it."""
+        return InstanceReport(
+            id=self.instance.id,
+            pod_uid=self.uid,
+            address=f"{self.ip}:{port}" if self.ip else None,
+            role=self.instance.role,
+            state=self.instance.state,
+            reason=self.trouble or ("PodDeleted" if self.instance.terminating else self.instance.health.value),
+            node=self.node,
+            restarts=self.restarts,
+            created_at=self.instance.created_at,
+        )
+
+
+def parse_time(text: str | None) -> float | None:
+    """RFC 3339 → Unix seconds; None for nothing or nonsense."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def format_time(seconds: float) -> str:
+    """Unix seconds → RFC 3339 with microseconds, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def format_second(seconds: float) -> str:
+    """Unix seconds → RFC 3339 in whole seconds, as conditions and Events have it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str) -> tuple[Pod, ...]:
+    """The pods this very pool owns, by name. Others with its label (of a namesake deleted a moment ago) are left alone."""
+    owned = (
+        document
+        for document in documents
+        if any(owner.get("uid") == owner_uid for owner in document["metadata"].get("ownerReferences") or [])
+    )
+    return tuple(sorted((read_pod(document) for document in owned), key=lambda pod: pod.instance.id))
+
+
+def read_pod(document: Mapping[str, Any]) -> Pod:
+    """One pod. Annotations that are missing or unreadable (edited by hand) fall back to what the pod itself shows."""
+    metadata, status = document["metadata"], document.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0
+    recorded = annotations.get(STATE_ANNOTATION)
+    state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
+    role = (metadata.get("labels") or {}).get(ROLE_LABEL)
+    containers = status.get("containerStatuses") or []
+    instance = ObservedInstance(
+        id=metadata["name"],
+        role=Role(role) if role in set(Role) else Role.BOTH,
+        health=pod_health(status),
+        state=state,
+        state_since=parse_time(annotations.get(STATE_SINCE_ANNOTATION)) or created_at,
+        spec_hash=annotations.get(HASH_ANNOTATION, ""),
+        created_at=created_at,
+        terminating=bool(metadata.get("deletionTimestamp")),
+        draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
+    )
+    return Pod(
+        instance=instance,
+        uid=metadata.get("uid", ""),
+        ip=status.get("podIP") or None,
+        node=(document.get("spec") or {}).get("nodeName"),
+        restarts=sum(int(container.get("restartCount") or 0) for container in containers),
+        trouble=_trouble(status),
+    )
+
+
+def pod_health(status: Mapping[str, Any]) -> PodHealth:
+    """A pod's status in one word."""
+    phase = status.get("phase")
+    if phase in {"Failed", "Succeeded"}:
+        return PodHealth.FAILED
+    ready: Mapping[str, Any] = next((item for item in status.get("conditions") or [] if item.get("type") == "Ready"), {})
+    if phase == "Unknown" or ready.get("status") == "Unknown":
+        return PodHealth.UNREACHABLE
+    if not status.get("podIP") or phase != "Running":
+        return PodHealth.PENDING
+    return PodHealth.READY if ready.get("status") == "True" else PodHealth.RUNNING
+
+
+def _trouble(status: Mapping[str, Any]) -> str | None:
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        reason = ((container.get("state") or {}).get("waiting") or {}).get("reason")
+        if reason in TROUBLES:
+            return str(reason)
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
+            return "Unschedulable"
+    return None
+
+
+def last_spec_manager(metadata: Mapping[str, Any]) -> str:
+    """The field manager that wrote the spec last, from managedFields (also through the scale subresource); `unknown` when nobody is named."""
+    written = [
+        (str(entry.get("time") or ""), str(entry.get("manager") or "unknown"))
+        for entry in metadata.get("managedFields") or []
+        if "f:spec" in (entry.get("fieldsV1") or {})
+    ]
+    return max(written, key=lambda item: item[0])[1] if written else "unknown"

@@ -1,0 +1,94 @@
+"""The pool's status document and the smallest patch that brings it up to date. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead.conditions import PoolFacts, findings, merge_conditions
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead_operator.judging import Judgement
+
+
+def status_document(
+    pool: Mapping[str, Any], judgement: Judgement, facts: PoolFacts, *, selector: str, changed_by: str, now: str
+) -> dict[str, Any]:
+    """The whole status. `now` is RFC 3339; fields of unknown value keep what stood there."""
+    old = pool.get("status") or {}
+    generation = int(pool["metadata"].get("generation") or 0)
+    present = [instance for instance in facts.instances if not instance.terminating]
+    serving = sum(1 for instance in present if instance.state is InstanceState.SERVING)
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "conditions": list(merge_conditions(old.get("conditions") or (), findings(facts), generation, now)),
+        "replicas": sum(1 for instance in present if instance.draining_since is None),
+        "serving": serving,
+        "selector": selector,
+        "roles": _roles(facts),
+        "ring": _ring(old, judgement, facts),
+        "slo": old.get("slo") or {},
+    }
+    if facts.observations is not None:
+        attained = facts.observations.ttft_attainment
+        status["slo"] = {} if attained is None else {"ttftAttainment": round(attained, 3)}
+    if judgement.spec is not None:
+        status["specInForce"] = {"generation": judgement.generation, "spec": judgement.document}
+        before = judgement.previous.replicas if judgement.previous is not None else None
+        if before is not None and before != judgement.spec.replicas:
+            status["lastScale"] = {"at": now, "from": before, "to": judgement.spec.replicas, "reason": f"spec.replicas set by {changed_by}"}
+        elif "lastScale" in old:
+            status["lastScale"] = old["lastScale"]
+    return status
+
+
+def _roles(facts: PoolFacts) -> list[dict[str, Any]]:
+    if facts.desired is None:
+        return []
+    of_role = [instance for instance in facts.instances if instance.role is facts.desired.role and not instance.terminating]
+
+    def count(*states: InstanceState) -> int:
+        return sum(1 for instance in of_role if instance.state in states)
+
+    return [
+        {
+            "name": facts.desired.role.value,
+            "desired": facts.desired.replicas,
+            "ready": count(InstanceState.SERVING),
+            "starting": count(InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING),
+            "draining": count(InstanceState.DRAINING),
+            "lost": count(InstanceState.LOST),
+        }
+    ]
+
+
+def _ring(old: Mapping[str, Any], judgement: Judgement, facts: PoolFacts) -> dict[str, Any]:
+    anchors_each = judgement.spec.routing.anchors_per_instance if judgement.spec is not None else 0
+    accepting = sum(1 for instance in facts.instances if instance.state in ACCEPTING and not instance.terminating)
+    version = facts.observations.table_version if facts.observations is not None else (old.get("ring") or {}).get("version", 0)
+    return {"version": version, "anchors": accepting * anchors_each}
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch that makes `new` of `old`; empty when they are equal."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            inner = merge_patch(before, value)
+            if inner:
+                patch[name] = inner
+        elif before != value or name not in old:
+            patch[name] = value
+    return patch
+
+
+def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether more changed than figures and wording, which may wait for the next regular round."""
+    return _essence(old) != _essence(new)
+
+
+def _essence(status: Mapping[str, Any]) -> dict[str, Any]:
+    essence = {name: value for name, value in status.items() if name not in {"slo", "conditions"}}
+    essence["conditions"] = [
+        {name: value for name, value in condition.items() if name != "message" or condition.get("type") == "Ready"}
+        for condition in status.get("conditions") or []
+    ]
+    return essence

@@ -1,0 +1,70 @@
+"""Saying what happened: every happening becomes a Kubernetes Event and an entry of the pool's history in the control API."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.pool_states import PoolEvent
+from fairlead.tables import PoolKey
+from fairlead_operator.children import PoolIdentity, event
+from fairlead_operator.cluster import Cluster, ClusterError, Resource
+from fairlead_operator.observing import format_second
+from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
+
+logger = logging.getLogger(__name__)
+
+WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "SpecRefused", "ActionFailed"})
+
+_BACKLOG = 1000
+_BATCH = 100
+
+
+class Teller:
+    """Tells one pool's happenings. What the control API could not take is kept (the newest 1,000) and told later, in order."""
+
+    def __init__(self, pool: PoolKey, cluster: Cluster, control_plane: ControlPlane, new_id: Callable[[], str]) -> None:
+        self._pool = pool
+        self._cluster = cluster
+        self._control_plane = control_plane
+        self._new_id = new_id
+        self._backlog: deque[PoolEvent] = deque(maxlen=_BACKLOG)
+
+    async def tell(
+        self,
+        identity: PoolIdentity,
+        now: float,
+        reason: str,
+        message: str,
+        *,
+        instance: str | None = None,
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Post the Kubernetes Event at once and queue the history entry. An Event that cannot be posted is only logged."""
+        logger.info("pool event pool=%s reason=%s instance=%s message=%r", self._pool, reason, instance, message)
+        self._backlog.append(PoolEvent(at=now, reason=reason, message=message, instance=instance, before=before, after=after))
+        body = event(
+            identity,
+            name=f"{identity.name}.{self._new_id()}",
+            reason=reason,
+            message=message,
+            warning=reason in WARNINGS,
+            now=format_second(now),
+        )
+        try:
+            await self._cluster.create(Resource.EVENTS, identity.namespace, body)
+        except ClusterError as error:
+            logger.warning("event not posted pool=%s reason=%s error=%r", self._pool, reason, str(error))
+
+    async def deliver(self) -> None:
+        """Send what is queued, oldest first; stop at the first failure and keep the rest."""
+        while self._backlog:
+            batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]
+            try:
+                await self._control_plane.post_events(self._pool, batch)
+            except ControlPlaneSilent as error:
+                logger.warning("history not delivered pool=%s kept=%d error=%r", self._pool, len(self._backlog), str(error))
+                return
+            for _ in batch:
+                self._backlog.popleft()
