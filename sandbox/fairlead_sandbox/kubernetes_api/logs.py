@@ -1,0 +1,74 @@
+"""Where `kubectl logs` gets its text: by default from the files the kubelet writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol
+
+POLL_SECONDS = 0.2
+_BLOCK = 64 * 1024
+
+
+class LogSource(Protocol):
+    """Yields a container's log as bytes. With `follow` it goes on until the consumer stops it.
+
+    `tail_lines` None means everything. Raises FileNotFoundError when the container has written nothing yet.
+    """
+
+    def __call__(self, namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncIterator[bytes]: ...
+
+
+def log_path(folder: Path, namespace: str, pod: str) -> Path:
+    """The file a pod's log is written to: one per pod, whatever its containers."""
+    return folder / f"{namespace}_{pod}.log"
+
+
+def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> LogSource:
+    """Reads `<folder>/<namespace>_<pod>.log`; following ends when `is_running(namespace, pod)` turns false."""
+
+    async def read(namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncIterator[bytes]:
+        path = log_path(folder, namespace, pod)
+        while follow and not path.exists() and is_running(namespace, pod):
+            await asyncio.sleep(POLL_SECONDS)
+        position = _tail_position(path, tail_lines)
+        while True:
+            running = is_running(namespace, pod)
+            while block := _read_at(path, position):
+                position += len(block)
+                yield block
+            if not follow or not running:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    return read
+
+
+def _read_at(path: Path, position: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(position)
+        return file.read(_BLOCK)
+
+
+def _tail_position(path: Path, lines: int | None) -> int:
+    """Where the last `lines` lines begin, found by reading backwards."""
+    with path.open("rb") as file:
+        position = file.seek(0, 2)
+        if lines is None:
+            return 0
+        if lines == 0:
+            return position
+        end = position
+        seen = 0
+        while position > 0:
+            start = max(0, position - _BLOCK)
+            file.seek(start)
+            block = file.read(position - start)
+            for index in range(len(block) - 1, -1, -1):
+                if block[index] == 0x0A and start + index != end - 1:
+                    seen += 1
+                    if seen == lines:
+                        return start + index + 1
+            position = start
+        return 0

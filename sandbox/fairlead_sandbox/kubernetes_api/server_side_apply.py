@@ -1,0 +1,158 @@
+"""Field ownership: who set what, what an apply may change, and what it takes away again.
+
+The merge follows structured-merge-diff for maps, keyed lists, sets and atomic values. Different from the real server:
+ownership is not translated between versions of a kind, and unions are not normalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead_sandbox.kubernetes_api.errors import Cause, Conflict
+from fairlead_sandbox.kubernetes_api.field_sets import (
+    FieldSet,
+    changed_fields,
+    field_set,
+    from_fields_v1,
+    owned_part,
+    path_text,
+    remove_path,
+    steps_of_list,
+    to_fields_v1,
+    value_at,
+)
+from fairlead_sandbox.kubernetes_api.objects import Object, copy_of
+from fairlead_sandbox.kubernetes_api.schemas import MAP_TYPE, child_schema, item_schema
+
+APPLY, UPDATE = "Apply", "Update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manager:
+    """Who writes: one entry of managedFields is kept per manager."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str
+    time: str
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        return (self.name, self.operation, self.subresource)
+
+
+Ownership = dict[tuple[str, str, str], tuple[Manager, FieldSet]]
+
+
+def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
+    owners: Ownership = {}
+    for entry in managed_fields:
+        if not entry:
+            continue
+        manager = Manager(
+            name=entry.get("manager", ""),
+            operation=entry.get("operation", UPDATE),
+            api_version=entry.get("apiVersion", ""),
+            subresource=entry.get("subresource", ""),
+            time=entry.get("time", ""),
+        )
+        owners[manager.identity] = (manager, frozenset(from_fields_v1(entry.get("fieldsV1") or {})))
+    return owners
+
+
+def write_ownership(owners: Ownership) -> list[Object]:
+    """Entries in the server's order: applies first, then by time and name; managers that own nothing are dropped."""
+    entries = []
+    kept = [owner for owner in owners.values() if owner[1]]
+    for manager, fields in sorted(kept, key=lambda one: (one[0].operation, one[0].time, one[0].name)):
+        entry: Object = {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": manager.api_version,
+            "time": manager.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": to_fields_v1(fields),
+        }
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        entries.append(entry)
+    return entries
+
+
+def record_update(owners: Ownership, manager: Manager, old: Object, new: Object, schema: Object) -> Ownership:
+    """Ownership after a plain write: what it changed is its own and nobody else's, what it removed is nobody's."""
+    before, after = owned_part(old), owned_part(new)
+    changed = changed_fields(before, after, schema)
+    removed = field_set(before, schema) - field_set(after, schema)
+    if not changed and not removed:
+        return owners
+    result: Ownership = {}
+    for identity, (other, fields) in owners.items():
+        result[identity] = (other, fields if identity == manager.identity else fields - changed - removed)
+    own = (owners[manager.identity][1] if manager.identity in owners else frozenset()) | changed
+    result[manager.identity] = (manager, own - removed)
+    return result
+
+
+def apply(
+    live: Object | None, applied: Object, owners: Ownership, manager: Manager, schema: Object, *, force: bool
+) -> tuple[Object, Ownership]:
+    """The object and the ownership after an apply. Raises Conflict, naming every field another manager holds."""
+    wanted = owned_part(applied)
+    fields = frozenset(field_set(wanted, schema))
+    if live is None:
+        return copy_of(applied), {manager.identity: (manager, fields)}
+    current = owned_part(live)
+    differing = {path for path in fields if value_at(current, path, schema) != value_at(wanted, path, schema)}
+    differing = {path for path in differing if path[-1].startswith("f:")}
+    result: Ownership = {}
+    causes: list[Cause] = []
+    for identity, (other, theirs) in owners.items():
+        taken = theirs & differing if identity != manager.identity else frozenset()
+        if taken and not force:
+            causes += [_conflict(other, path) for path in sorted(taken)]
+        result[identity] = (other, theirs - taken)
+    if causes:
+        raise _refusal(causes)
+    last = owners[manager.identity][1] if manager.identity in owners else frozenset()
+    held_by_others = frozenset().union(*(theirs for identity, (_, theirs) in result.items() if identity != manager.identity))
+    merged = _merge(copy_of(live), applied, schema)
+    for path in sorted(last - fields - held_by_others, key=len, reverse=True):
+        if not any(held[: len(path)] == path for held in held_by_others | fields):
+            remove_path(merged, path, schema)
+    result[manager.identity] = (manager, fields)
+    unchanged = manager.identity in owners and last == fields
+    if unchanged:
+        result[manager.identity] = owners[manager.identity]
+    return merged, result
+
+
+def _merge(live: Any, applied: Any, schema: Object | None) -> Any:
+    if isinstance(live, dict) and isinstance(applied, dict) and (schema or {}).get(MAP_TYPE) != "atomic":
+        for name, value in applied.items():
+            live[name] = _merge(live[name], value, child_schema(schema or {}, name)) if name in live else copy_of(value)
+        return live
+    if isinstance(live, list) and isinstance(applied, list):
+        theirs, ours = steps_of_list(live, schema), steps_of_list(applied, schema)
+        if theirs is not None and ours is not None:
+            merged = {step: _merge(item, ours[step], item_schema(schema)) if step in ours else item for step, item in theirs.items()}
+            merged.update({step: copy_of(item) for step, item in ours.items() if step not in theirs})
+            return list(merged.values())
+    return copy_of(applied)
+
+
+def _conflict(other: Manager, path: tuple[str, ...]) -> Cause:
+    using = f" using {other.api_version}" if other.operation == UPDATE else ""
+    at = f" at {other.time}" if other.operation == UPDATE and other.time else ""
+    return Cause(reason="FieldManagerConflict", field=path_text(path), message=f'conflict with "{other.name}"{using}{at}')
+
+
+def _refusal(causes: list[Cause]) -> Conflict:
+    many = "s" if len(causes) > 1 else ""
+    listing = "\n".join(f"- {cause.message}: {cause.field}" for cause in causes) if many else f"{causes[0].message}: {causes[0].field}"
+    between = ":\n" if many else ": "
+    count = f"{len(causes)} conflict{many}"
+    return Conflict(f"Apply failed with {count}{between}{listing}", details={"causes": [cause.as_object() for cause in causes]})
