@@ -10,11 +10,11 @@ from heapq import heappush
 
 from fairlead.admission.loads import early_rejection
 from fairlead.admission.refusals import queue_full
-from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
+from fairlead.routing.homes import reason_to_leave
 from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.prefixes import PrefixIndex
 from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal
@@ -312,12 +312,3 @@ class Placing:
             tokens_recomputed=max(0, recomputed),
         )
         self.recorder.migrated(record, tracked)
-
-
-def reason_to_leave(load: InstanceLoad | None, now: float) -> BindingReason:
-    """Why work cannot stay on an instance (None = unknown): drain, instance-lost, or ring-change when it still accepts."""
-    if load is None or load.entry.state in (InstanceState.LOST, InstanceState.GONE):
-        return BindingReason.INSTANCE_LOST
-    if load.entry.state in (InstanceState.DRAINING, InstanceState.CORDONED):
-        return BindingReason.DRAIN
-    return BindingReason.INSTANCE_LOST if load.broken_until > now else BindingReason.RING_CHANGE

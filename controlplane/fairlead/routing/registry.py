@@ -6,6 +6,11 @@ from typing import Any
 
 from fairlead.errors import UnknownName
 from fairlead.routing.parameters import ParameterFacts, QueueParameters, parameter_facts, read_parameters
+from fairlead.routing.policies.cache_affinity import CacheAffinity
+from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
+from fairlead.routing.policies.ear import Ear, EarParameters
+from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.policies.least_loaded import LeastLoaded
 from fairlead.routing.policies.round_robin import RoundRobin
 from fairlead.routing.protocols import Policy
 from fairlead.tables import RoutingFacts
@@ -29,6 +34,30 @@ _POLICIES: dict[str, PolicyEntry] = {
             intent="Every instance in turn, whatever it holds or has to do.",
             parameters=QueueParameters,
             build=lambda parameters, seed: RoundRobin(seed),
+        ),
+        PolicyEntry(
+            name="least-loaded",
+            intent="The instance with the fewest uncached prompt tokens pending.",
+            parameters=QueueParameters,
+            build=lambda parameters, seed: LeastLoaded(),
+        ),
+        PolicyEntry(
+            name="cache-affinity",
+            intent="Equal prefixes to one instance by consistent hashing, whatever its load.",
+            parameters=KeyParameters,
+            build=lambda parameters, seed: CacheAffinity(parameters),
+        ),
+        PolicyEntry(
+            name="dualmap",
+            intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
+            parameters=DualMapParameters,
+            build=lambda parameters, seed: DualMap(parameters),
+        ),
+        PolicyEntry(
+            name="ear",
+            intent="Sessions stay on their host and migrate off it only when it is hot.",
+            parameters=EarParameters,
+            build=lambda parameters, seed: Ear(parameters),
         ),
     )
 }

@@ -17,7 +17,7 @@ from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.circuit import Circuit
 from fairlead.routing.placing import Placing, SchedulerSettings
 from fairlead.routing.policies.candidates import least_pending
-from fairlead.routing.protocols import DecisionReason, Dispatch, InstanceLoad, Refusal, RoutingRequest, SchedulerRecords
+from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Refusal, RoutingRequest, SchedulerRecords
 from fairlead.routing.recording import Recorder
 from fairlead.routing.registry import build_policy, check_parameters
 from fairlead.routing.table_changes import take_table
@@ -68,6 +68,11 @@ class PoolScheduler:
     def waiting(self) -> int:
         """Requests queued or held in this router."""
         return len(self._placing.waiting)
+
+    def choose(self, request: RoutingRequest, now: float) -> Decision | None:
+        """What the policy would answer now, without taking the request; None when nobody accepts. The policy remembers having been asked."""
+        self._placing.view.now = now
+        return self._placing.policy.choose(request, self._placing.view, now) if self._placing.view.candidates() else None
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""

@@ -1,0 +1,155 @@
+"""Cost of one routing decision: hash a 64 KB prompt, choose an instance; and of a request's whole way through the scheduler.
+
+    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000]
+
+Prints p50 and p99 in microseconds per policy and pool size, from an index filled with 200,000 blocks. The machine's own speed for the hash alone is
+printed first, since the hash is most of a decision.
+"""
+
+import argparse
+import gc
+import random
+from time import perf_counter_ns
+
+from fairlead.instances import InstanceState
+from fairlead.routing.prefixes import block_hashes, first_bytes_hash
+from fairlead.routing.protocols import Dispatch, RoutingRequest
+from fairlead.routing.registry import policy_names
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead.tables import (
+    EarlyRejectionFacts,
+    EngineFacts,
+    InstanceEntry,
+    PoolKey,
+    RoutingFacts,
+    RoutingTable,
+    SessionFacts,
+    SloFacts,
+)
+
+PROMPT_BYTES = 65_536
+BLOCK_BYTES = 2_048
+BLOCKS_IN_INDEX = 200_000
+
+
+def table_of(policy: str, instances: int) -> RoutingTable:
+    """A serving pool of `instances` under `policy`."""
+    entries = tuple(
+        InstanceEntry(id=f"chat-b{index:04d}", address="127.0.0.1:8000", state=InstanceState.SERVING) for index in range(instances)
+    )
+    return RoutingTable(
+        pool=PoolKey(namespace="default", name="chat"),
+        uid="u",
+        version=1,
+        generation=1,
+        model="m",
+        engine=EngineFacts(type="simulated", port=8000),
+        routing=RoutingFacts(policy=policy, prefills_in_flight=0),
+        session=SessionFacts(),
+        slo=SloFacts(),
+        early_rejection=EarlyRejectionFacts(),
+        instances=entries,
+    )
+
+
+def prompts_of(count: int, source: random.Random) -> list[bytes]:
+    """64 KB prompts of conversations that share a system block and, in groups, histories of varied length."""
+    system = source.randbytes(BLOCK_BYTES)
+    histories = [source.randbytes(PROMPT_BYTES) for _ in range(50)]
+    prompts: list[bytes] = []
+    for _ in range(count):
+        history = histories[source.randrange(50)][: BLOCK_BYTES * source.randrange(4, 31)]
+        prompts.append((system + history + source.randbytes(PROMPT_BYTES))[:PROMPT_BYTES])
+    return prompts
+
+
+def percentiles(durations: list[int]) -> tuple[float, float]:
+    """p50 and p99 in microseconds."""
+    ordered = sorted(durations)
+    return ordered[len(ordered) // 2] / 1000, ordered[int(len(ordered) * 0.99)] / 1000
+
+
+def hashing_durations(prompts: list[bytes]) -> list[int]:
+    """Nanoseconds to hash each prompt."""
+    durations: list[int] = []
+    for text in prompts:
+        start = perf_counter_ns()
+        block_hashes(text, BLOCK_BYTES)
+        durations.append(perf_counter_ns() - start)
+    return durations
+
+
+def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) -> tuple[list[int], list[int]]:
+    """Per request: nanoseconds to hash and choose, and to hash, submit, see the first token and complete."""
+    source = random.Random(7)
+    scheduler = PoolScheduler(table_of(policy, instances), "router-0", 1, sample_rate=0.01)
+    fill_index(scheduler, instances, source)
+    decisions: list[int] = []
+    whole: list[int] = []
+    running: list[str] = []
+    for number in range(requests):
+        text = prompts[number % len(prompts)]
+        now = number * 0.01
+        session = f"s{number % 200}"
+
+        start = perf_counter_ns()
+        blocks = block_hashes(text, BLOCK_BYTES)
+        first = first_bytes_hash(text, BLOCK_BYTES)
+        request = RoutingRequest(
+            id=f"r{number}", arrived_at=now, prompt_tokens=PROMPT_BYTES // 4, blocks=blocks, first_bytes_hash=first, session=session
+        )
+        scheduler.choose(request, now)
+        decided = perf_counter_ns() - start
+
+        start = perf_counter_ns()
+        outcomes = scheduler.submit(request, now)
+        submitted = perf_counter_ns() - start
+        assert isinstance(outcomes[0], Dispatch)
+        running.append(request.id)
+        finishing = 0
+        if len(running) > 200:
+            finished = running.pop(0)
+            start = perf_counter_ns()
+            scheduler.first_token(finished, now)
+            scheduler.complete(finished, now, 100, None)
+            finishing = perf_counter_ns() - start
+        if number > requests // 4:
+            decisions.append(decided)
+            whole.append(submitted + finishing)
+        if number % 500 == 0:
+            scheduler.take_records(now)
+    return decisions, whole
+
+
+def fill_index(scheduler: PoolScheduler, instances: int, source: random.Random) -> None:
+    """Make the scheduler believe that its instances hold 200,000 blocks."""
+    for number in range(BLOCKS_IN_INDEX // 32):
+        blocks = tuple(source.getrandbits(64) for _ in range(32))
+        name = f"fill{number}"
+        scheduler.submit(RoutingRequest(id=name, arrived_at=0.0, prompt_tokens=32, blocks=blocks, first_bytes_hash=blocks[0]), 0.0)
+        scheduler.first_token(name, 0.0)
+        scheduler.complete(name, 0.0, 1, None)
+    scheduler.take_records(1.0, final=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--instances", type=int, nargs="+", default=[64, 512])
+    parser.add_argument("--requests", type=int, default=4000)
+    parser.add_argument("--policies", nargs="+", default=list(policy_names()), choices=policy_names())
+    arguments = parser.parse_args()
+    prompts = prompts_of(400, random.Random(3))
+    gc.collect()
+    gc.freeze()
+    p50, p99 = percentiles(hashing_durations(prompts))
+    print(f"hash 64 KB in 32 blocks: p50 {p50:.1f} us, p99 {p99:.1f} us")
+    print(f"{'policy':<16}{'instances':>10}{'hash+choose p50':>18}{'p99':>9}{'submit..complete p50':>23}{'p99':>9}   (us)")
+    for policy in arguments.policies:
+        for instances in arguments.instances:
+            decisions, whole = measure(policy, instances, arguments.requests, prompts)
+            (decided_p50, decided_p99), (whole_p50, whole_p99) = percentiles(decisions), percentiles(whole)
+            print(f"{policy:<16}{instances:>10}{decided_p50:>18.1f}{decided_p99:>9.1f}{whole_p50:>23.1f}{whole_p99:>9.1f}")
+
+
+if __name__ == "__main__":
+    main()

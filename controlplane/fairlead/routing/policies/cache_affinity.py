@@ -1,0 +1,55 @@
+"""Cache affinity: one ring and the adaptive key, no look at load. Equal prefixes meet on one instance, at the price of hotspots."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from fairlead.reports import BindingReason
+from fairlead.routing.homes import binding_reason
+from fairlead.routing.policies.candidates import FALLBACKS, score_all
+from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.prefix_hotness import PrefixHotness
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, QueuedMove, QueuedRequest, RoutingRequest
+from fairlead.routing.rings import HashRing
+from fairlead.tables import RoutingTable
+
+
+class CacheAffinity:
+    """The key's owner on the ring, or the next healthy instance clockwise. Bindings record the holder and steer nothing."""
+
+    name = "cache-affinity"
+    binds = True
+    rebalances = False
+
+    def __init__(self, parameters: KeyParameters) -> None:
+        self._hotness = PrefixHotness(parameters.hotness())
+        self._ring = HashRing(())
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        candidates = view.candidates()
+        key = self._hotness.observe(request.blocks, request.first_bytes_hash, len(self._ring.instances))
+        healthy = {load.entry.id for load in candidates} if len(candidates) < len(self._ring.instances) else None
+        walk = (instance for instance in self._ring.walk(key) if healthy is None or instance in healthy)
+        nearest = tuple(islice(walk, FALLBACKS + 1)) or tuple(load.entry.id for load in candidates[: FALLBACKS + 1])
+        instance = nearest[0]
+        reason = DecisionReason.PREFIX_AFFINITY if instance == self._ring.owner(key) else DecisionReason.FALLBACK
+        home = None if request.session is None else view.binding(request.session)
+        return Decision(
+            instance=instance,
+            reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
+            fallbacks=nearest[1:],
+            candidates=score_all(request, view, nearest[:2]),
+            bind=None if request.session is None else binding_reason(home, instance, BindingReason.RING_CHANGE, view, now),
+        )
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        owner = self._ring.owner(self._hotness.key(request.blocks, request.first_bytes_hash))
+        return () if owner is None else (owner,)
+
+    def rebalance(
+        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
+    ) -> Sequence[QueuedMove]:
+        return ()
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """Rebuild the ring from the accepting instances."""
+        self._ring = HashRing.of(table.instances)

@@ -1,0 +1,152 @@
+"""DualMap: two candidates per prefix by a dual ring, the cached one unless it endangers the SLO, and migration within the pair when both do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.reports import BindingReason
+from fairlead.routing.homes import binding_reason
+from fairlead.routing.parameters import parameter
+from fairlead.routing.policies.batch_migration import MigrationRules, plan_moves
+from fairlead.routing.policies.candidates import FALLBACKS, least_pending, less_loaded, score
+from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.prefix_hotness import PrefixHotness
+from fairlead.routing.protocols import (
+    Decision,
+    DecisionReason,
+    InstanceLoad,
+    PoolView,
+    QueuedMove,
+    QueuedRequest,
+    RoutingRequest,
+)
+from fairlead.routing.rings import DualRing
+from fairlead.tables import RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DualMapParameters(KeyParameters):
+    """Parameters of `dualmap`."""
+
+    slo_fraction: float | None = parameter(
+        "number",
+        None,
+        "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
+        "default 1.0 (paper) or 0.5 (code) by preset.",
+        minimum=0.01,
+        maximum=100.0,
+    )
+    second_choice: str = parameter(
+        "text",
+        "distinct",
+        "Second candidate when both rings name one instance: `distinct` the next other one clockwise, `paper` the next by index.",
+        choices=("distinct", "paper"),
+    )
+    rebalance: bool = parameter("boolean", True, "Migrate queued requests within their pair when both candidates are overloaded.")
+    bottleneck_seconds: float = parameter(
+        "number", 3.0, "An instance with work and no first token for longer is taken as held up by decodes when rebalancing.", minimum=0.1
+    )
+    max_examined: int = parameter(
+        "integer", 256, "Queued requests of one instance looked at per rebalancing run.", minimum=1, maximum=10_000
+    )
+
+    @property
+    def overload_fraction(self) -> float:
+        """`slo_fraction`, or the preset's."""
+        if self.slo_fraction is not None:
+            return self.slo_fraction
+        return 0.5 if self.preset == "dualmap-code" else 1.0
+
+
+class DualMap:
+    """The policy `dualmap`. Bindings record the holder and steer nothing."""
+
+    name = "dualmap"
+    binds = True
+
+    def __init__(self, parameters: DualMapParameters) -> None:
+        self._parameters = parameters
+        self._hotness = PrefixHotness(parameters.hotness())
+        self._rings = DualRing.of(())
+        self.rebalances = parameters.rebalance
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        key = self._hotness.observe(request.blocks, request.first_bytes_hash, len(self._rings.first.instances))
+        pair = self._rings.pair(key)
+        healthy: list[InstanceLoad] = []
+        for instance in pair:
+            load = view.load(instance)
+            if load is not None and load.is_candidate(now):
+                healthy.append(load)
+        if len(healthy) == 2:
+            return self._choose_of_two(request, healthy[0], healthy[1], pair, view, now)
+        if healthy:
+            chosen, reason = healthy[0], DecisionReason.FALLBACK if len(pair) > 1 else DecisionReason.ONLY_INSTANCE
+        else:
+            chosen, reason = min(view.candidates(), key=less_loaded), DecisionReason.FALLBACK
+        scored = score(request, chosen, view.hit_tokens(request, chosen.entry.id), view.table.engine.prefill_tokens_per_second)
+        return Decision(
+            instance=chosen.entry.id,
+            reason=reason,
+            fallbacks=least_pending(view.candidates(), (chosen.entry.id,)),
+            candidates=(scored,),
+            bind=self._bind(request, chosen.entry.id, pair, view, now),
+        )
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        return self._rings.pair(self._hotness.key(request.blocks, request.first_bytes_hash))
+
+    def rebalance(
+        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
+    ) -> Sequence[QueuedMove]:
+        if not self._parameters.rebalance:
+            return ()
+        rules = MigrationRules(
+            slo_seconds=view.table.slo.ttft_seconds,
+            bottleneck_seconds=self._parameters.bottleneck_seconds,
+            max_examined=self._parameters.max_examined,
+        )
+        return plan_moves(overloaded, queues, view, now, rules)
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """Rebuild both rings from the accepting instances."""
+        self._rings = DualRing.of(table.instances, self._parameters.second_choice)
+
+    def _choose_of_two(
+        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, pair: tuple[str, ...], view: PoolView, now: float
+    ) -> Decision:
+        speed = view.table.engine.prefill_tokens_per_second
+        threshold = self._parameters.overload_fraction * view.table.slo.ttft_seconds * speed
+        one = score(request, first, view.hit_tokens(request, first.entry.id), speed)
+        two = score(request, second, view.hit_tokens(request, second.entry.id), speed)
+        if one.hit_tokens == two.hit_tokens:
+            chosen, other = (one, two) if less_loaded(first) <= less_loaded(second) else (two, one)
+            reason = DecisionReason.PREFIX_HOT if one.hit_tokens else DecisionReason.LEAST_LOADED
+        else:
+            chosen, other = (one, two) if one.hit_tokens > two.hit_tokens else (two, one)
+            reason = DecisionReason.PREFIX_AFFINITY
+            if chosen.total > threshold and other.total < chosen.total:
+                chosen, other = other, chosen
+                reason = DecisionReason.SLO_OVERLOADED
+        both_overloaded = self._parameters.rebalance and one.total > threshold and two.total > threshold
+        return Decision(
+            instance=chosen.instance,
+            reason=reason,
+            fallbacks=self._fallbacks(chosen.instance, other.instance, view),
+            alternate=other.instance,
+            candidates=(chosen, other),
+            bind=self._bind(request, chosen.instance, pair, view, now),
+            overloaded=pair if both_overloaded else (),
+        )
+
+    def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
+        """The other of the pair; further ones are found by load when needed, which is rare."""
+        if len(view.candidates()) > FALLBACKS * 4:
+            return (other,)
+        return (other, *least_pending(view.candidates(), (chosen, other), FALLBACKS - 1))
+
+    def _bind(self, request: RoutingRequest, chosen: str, pair: tuple[str, ...], view: PoolView, now: float) -> BindingReason | None:
+        if request.session is None:
+            return None
+        home = view.binding(request.session)
+        otherwise = BindingReason.SLO if home is not None and home.instance in pair else BindingReason.RING_CHANGE
+        return binding_reason(home, chosen, otherwise, view, now)

@@ -1,0 +1,131 @@
+"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room for it, with a cooldown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.reports import Binding, BindingReason
+from fairlead.routing.homes import binding_reason
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import least_pending, score_all
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, QueuedMove, QueuedRequest, RoutingRequest
+from fairlead.tables import RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarParameters(QueueParameters):
+    """Parameters of `ear`."""
+
+    hot_slo_fraction: float = parameter(
+        "number",
+        1.0,
+        "A host is hot when its pending prompt tokens take longer than this part of the TTFT SLO.",
+        minimum=0.01,
+        maximum=100.0,
+    )
+    hot_tokens: int | None = parameter(
+        "integer", None, "A host is hot above this many pending tokens; overrides hot_slo_fraction.", minimum=0
+    )
+    cooldown_seconds: float = parameter(
+        "number", 30.0, "A session that moved stays at least this long before load may move it again.", minimum=0.0
+    )
+    migrate: bool = parameter("boolean", True, "Migrate sessions off hot hosts; false = pure affinity.")
+
+
+class Ear:
+    """The policy `ear`. Requests without a session are bound by the hash of their first two blocks."""
+
+    name = "ear"
+    binds = True
+    rebalances = False
+
+    def __init__(self, parameters: EarParameters) -> None:
+        self._parameters = parameters
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        session = request.session or prefix_session(request)
+        home = view.binding(session)
+        host = None if home is None or home.instance is None else view.load(home.instance)
+        if home is None or host is None or not host.is_candidate(now):
+            return self._cold(request, session, home, view, now)
+        target = self._target(request, home, host, view, now) if self._parameters.migrate else None
+        chosen = host if target is None else target
+        instance = chosen.entry.id
+        only = len(view.candidates()) == 1
+        moved = target is not None
+        fallbacks = least_pending(view.candidates(), (instance,))
+        return Decision(
+            instance=instance,
+            reason=DecisionReason.SESSION_HOT_MIGRATED if moved else DecisionReason.ONLY_INSTANCE if only else DecisionReason.SESSION_BOUND,
+            fallbacks=fallbacks,
+            candidates=score_all(request, view, (instance, host.entry.id) if moved else (instance, *fallbacks[:1])),
+            bind=BindingReason.HOT_MIGRATION if moved else None,
+            session=session,
+        )
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        return ()
+
+    def rebalance(
+        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
+    ) -> Sequence[QueuedMove]:
+        return ()
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """Nothing to rebuild: bindings are the scheduler's."""
+
+    def _cold(self, request: RoutingRequest, session: str, home: Binding | None, view: PoolView, now: float) -> Decision:
+        candidates = view.candidates()
+        least = min([load.pending_prefill_tokens for load in candidates])
+        tied = [load for load in candidates if load.pending_prefill_tokens == least]
+        instance = min(tied, key=lambda load: (load.sessions, load.entry.id)).entry.id
+        fallbacks = least_pending(candidates, (instance,))
+        reason = DecisionReason.SESSION_COLD if home is None else DecisionReason.SESSION_HOST_GONE
+        return Decision(
+            instance=instance,
+            reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
+            fallbacks=fallbacks,
+            candidates=score_all(request, view, (instance, *fallbacks[:1])),
+            bind=binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
+            session=session,
+        )
+
+    def _target(self, request: RoutingRequest, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> InstanceLoad | None:
+        """Where the session should move now, None to stay."""
+        table = view.table
+        hot = self._parameters.hot_tokens
+        threshold = (
+            self._parameters.hot_slo_fraction * table.slo.ttft_seconds * table.engine.prefill_tokens_per_second if hot is None else hot
+        )
+        if host.pending_prefill_tokens <= threshold:
+            return None
+        if home.migrated_at is not None and now - home.migrated_at < self._parameters.cooldown_seconds:
+            return None
+        needed = max(home.context_tokens, request.prompt_tokens)
+        best: InstanceLoad | None = None
+        best_rank: tuple[int, int, str] | None = None
+        for load in view.candidates():
+            if load is host or load.pending_prefill_tokens >= host.pending_prefill_tokens:
+                continue
+            free = free_kv_tokens(load, table.engine.kv_cache_tokens)
+            if free < needed:
+                continue
+            rank = (load.pending_prefill_tokens, -free, load.entry.id)
+            if best_rank is None or rank < best_rank:
+                best, best_rank = load, rank
+        return best
+
+
+def prefix_session(request: RoutingRequest) -> str:
+    """The session of a request that names none: the prefix of its first two blocks, or what there is."""
+    known = request.blocks[:2]
+    return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
+
+
+def free_kv_tokens(load: InstanceLoad, capacity_tokens: int) -> int:
+    """KV tokens not referenced by running requests (cached but unreferenced blocks can be evicted and count as free).
+
+    The larger of what the engine's metrics say is used and what this router knows to be running there.
+    """
+    known = load.decode_tokens + load.dispatched_prefill_tokens
+    measured = 0 if load.kv_usage is None else int(load.kv_usage * capacity_tokens)
+    return capacity_tokens - max(known, measured)
