@@ -35,14 +35,18 @@ class Partitions:
         self._engine = engine
         self._known: set[str] = set()
 
+    def missing(self, table: str, days: Iterable[date]) -> bool:
+        """Whether any of the days is not known to exist."""
+        return any(partition_name(table, day) not in self._known for day in days)
+
     async def ensure(self, table: str, days: Iterable[date]) -> None:
         """Makes the partitions of `days` that are missing; safe when several processes do so at once."""
-        missing = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
-        if not missing:
+        absent = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
+        if not absent:
             return
         async with self._engine.begin() as connection:
             await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": f"partitions of {table}"})
-            for day in missing:
+            for day in absent:
                 start = datetime.combine(day, time(), UTC)
                 await connection.execute(
                     text(
@@ -50,7 +54,7 @@ class Partitions:
                         f"FOR VALUES FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
                     )
                 )
-        self._known.update(partition_name(table, day) for day in missing)
+        self._known.update(partition_name(table, day) for day in absent)
 
     async def drop_before(self, table: str, day: date) -> list[str]:
         """Drops the partitions of days before `day`; returns their names."""

@@ -1,0 +1,124 @@
+"""Errors to RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback."""
+
+import logging
+from typing import Any
+
+import msgspec
+import psycopg
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+
+from fairlead.errors import InvalidInput
+from fairlead_api.services.errors import Conflict, Denied, NotAuthenticated, NotFound, ServiceError, Unavailable
+from fairlead_client.resources import Problem
+
+_log = logging.getLogger(__name__)
+TITLES = {
+    400: "Bad request",
+    401: "Not logged in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    422: "Input cannot be used",
+    500: "Internal error",
+    503: "Temporarily unavailable",
+}
+
+
+def problem_response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """The document as application/problem+json; fields without value are left out."""
+    content = {name: value for name, value in msgspec.to_builtins(problem).items() if value is not None}
+    content.setdefault("instance", request.url.path)
+    content.setdefault("request_id", getattr(request.state, "request_id", None))
+    return Response(msgspec.json.encode(content), problem.status, headers, media_type="application/problem+json")
+
+
+def _problem(code: str, status: int, detail: str, **more: Any) -> Problem:
+    return Problem(type=code, title=TITLES.get(status, "Error"), status=status, detail=detail, **more)
+
+
+def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
+    """Status, type and headers of a refusal."""
+    match error:
+        case NotFound():
+            return _problem("not-found", 404, str(error)), {}
+        case Conflict():
+            return _problem(error.code, 409, str(error)), {}
+        case Denied():
+            return _problem("denied", 403, str(error)), {}
+        case NotAuthenticated():
+            return _problem(error.code, 401, str(error)), {"www-authenticate": "Bearer"}
+        case Unavailable():
+            return _problem(error.code, 503, str(error)), {"retry-after": str(error.retry_after_seconds)}
+    return _problem("refused", 400, str(error)), {}
+
+
+def of_input(error: InvalidInput) -> Problem:
+    """422 with field, value and remedy."""
+    value = error.value if isinstance(error.value, str | int | float | bool | None) else str(error.value)
+    return _problem("invalid-input", 422, str(error), field=error.field, value=value, remedy=error.remedy)
+
+
+def of_validation(error: RequestValidationError) -> Problem:
+    """The first thing wrong with a request: malformed JSON is 400, everything else 422 with its field."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"]]
+    if first["type"] == "json_invalid":
+        return _problem("malformed-json", 400, f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}")
+    field = ".".join(where[1:]) or where[0]
+    value = first.get("input")
+    shown = value if isinstance(value, str | int | float | bool) and len(str(value)) <= 200 else None
+    return _problem("invalid-input", 422, f"{field}: {first['msg']}", field=field, value=shown, remedy=first["msg"])
+
+
+def install(app: FastAPI) -> None:
+    """Registers the handlers."""
+
+    async def service_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, ServiceError):
+            raise error
+        problem, headers = of_service(error)
+        return problem_response(request, problem, headers)
+
+    async def input_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, InvalidInput):
+            raise error
+        return problem_response(request, of_input(error))
+
+    async def validation_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
+        return problem_response(request, of_validation(error))
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        detail = f"{request.method} {request.url.path}: {error.detail}"
+        code = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "http-error")
+        return problem_response(request, _problem(code, error.status_code, detail), dict(error.headers or {}))
+
+    async def database_error(request: Request, error: Exception) -> Response:
+        """A value Postgres cannot hold (too large a number, a NUL in text) is the sender's; the rest is ours."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, psycopg.DataError):
+            first = str(cause).strip().splitlines()[0]
+            return problem_response(request, _problem("invalid-input", 422, f"a value cannot be stored: {first}"))
+        return await unexpected(request, error)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        _log.error(
+            "request failed", exc_info=error, extra={"path": request.url.path, "request_id": getattr(request.state, "request_id", "")}
+        )
+        return problem_response(request, _problem("internal-error", 500, "something failed here; the request id names it in our log"))
+
+    app.add_exception_handler(ServiceError, service_error)
+    app.add_exception_handler(InvalidInput, input_error)
+    app.add_exception_handler(RequestValidationError, validation_error)
+    app.add_exception_handler(HTTPException, http_error)
+    app.add_exception_handler(DBAPIError, database_error)
+    app.add_exception_handler(psycopg.DataError, database_error)
+    app.add_exception_handler(Exception, unexpected)

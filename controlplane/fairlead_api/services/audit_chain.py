@@ -1,0 +1,77 @@
+"""The audit log's hash chain: every entry's hash covers its content and the hash before it, so that a later change, removal or insertion shows. Pure.
+
+The chain of a day starts from the last hash of the day before (or from the day's own name if there is none).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditDraft:
+    """Who did what to which object, and how it ended; `result` is `ok`, `denied`, `failed`."""
+
+    actor: str
+    role: str
+    source: str
+    action: str
+    object: str
+    reason: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    result: str = "ok"
+    request_id: str | None = None
+    plan: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A stored entry as verification sees it."""
+
+    id: int
+    at: datetime
+    draft: AuditDraft
+    chain: str
+
+
+def genesis(day: date) -> str:
+    """What the very first entry is chained to."""
+    return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
+
+
+def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
+    """Hash of an entry. `previous` is the hash of the entry before, or `genesis`."""
+    content = {
+        "id": number,
+        "at": at.astimezone(UTC).isoformat(timespec="microseconds"),
+        **msgspec.to_builtins(draft),
+    }
+    canonical = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(f"{previous}\n{canonical}".encode()).hexdigest()
+
+
+def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:
+    """Walks entries in order of id. Returns (id of the first that does not fit or None, last hash, next id expected), to go on with."""
+    for link in links:
+        before = previous if previous is not None else genesis(link.at.astimezone(UTC).date())
+        if link.id != expected or chain(before, link.id, link.at, link.draft) != link.chain:
+            return link.id, previous, expected
+        previous, expected = link.chain, link.id + 1
+    return None, previous, expected
+
+
+def _plain(value: Any) -> Any:
+    """As it comes back from JSONB: whole floats are integers there."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

@@ -1,0 +1,60 @@
+"""What one API process tells all others about a committed change: small, ordered, at most 8,000 bytes each (a limit of NOTIFY)."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from fairlead.reports import Binding
+from fairlead.tables import PoolKey
+
+_LIMIT = 7_600
+
+
+class TableChanged(msgspec.Struct, frozen=True, tag="table"):
+    """Pool `pool` has a new version of its routing table."""
+
+    pool: PoolKey
+    version: int
+
+
+class PoolDeleted(msgspec.Struct, frozen=True, tag="pool_deleted"):
+    """The pool is gone."""
+
+    pool: PoolKey
+
+
+class BindingsChanged(msgspec.Struct, frozen=True, tag="bindings"):
+    """Sessions were bound, moved or unbound."""
+
+    bindings: tuple[Binding, ...]
+
+
+Notice = TableChanged | PoolDeleted | BindingsChanged
+
+_decoder: "msgspec.json.Decoder[TableChanged | PoolDeleted | BindingsChanged]" = msgspec.json.Decoder(
+    TableChanged | PoolDeleted | BindingsChanged
+)
+
+
+def decode(payload: str) -> Notice:
+    """A payload back to its notice. Raises msgspec.MsgspecError for what another version sent and this one does not know."""
+    return _decoder.decode(payload)
+
+
+def payloads(notices: Iterable[Notice]) -> Iterator[str]:
+    """Texts within the limit; bindings are cut into as many as needed."""
+    for notice in notices:
+        if not isinstance(notice, BindingsChanged):
+            yield msgspec.json.encode(notice).decode()
+            continue
+        part: list[Binding] = []
+        size = 0
+        for binding in notice.bindings:
+            length = len(msgspec.json.encode(binding)) + 1
+            if part and size + length > _LIMIT:
+                yield msgspec.json.encode(BindingsChanged(tuple(part))).decode()
+                part, size = [], 0
+            part.append(binding)
+            size += length
+        if part:
+            yield msgspec.json.encode(BindingsChanged(tuple(part))).decode()

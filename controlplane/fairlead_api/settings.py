@@ -1,0 +1,99 @@
+"""Settings of the control API, read once from the environment. A wrong value ends the start with one line naming variable, value and remedy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fairlead.errors import InvalidInput
+
+ROLES = ("viewer", "operator", "admin", "system")
+"""Roles of people in rising order, and `system` for routers and operators."""
+
+
+class BootstrapToken(NamedTuple):
+    """A token given by the environment; never stored, never expires while the process lives."""
+
+    role: str
+    name: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Days each kind of row is kept."""
+
+    load_samples_days: int = 2
+    rollups_10s_days: int = 7
+    rollups_1m_days: int = 90
+    decisions_days: int = 7
+    rejections_days: int = 30
+    reports_days: int = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`background` off = no jobs (tests drive them by hand)."""
+
+    database_url: str
+    bootstrap_tokens: tuple[BootstrapToken, ...] = ()
+    kubeconfig: str | None = None
+    public_url: str | None = None
+    web: bool = True
+    auth_mode: str = "bootstrap"
+    migrate: bool = True
+    background: bool = True
+    log_format: str = "text"
+    retention: Retention = field(default_factory=Retention)
+    heartbeat_seconds: float = 2.0
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Raises InvalidInput naming the variable."""
+    url = environment.get("FAIRLEAD_DATABASE_URL", "")
+    if not url.startswith("postgresql+psycopg://"):
+        raise InvalidInput("FAIRLEAD_DATABASE_URL", _without_password(url), "write postgresql+psycopg://user:password@host:5432/database")
+    mode = environment.get("FAIRLEAD_AUTH_MODE", "bootstrap")
+    if mode not in {"bootstrap", "none"}:
+        raise InvalidInput("FAIRLEAD_AUTH_MODE", mode, "write bootstrap, or none (loopback only)")
+    return Settings(
+        database_url=url,
+        bootstrap_tokens=parse_bootstrap_tokens(environment.get("FAIRLEAD_BOOTSTRAP_TOKENS", "")),
+        kubeconfig=environment.get("KUBECONFIG") or None,
+        public_url=environment.get("FAIRLEAD_PUBLIC_URL") or None,
+        web=_switch(environment, "FAIRLEAD_WEB", default=True),
+        auth_mode=mode,
+        migrate=_switch(environment, "FAIRLEAD_MIGRATE", default=True),
+        log_format=_choice(environment, "FAIRLEAD_LOG_FORMAT", ("text", "json")),
+    )
+
+
+def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
+    """`role:name:secret,…` → tokens. The secrets never appear in an error."""
+    tokens = []
+    for number, part in enumerate((part for part in text.split(",") if part.strip()), 1):
+        pieces = part.strip().split(":", 2)
+        if len(pieces) != 3 or pieces[0] not in ROLES or not pieces[1] or len(pieces[2]) < 16:
+            shown = f"{':'.join(pieces[:2])}:…" if len(pieces) == 3 else "…"
+            remedy = f"write role:name:secret with a role of {', '.join(ROLES)} and a secret of at least 16 characters (entry {number})"
+            raise InvalidInput("FAIRLEAD_BOOTSTRAP_TOKENS", shown, remedy)
+        tokens.append(BootstrapToken(*pieces))
+    return tuple(tokens)
+
+
+def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = environment.get(name, "1" if default else "0")
+    if value not in {"0", "1"}:
+        raise InvalidInput(name, value, "write 1 or 0")
+    return value == "1"
+
+
+def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = environment.get(name, choices[0])
+    if value not in choices:
+        raise InvalidInput(name, value, f"write {' or '.join(choices)}")
+    return value
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"…@{tail}" if at and ":" in head else url

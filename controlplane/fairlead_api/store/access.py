@@ -1,0 +1,176 @@
+"""Credentials in Postgres. Rows are found by the hash of a secret and compared again in constant time."""
+
+import hmac
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api.services.access import ABSOLUTE, IDLE, Caller
+from fairlead_api.services.audit_chain import AuditDraft
+from fairlead_api.services.errors import NotFound
+from fairlead_api.store import audit, tables
+from fairlead_api.store.database import Database
+from fairlead_api.store.paging import page
+from fairlead_client.resources import Identity, LoginLinkRequest, Page, TokenItem
+
+_NOTE_USE = timedelta(minutes=1)
+
+
+class PostgresAccess:
+    """Implements `services.access.AccessStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
+        table = tables.api_tokens if kind == "flt" else tables.web_sessions
+        async with self._database.reading() as connection:
+            row = (await connection.execute(select(table).where(table.c.token_hash == key))).one_or_none()
+        if row is None or not hmac.compare_digest(bytes(row.token_hash), key) or row.revoked_at is not None or row.expires_at <= now:
+            return None
+        if kind == "fls" and row.last_used_at <= now - IDLE:
+            return None
+        if row.last_used_at is None or row.last_used_at < now - _NOTE_USE:
+
+            async def note(connection: AsyncConnection) -> None:
+                await connection.execute(update(table).where(table.c.token_hash == key).values(last_used_at=now))
+
+            await self._database.writing(note)
+        if kind == "flt":
+            return Identity(subject=row.name, role=row.role, source=f"token:{row.id}", expires_at=row.expires_at)
+        return Identity(subject=row.subject, role=row.role, source=row.source, expires_at=row.expires_at)
+
+    async def redeem(self, key: bytes, session: bytes, now: datetime, request_id: str) -> Identity | None:
+        links = tables.login_links
+
+        async def work(connection: AsyncConnection) -> Identity | None:
+            used = update(links).where(links.c.token_hash == key, links.c.used_at.is_(None), links.c.expires_at > now).values(used_at=now)
+            row = (await connection.execute(used.returning(links.c.subject, links.c.role))).one_or_none()
+            if row is None:
+                return None
+            identity = Identity(subject=row.subject, role=row.role, source="login-link", expires_at=now + ABSOLUTE)
+            await _open(connection, session, identity, now, request_id)
+            return identity
+
+        return await self._database.writing(work)
+
+    async def open_session(self, session: bytes, identity: Identity, now: datetime, request_id: str) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await _open(connection, session, identity, now, request_id)
+
+        await self._database.writing(work)
+
+    async def close_session(self, caller: Caller, now: datetime) -> None:
+        sessions = tables.web_sessions
+
+        async def work(connection: AsyncConnection) -> None:
+            closed = update(sessions).where(sessions.c.token_hash == caller.key, sessions.c.revoked_at.is_(None)).values(revoked_at=now)
+            if (await connection.execute(closed.returning(sessions.c.subject))).scalar_one_or_none() is not None:
+                await audit.append(connection, [caller.draft("logout", "web")], now)
+
+        await self._database.writing(work)
+
+    async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(
+                insert(tables.login_links).values(
+                    token_hash=key,
+                    subject=request.subject,
+                    role=request.role,
+                    created_by=caller.identity.subject,
+                    created_at=now,
+                    expires_at=expires_at,
+                )
+            )
+            draft = replace(caller.draft("login-link.created", request.subject), after={"role": request.role, "minutes": request.minutes})
+            await audit.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+    async def tokens(self, cursor: str | None, limit: int) -> Page[TokenItem]:
+        table = tables.api_tokens
+        async with self._database.reading() as connection:
+            return await page(connection, select(table), (table.c.created_at, table.c.id), _item, cursor=cursor, limit=limit)
+
+    async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(
+                insert(tables.api_tokens).values(
+                    id=item.id,
+                    token_hash=key,
+                    name=item.name,
+                    role=item.role,
+                    created_at=item.created_at,
+                    created_by=item.created_by,
+                    expires_at=item.expires_at,
+                )
+            )
+            draft = replace(
+                caller.draft("token.created", item.id),
+                after={"name": item.name, "role": item.role, "expires_at": item.expires_at.isoformat()},
+            )
+            await audit.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+    async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
+        tokens, sessions = tables.api_tokens, tables.web_sessions
+
+        async def work(connection: AsyncConnection) -> None:
+            row = (await connection.execute(select(tokens).where(tokens.c.id == token_id).with_for_update())).one_or_none()
+            if row is None:
+                raise NotFound("token", token_id)
+            if row.revoked_at is not None:
+                return
+            await connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_at=now))
+            await connection.execute(
+                update(sessions).where(sessions.c.source == f"token:{token_id}", sessions.c.revoked_at.is_(None)).values(revoked_at=now)
+            )
+            draft = replace(caller.draft("token.revoked", token_id), before={"name": row.name, "role": row.role})
+            await audit.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+    async def record(self, draft: AuditDraft, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await audit.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+
+async def _open(connection: AsyncConnection, session: bytes, identity: Identity, now: datetime, request_id: str) -> None:
+    await connection.execute(
+        insert(tables.web_sessions).values(
+            token_hash=session,
+            subject=identity.subject,
+            role=identity.role,
+            source=identity.source,
+            created_at=now,
+            last_used_at=now,
+            expires_at=identity.expires_at,
+        )
+    )
+    user = upsert(tables.users).values(subject=identity.subject, role=identity.role, source=identity.source, last_login_at=now)
+    seen = {"role": identity.role, "source": identity.source, "last_login_at": now}
+    await connection.execute(user.on_conflict_do_update(index_elements=["subject"], set_=seen))
+    draft = AuditDraft(
+        actor=identity.subject, role=identity.role, source=identity.source, action="login", object="web", request_id=request_id
+    )
+    await audit.append(connection, [draft], now)
+
+
+def _item(row: Any) -> TokenItem:
+    return TokenItem(
+        id=row.id,
+        name=row.name,
+        role=row.role,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,202 @@
+"""A session's row while a report (or a drain) is applied to it, and how rows, holders and migrations are written back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, insert, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.reports import Binding, BindingChange, BindingReason, MigrationRecord
+from fairlead.tables import PoolKey
+from fairlead_api.services.binding_races import Held, next_version
+from fairlead_api.store import tables
+from fairlead_api.store.database import moment
+
+MAX_ID = 2200
+"""Longest id made here for a migration a router sent no record of."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionRow:
+    """A session's row while a report is applied to it."""
+
+    pool: PoolKey
+    pool_id: int
+    session: str
+    held: Held
+    reason: str
+    bound_at: datetime
+    migrated_at: datetime | None
+    last_seen_at: datetime
+    migrations: int
+    context_tokens: int
+    holders: list[dict[str, Any]] = field(default_factory=list)
+    released: dict[int, datetime] = field(default_factory=dict)
+    touched: bool = False
+    changed: bool = False
+
+    def binding(self) -> Binding:
+        return Binding(
+            pool=self.pool,
+            session=self.session,
+            instance=self.held.instance,
+            version=self.held.version,
+            reason=BindingReason(self.reason),
+            bound_at=self.bound_at.timestamp(),
+            migrated_at=self.migrated_at.timestamp() if self.migrated_at else None,
+            context_tokens=self.context_tokens,
+        )
+
+
+def bind(
+    row: SessionRow,
+    change: BindingChange,
+    router: str,
+    batch: str,
+    records: Mapping[tuple[PoolKey, str | None, str], MigrationRecord],
+    extra: list[MigrationRecord],
+) -> None:
+    """Gives the session its new home: history, and for a move its migration (the router's own record, or one made here if it sent none)."""
+    at = moment(change.at)
+    source = row.held.instance or (change.previous if row.held.version else None)
+    version = next_version(change, row.held)
+    migration: str | None = None
+    if source is not None and source != change.instance:
+        record = records.get((change.pool, change.session, change.instance))
+        if record is None:
+            record = bare_record(change, source, f"{batch}:{change.session}:{version}"[:MAX_ID])
+            extra.append(record)
+        migration = record.id
+        row.migrations += 1
+        row.migrated_at = at
+    if row.held.instance is not None:
+        row.released[row.held.version] = at
+    row.held = Held(instance=change.instance, version=version, router=router)
+    row.reason, row.bound_at, row.changed = change.reason.value, at, True
+    row.holders.append(
+        {
+            "pool_id": row.pool_id,
+            "session": row.session,
+            "version": version,
+            "instance": change.instance,
+            "reason": change.reason.value,
+            "router": router,
+            "bound_at": at,
+            "released_at": None,
+            "migration": migration,
+        }
+    )
+
+
+def bare_record(change: BindingChange, source: str, name: str) -> MigrationRecord:
+    return MigrationRecord(
+        id=name,
+        pool=change.pool,
+        kind="session",
+        session=change.session,
+        request="",
+        source=source,
+        target=change.instance,
+        trigger=change.reason,
+        at=change.at,
+        predicted_source_ttft_seconds=0.0,
+        predicted_target_ttft_seconds=0.0,
+        benefit_seconds=0.0,
+        tokens_recomputed=change.context_tokens,
+    )
+
+
+async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
+    if not rows:
+        return
+    sessions, bindings = tables.sessions, tables.bindings
+    statement = (
+        update(sessions)
+        .where(sessions.c.pool_id == bindparam("of_pool"), sessions.c.session == bindparam("of_session"))
+        .values(
+            {
+                name: bindparam(name)
+                for name in (
+                    "instance",
+                    "version",
+                    "reason",
+                    "router",
+                    "bound_at",
+                    "migrated_at",
+                    "last_seen_at",
+                    "migrations",
+                    "context_tokens",
+                )
+            }
+        )
+    )
+    await connection.execute(
+        statement,
+        [
+            {
+                "of_pool": row.pool_id,
+                "of_session": row.session,
+                "instance": row.held.instance,
+                "version": row.held.version,
+                "reason": row.reason,
+                "router": row.held.router,
+                "bound_at": row.bound_at,
+                "migrated_at": row.migrated_at,
+                "last_seen_at": row.last_seen_at,
+                "migrations": row.migrations,
+                "context_tokens": row.context_tokens,
+            }
+            for row in rows
+        ],
+    )
+    holders = [holder for row in rows for holder in row.holders]
+    if holders:
+        await connection.execute(insert(bindings), holders)
+    released = [
+        {"of_pool": row.pool_id, "of_session": row.session, "of_version": version, "until": at}
+        for row in rows
+        for version, at in row.released.items()
+    ]
+    if released:
+        await connection.execute(
+            update(bindings)
+            .where(
+                bindings.c.pool_id == bindparam("of_pool"),
+                bindings.c.session == bindparam("of_session"),
+                bindings.c.version == bindparam("of_version"),
+            )
+            .values(released_at=bindparam("until")),
+            released,
+        )
+
+
+async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: dict[PoolKey, int]) -> None:
+    rows = [migration_row(record, router, ids[record.pool]) for record in records if record.pool in ids]
+    if rows:
+        await connection.execute(upsert(tables.migrations).on_conflict_do_nothing(), sorted(rows, key=lambda row: str(row["id"])))
+
+
+def migration_row(record: MigrationRecord, router: str, pool_id: int) -> dict[str, Any]:
+    """A record as the table has it."""
+    return {
+        "id": record.id,
+        "pool_id": pool_id,
+        "kind": record.kind,
+        "session": record.session,
+        "request": record.request or None,
+        "source": record.source,
+        "target": record.target,
+        "trigger": record.trigger.value,
+        "at": moment(record.at),
+        "router": router,
+        "predicted_source_ttft_seconds": record.predicted_source_ttft_seconds,
+        "predicted_target_ttft_seconds": record.predicted_target_ttft_seconds,
+        "benefit_seconds": record.benefit_seconds,
+        "actual_ttft_seconds": record.actual_ttft_seconds,
+        "tokens_moved": record.tokens_moved,
+        "tokens_recomputed": record.tokens_recomputed,
+        "outcome": record.outcome,
+    }

@@ -1,0 +1,70 @@
+"""What the routers' stream reads from Postgres."""
+
+import msgspec
+from sqlalchemy import select, text
+
+from fairlead.reports import Binding, BindingReason
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.services.errors import NotFound
+from fairlead_api.store import tables
+from fairlead_api.store.database import Database
+
+_CURRENT = (
+    "SELECT t.content FROM pools p JOIN routing_tables t ON t.pool_id = p.id AND t.version = p.table_version WHERE p.deleted_at IS NULL"
+)
+
+
+class PostgresStream:
+    """Implements `services.table_stream.StreamStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def tables(self) -> list[RoutingTable]:
+        async with self._database.reading() as connection:
+            rows = await connection.execute(text(f"{_CURRENT} ORDER BY p.namespace, p.name"))
+            return [msgspec.convert(content, RoutingTable) for (content,) in rows]
+
+    async def table(self, pool: PoolKey) -> RoutingTable:
+        async with self._database.reading() as connection:
+            found = await connection.execute(
+                text(f"{_CURRENT} AND p.namespace = :namespace AND p.name = :name"), {"namespace": pool.namespace, "name": pool.name}
+            )
+            content = found.scalar_one_or_none()
+        if content is None:
+            raise NotFound("routing table of pool", str(pool))
+        return msgspec.convert(content, RoutingTable)
+
+    async def deleted_pools(self) -> list[PoolKey]:
+        pools = tables.pools
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                select(pools.c.namespace, pools.c.name).where(pools.c.deleted_at.is_not(None)).order_by(pools.c.id)
+            )
+            return [PoolKey(namespace=namespace, name=name) for namespace, name in rows]
+
+    async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
+        async with self._database.reading() as connection:
+            rows = (
+                await connection.execute(
+                    text(
+                        "SELECT s.*, p.namespace, p.name FROM sessions s JOIN pools p ON p.id = s.pool_id AND p.deleted_at IS NULL "
+                        "WHERE s.instance IS NOT NULL AND (s.pool_id, s.session) > (:pool, :session) ORDER BY s.pool_id, s.session LIMIT :limit"
+                    ),
+                    {"pool": after[0] if after else 0, "session": after[1] if after else "", "limit": limit},
+                )
+            ).all()
+        found = [
+            Binding(
+                pool=PoolKey(namespace=row.namespace, name=row.name),
+                session=row.session,
+                instance=row.instance,
+                version=row.version,
+                reason=BindingReason(row.reason),
+                bound_at=row.bound_at.timestamp(),
+                migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,
+                context_tokens=row.context_tokens,
+            )
+            for row in rows
+        ]
+        return found, (rows[-1].pool_id, rows[-1].session) if len(rows) == limit else None
