@@ -1,0 +1,83 @@
+"""Reading engines' own metrics: once a second each, the share of the KV cache in use is handed to the schedulers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from fairlead.instances import REACHABLE
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pool, Pools
+from fairlead_router.upstream import UpstreamFailure, UpstreamPool
+
+INTERVAL_SECONDS = 1.0
+TIMEOUT_SECONDS = 0.9
+AT_ONCE = 16
+
+
+def gauge_value(exposition: bytes, name: str) -> float | None:
+    """The largest value of a gauge in a Prometheus text page (engines with several ranks tell one each); None when absent or not a number."""
+    wanted = name.encode()
+    best: float | None = None
+    place = exposition.find(wanted)
+    while place >= 0:
+        end = exposition.find(b"\n", place)
+        line = exposition[place : end if end >= 0 else len(exposition)]
+        after = line[len(wanted) :]
+        if (place == 0 or exposition[place - 1 : place] == b"\n") and after[:1] in (b" ", b"{"):
+            fields = after[after.rfind(b"}") + 1 :].split()
+            try:
+                value = float(fields[0]) if fields else math.nan
+            except ValueError:
+                value = math.nan
+            if not math.isnan(value) and (best is None or value > best):
+                best = value
+        place = exposition.find(wanted, place + 1)
+    return best
+
+
+class EngineScraper:
+    """Scrapes all reachable instances of all pools. An instance that does not answer has no reading, which policies take as unknown."""
+
+    def __init__(
+        self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float], *, path: str, kv_usage: str
+    ) -> None:
+        self._pools = pools
+        self._upstream = upstream
+        self._metrics = metrics
+        self._now = now
+        self._path = path
+        self._kv_usage = kv_usage
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def scrape_forever(self) -> None:
+        """Every INTERVAL_SECONDS."""
+        while True:
+            started = self._now()
+            await self.scrape()
+            await asyncio.sleep(max(0.05, started + INTERVAL_SECONDS - self._now()))
+
+    async def scrape(self) -> None:
+        """Read every reachable instance once."""
+        await asyncio.gather(
+            *(
+                self._read(pool, entry.id, entry.address)
+                for pool in self._pools.all()
+                for entry in pool.table.instances
+                if entry.state in REACHABLE
+            )
+        )
+
+    async def _read(self, pool: Pool, instance: str, address: str) -> None:
+        async with self._slots:
+            try:
+                usage = gauge_value(await self._upstream.fetch(address, self._path, seconds=TIMEOUT_SECONDS), self._kv_usage)
+            except UpstreamFailure:
+                usage = None
+                self._metrics.scrape_errors += 1
+        if usage is None:
+            pool.kv_usage.pop(instance, None)
+        else:
+            pool.kv_usage[instance] = usage
+        pool.scheduler.observe_engine(instance, usage, self._now())

@@ -1,0 +1,198 @@
+"""The router's process: `python -m fairlead_router.main --host H --port P [--socket-reuse]`, the rest from the environment."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import secrets
+import socket
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx
+import uvloop
+
+from fairlead.errors import InvalidInput
+from fairlead.routing.protocols import Scheduler
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead.tables import RoutingTable
+from fairlead_router.clock import WallClock
+from fairlead_router.control_plane import ControlPlane
+from fairlead_router.engine_metrics import EngineScraper
+from fairlead_router.gateway import Gateway
+from fairlead_router.logs import configure_logs
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pools, SchedulerFactory
+from fairlead_router.proxying import Proxy
+from fairlead_router.reporting import Reporter, spooled_bindings
+from fairlead_router.serving import GatewayServer, bind, server_config
+from fairlead_router.settings import RouterSettings, read_settings
+from fairlead_router.spool import Spool
+from fairlead_router.table_cache import TableCache
+from fairlead_router.upstream import UpstreamPool
+
+TICK_SECONDS = 0.02
+GOODBYE_SECONDS = 3.0
+
+logger = logging.getLogger("fairlead.router")
+
+
+def pool_scheduler_factory(router_id: str, seed: int) -> SchedulerFactory:
+    """Real schedulers; `seed` must differ between starts of a router, or records of two lives would share ids."""
+
+    def build(table: RoutingTable) -> Scheduler:
+        return PoolScheduler(table, router_id, seed)
+
+    return build
+
+
+class Router:
+    """Everything a router process consists of, wired. Make it inside a running event loop."""
+
+    def __init__(self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str) -> None:
+        self.settings = settings
+        self.now = WallClock()
+        self.metrics = RouterMetrics()
+        self.pools = Pools(scheduler_factory, self.metrics, self.now, max_retries=settings.max_retries)
+        self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
+        self.proxy = Proxy(self.upstream, settings.timeouts, self.now)
+        self.gateway = Gateway(
+            self.pools,
+            self.proxy,
+            self.upstream,
+            self.metrics,
+            self.now,
+            max_body_bytes=settings.max_body_bytes,
+            body_seconds=settings.timeouts.body,
+            request_prefix=f"{settings.router_id}-{start_id}",
+        )
+        self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes)
+        self.cache = TableCache(settings.spool_dir)
+        self.client = httpx.AsyncClient(
+            base_url=settings.api_url, headers={"authorization": f"Bearer {settings.api_token}"}, timeout=10.0, trust_env=False
+        )
+        self.reporter = Reporter(settings.router_id, self.pools, self.spool, self.client, self.metrics, self.now, lambda: uuid.uuid4().hex)
+        self.control_plane = ControlPlane(settings.router_id, self.client, self.pools, self.cache, self.metrics, self._synced)
+        self.scraper = EngineScraper(
+            self.pools, self.upstream, self.metrics, self.now, path=settings.metrics_path, kv_usage=settings.kv_usage_metric
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _synced(self) -> None:
+        self.gateway.synced = True
+
+    def recall(self) -> None:
+        """Take back what an earlier process left on disk: unsent reports, last tables, bindings. Raises OSError."""
+        self.spool.open()
+        tables, bindings = self.cache.load()
+        for table in tables:
+            self.pools.apply(table)
+        unsent = spooled_bindings(self.spool)
+        overruled = {(binding.pool, binding.session) for binding in unsent}
+        self.pools.apply_bindings([binding for binding in bindings if (binding.pool, binding.session) not in overruled])
+        self.pools.apply_bindings(unsent)
+        if tables or len(self.spool):
+            logger.info("recalled from disk", extra={"pools": len(tables), "bindings": len(bindings), "unsent_batches": len(self.spool)})
+
+    def start(self) -> None:
+        """Begin following, reporting, scraping and ticking."""
+        for name, activity in (
+            ("tick", self._tick_forever),
+            ("stream", self.control_plane.follow_forever),
+            ("collect", self.reporter.collect_forever),
+            ("send", self.reporter.send_forever),
+            ("scrape", self.scraper.scrape_forever),
+        ):
+            self._tasks.append(asyncio.create_task(_keep_going(name, activity), name=name))
+
+    async def _tick_forever(self) -> None:
+        count = 0
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            count += 1
+            self.pools.tick()
+            if count % 5 == 0:
+                self.proxy.sweep()
+            if count % 250 == 0:
+                self.upstream.close_idle()
+
+    async def drain(self) -> None:
+        """Refuse new requests and wait for those under way, at most `timeouts.shutdown` seconds."""
+        self.gateway.draining = True
+        logger.info("shutting down", extra={"in_flight": self.proxy.active()})
+        await self.proxy.wait_until_idle(self.settings.timeouts.shutdown)
+
+    async def stop(self) -> None:
+        """After the server stopped: send the last reports, say goodbye, close everything."""
+        await self.proxy.wait_until_idle(1.0)
+        for task in self._tasks:
+            if task.get_name() != "tick":
+                task.cancel()
+        await asyncio.gather(*(task for task in self._tasks if task.get_name() != "tick"), return_exceptions=True)
+        await self.reporter.finish(GOODBYE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.upstream.close()
+        await self.client.aclose()
+
+
+async def _keep_going(name: str, activity: Callable[[], Awaitable[None]]) -> None:
+    """A background activity that fails is a bug, logged with its traceback; serving requests goes on and the activity is started again."""
+    while True:
+        try:
+            await activity()
+        except Exception:
+            logger.exception("background activity failed, starting it again", extra={"activity": name})
+            await asyncio.sleep(1.0)
+
+
+async def serve(settings: RouterSettings, listener: socket.socket) -> None:
+    """Run a router on `listener` until a signal, then drain."""
+    router = Router(settings, pool_scheduler_factory(settings.router_id, secrets.randbits(63)), secrets.token_hex(4))
+    router.recall()
+    loop = asyncio.get_running_loop()
+    draining: list[asyncio.Task[None]] = []
+
+    async def drain_then_exit() -> None:
+        await router.drain()
+        server.should_exit = True
+
+    config = server_config(router.gateway, max_header_bytes=settings.max_header_bytes)
+    server = GatewayServer(config, loop, lambda: draining.append(loop.create_task(drain_then_exit())))
+    router.start()
+    host, port = listener.getsockname()[:2]
+    logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": settings.api_url})
+    gc.collect()
+    gc.freeze()  # what lives for the whole process need not be looked at again by every collection
+    await server.serve(sockets=[listener])
+    await router.stop()
+    logger.info("stopped")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 after a drained shutdown, 2 for input that cannot be used (one line on standard error)."""
+    parser = argparse.ArgumentParser(prog="fairlead-router", description="The Fairlead router: an OpenAI-compatible gateway.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--socket-reuse", action="store_true", help="share the port with other router processes (SO_REUSEPORT)")
+    options = parser.parse_args(arguments)
+    try:
+        settings = read_settings(os.environ)
+        listener = bind(options.host, options.port, reuse=options.socket_reuse)
+    except InvalidInput as problem:
+        print(f"router: {problem}", file=sys.stderr)
+        return 2
+    configure_logs(settings.log_format, settings.log_level)
+    gc.set_threshold(20_000, 20, 50)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings, listener))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

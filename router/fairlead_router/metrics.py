@@ -1,0 +1,201 @@
+"""Prometheus metrics of the router, `fairlead_router_*`.
+
+Counting on the request path is plain integer arithmetic on the objects here; text is only made when scraped. Labels are bounded: pools and
+instances come from routing tables, everything else from enums. No session, model string or header a client chose becomes a label.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Distribution:
+    """A histogram over BUCKETS, in seconds."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.total += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        rows, running = [], 0
+        for bound, count in zip((*(str(b) for b in BUCKETS), "+Inf"), self.counts, strict=True):
+            running += count
+            rows.append((bound, float(running)))
+        return rows
+
+
+class PoolCounters:
+    """What happened in one pool since the router started."""
+
+    __slots__ = (
+        "cancelled",
+        "failed",
+        "hit_tokens",
+        "output_tokens",
+        "prompt_tokens",
+        "queued",
+        "refused",
+        "retries",
+        "served",
+        "ttft",
+        "upstream_errors",
+    )
+
+    def __init__(self) -> None:
+        self.served = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.refused: Counter[str] = Counter()
+        self.retries = 0
+        self.upstream_errors: Counter[str] = Counter()
+        self.prompt_tokens = 0
+        self.hit_tokens = 0
+        self.output_tokens = 0
+        self.ttft = Distribution()
+        self.queued = Distribution()
+
+
+class InstanceReading:
+    """Gauges of one instance, taken when scraped."""
+
+    __slots__ = ("in_flight", "instance", "kv_usage", "pool", "waiting")
+
+    def __init__(self, pool: str, instance: str, in_flight: int, waiting: int, kv_usage: float | None) -> None:
+        self.pool = pool
+        self.instance = instance
+        self.in_flight = in_flight
+        self.waiting = waiting
+        self.kv_usage = kv_usage
+
+
+class RouterMetrics(Collector):
+    """All counters of the process; register it once and scrape."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, PoolCounters] = {}
+        self.tables: dict[str, int] = {}
+        self.readings: list[InstanceReading] = []
+        self.client_errors: Counter[str] = Counter()
+        self.report_drops: Counter[str] = Counter()
+        self.reports_sent = 0
+        self.reports_failed = 0
+        self.report_records = 0
+        self.spool_bytes = 0
+        self.spool_batches = 0
+        self.control_plane_connected = 0
+        self.stream_reconnects = 0
+        self.tables_refused = 0
+        self.scrape_errors = 0
+        self.upstream_connections = 0
+        self.accounting_errors = 0
+
+    def pool(self, name: str) -> PoolCounters:
+        """The counters of a pool, made at first use."""
+        counters = self.pools.get(name)
+        if counters is None:
+            counters = self.pools[name] = PoolCounters()
+        return counters
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._pool_families()
+        yield from self._instance_families()
+        drops = CounterMetricFamily(
+            "fairlead_router_report_records_dropped", "Records dropped because the spool was full or the API refused them.", labels=["kind"]
+        )
+        for kind, count in self.report_drops.items():
+            drops.add_metric([kind], count)
+        yield drops
+        errors = CounterMetricFamily("fairlead_router_client_errors", "Requests that could not be used, by error code.", labels=["code"])
+        for code, count in self.client_errors.items():
+            errors.add_metric([code], count)
+        yield errors
+        for name, text, value in (
+            ("reports_sent", "Report batches acknowledged by the control API.", self.reports_sent),
+            ("reports_failed", "Attempts to send a report that failed.", self.reports_failed),
+            ("report_records", "Records put into reports.", self.report_records),
+            ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
+            ("tables_refused", "Routing tables that could not be used; the one before stayed in force.", self.tables_refused),
+            ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
+            ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
+            (
+                "accounting_errors",
+                "Scheduler answers for requests this router no longer holds; always 0 unless there is a bug.",
+                self.accounting_errors,
+            ),
+        ):
+            yield CounterMetricFamily(f"fairlead_router_{name}", text, value=value)
+        for name, text, value in (
+            ("spool_bytes", "Bytes of reports on disk that are not acknowledged yet.", self.spool_bytes),
+            ("spool_batches", "Reports on disk that are not acknowledged yet.", self.spool_batches),
+            ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
+        ):
+            yield GaugeMetricFamily(f"fairlead_router_{name}", text, value=value)
+
+    def _pool_families(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
+        refused = CounterMetricFamily("fairlead_router_refusals", "Refused requests by reason.", labels=["pool", "reason"])
+        errors = CounterMetricFamily("fairlead_router_upstream_errors", "Engine failures by kind.", labels=["pool", "kind"])
+        retries = CounterMetricFamily(
+            "fairlead_router_retries", "Attempts repeated on another instance before the first byte.", labels=["pool"]
+        )
+        tokens = CounterMetricFamily("fairlead_router_tokens", "Tokens of served requests.", labels=["pool", "kind"])
+        ttft = HistogramMetricFamily("fairlead_router_ttft_seconds", "Arrival to first token of streamed requests.", labels=["pool"])
+        queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
+        version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
+        for pool, counters in self.pools.items():
+            for outcome, count in (("served", counters.served), ("failed", counters.failed), ("cancelled", counters.cancelled)):
+                requests.add_metric([pool, outcome], count)
+            requests.add_metric([pool, "refused"], sum(counters.refused.values()))
+            for reason, count in counters.refused.items():
+                refused.add_metric([pool, reason], count)
+            for kind, count in counters.upstream_errors.items():
+                errors.add_metric([pool, kind], count)
+            retries.add_metric([pool], counters.retries)
+            for kind, count in (("prompt", counters.prompt_tokens), ("hit", counters.hit_tokens), ("output", counters.output_tokens)):
+                tokens.add_metric([pool, kind], count)
+            ttft.add_metric([pool], counters.ttft.cumulative(), counters.ttft.total)
+            queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
+        for pool, number in self.tables.items():
+            version.add_metric([pool], number)
+        yield from (requests, refused, errors, retries, tokens, ttft, queued, version)
+
+    def _instance_families(self) -> Iterator[Metric]:
+        in_flight = GaugeMetricFamily(
+            "fairlead_router_in_flight", "Requests dispatched to an instance and not finished.", labels=["pool", "instance"]
+        )
+        waiting = GaugeMetricFamily(
+            "fairlead_router_waiting", "Requests queued in this router for an instance.", labels=["pool", "instance"]
+        )
+        usage = GaugeMetricFamily("fairlead_router_kv_usage", "KV cache usage (0-1) as the engine last told.", labels=["pool", "instance"])
+        for reading in self.readings:
+            labels = [reading.pool, reading.instance]
+            in_flight.add_metric(labels, reading.in_flight)
+            waiting.add_metric(labels, reading.waiting)
+            if reading.kv_usage is not None:
+                usage.add_metric(labels, reading.kv_usage)
+        yield from (in_flight, waiting, usage)
+
+
+def render(metrics: RouterMetrics) -> bytes:
+    """The text exposition of all metrics."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    return generate_latest(registry)

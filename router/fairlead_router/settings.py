@@ -1,0 +1,117 @@
+"""The router's settings, read from the environment once, with errors that name variable, value and remedy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidInput
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """All in seconds. `first_byte` runs per attempt from sending a request to an engine until its answer begins; `total` over all attempts."""
+
+    connect: float = 2.0
+    first_byte: float = 300.0
+    total: float = 1800.0
+    body: float = 60.0
+    shutdown: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterSettings:
+    """Everything the router's process is told. Sizes in bytes."""
+
+    api_url: str
+    api_token: str
+    router_id: str
+    spool_dir: Path
+    max_body_bytes: int = 8 * MEBIBYTE
+    max_header_bytes: int = 64 * 1024
+    spool_max_bytes: int = 64 * MEBIBYTE
+    max_retries: int = 2
+    metrics_path: str = "/metrics"
+    kv_usage_metric: str = "vllm:kv_cache_usage_perc"
+    log_format: str = "text"
+    log_level: str = "INFO"
+    timeouts: Timeouts = Timeouts()
+
+
+class _Reader:
+    """Typed access to the environment; every complaint is an InvalidInput naming the variable."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def required(self, name: str, remedy: str) -> str:
+        value = self._environment.get(name, "").strip()
+        if not value:
+            raise InvalidInput(name, self._environment.get(name), remedy)
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        return self._environment.get(name, "").strip() or default
+
+    def choice(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
+        value = self.text(name, default)
+        if value not in allowed:
+            raise InvalidInput(name, value, f"use one of {', '.join(allowed)}")
+        return value
+
+    def integer(self, name: str, default: int, *, least: int) -> int:
+        text = self.text(name, str(default))
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidInput(name, text, f"give a whole number of at least {least}") from None
+        if value < least:
+            raise InvalidInput(name, text, f"give a whole number of at least {least}")
+        return value
+
+    def seconds(self, name: str, default: float) -> float:
+        text = self.text(name, str(default))
+        try:
+            value = float(text)
+        except ValueError:
+            raise InvalidInput(name, text, "give seconds as a positive number") from None
+        if not 0 < value < float("inf"):
+            raise InvalidInput(name, text, "give seconds as a positive number")
+        return value
+
+
+def read_settings(environment: Mapping[str, str]) -> RouterSettings:
+    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    reader = _Reader(environment)
+    api_url = reader.required("FAIRLEAD_API_URL", "set it to the control API's address, such as http://127.0.0.1:8080").rstrip("/")
+    if urlsplit(api_url).scheme not in {"http", "https"} or not urlsplit(api_url).hostname:
+        raise InvalidInput("FAIRLEAD_API_URL", api_url, "give an address that starts with http:// or https://")
+    spool_dir = Path(reader.required("FAIRLEAD_SPOOL_DIR", "set it to a directory this process may write to"))
+    try:
+        spool_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput("FAIRLEAD_SPOOL_DIR", str(spool_dir), f"give a directory this process may write to ({error.strerror})") from None
+    defaults = Timeouts()
+    return RouterSettings(
+        api_url=api_url,
+        api_token=reader.required("FAIRLEAD_API_TOKEN", "set it to a token with the system role"),
+        router_id=reader.required("FAIRLEAD_ROUTER_ID", "set it to a name that stays the same over restarts, such as router-0"),
+        spool_dir=spool_dir,
+        max_body_bytes=reader.integer("FAIRLEAD_MAX_BODY_BYTES", 8 * MEBIBYTE, least=1024),
+        max_header_bytes=reader.integer("FAIRLEAD_MAX_HEADER_BYTES", 64 * 1024, least=1024),
+        spool_max_bytes=reader.integer("FAIRLEAD_SPOOL_MAX_BYTES", 64 * MEBIBYTE, least=64 * 1024),
+        max_retries=reader.integer("FAIRLEAD_MAX_RETRIES", 2, least=0),
+        metrics_path=reader.text("FAIRLEAD_ENGINE_METRICS_PATH", "/metrics"),
+        kv_usage_metric=reader.text("FAIRLEAD_ENGINE_KV_USAGE_METRIC", "vllm:kv_cache_usage_perc"),
+        log_format=reader.choice("FAIRLEAD_LOG_FORMAT", "text", ("text", "json")),
+        log_level=reader.choice("FAIRLEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+        timeouts=Timeouts(
+            connect=reader.seconds("FAIRLEAD_CONNECT_TIMEOUT_SECONDS", defaults.connect),
+            first_byte=reader.seconds("FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS", defaults.first_byte),
+            total=reader.seconds("FAIRLEAD_TOTAL_TIMEOUT_SECONDS", defaults.total),
+            body=reader.seconds("FAIRLEAD_BODY_TIMEOUT_SECONDS", defaults.body),
+            shutdown=reader.seconds("FAIRLEAD_SHUTDOWN_SECONDS", defaults.shutdown),
+        ),
+    )

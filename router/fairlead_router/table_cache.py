@@ -1,0 +1,118 @@
+"""The last known tables and bindings on disk, so that a restarted router serves at once, also while the control API is away.
+
+Tables are one file, rewritten whole. Bindings are a log of lines, the later winning, compacted when it has grown to twice what is alive. A torn
+last line, from a crash while writing, is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from fairlead.reports import Binding
+from fairlead.tables import PoolKey, RoutingTable
+
+_SLACK = 10_000
+"""Lines the binding log may hold beyond twice the living bindings."""
+
+logger = logging.getLogger("fairlead.router.cache")
+
+_tables = msgspec.json.Decoder(tuple[RoutingTable, ...])
+_binding = msgspec.json.Decoder(Binding)
+_encoder = msgspec.json.Encoder()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that after a crash either the old or the new content is there."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+class TableCache:
+    """Tables and bindings under `directory`. Writing errors are logged and counted in `failures`; serving goes on without the cache."""
+
+    def __init__(self, directory: Path) -> None:
+        self._tables_path = directory / "tables.json"
+        self._bindings_path = directory / "bindings.ndjson"
+        self._bindings: dict[tuple[PoolKey, str], Binding] = {}
+        self._lines = 0
+        self.failures = 0
+
+    def load(self) -> tuple[tuple[RoutingTable, ...], tuple[Binding, ...]]:
+        """What was kept. A damaged file counts as absent, with a warning."""
+        tables: tuple[RoutingTable, ...] = ()
+        try:
+            tables = _tables.decode(self._tables_path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("cached routing tables unusable", extra={"file": str(self._tables_path), "problem": str(error)})
+        try:
+            lines = self._bindings_path.read_bytes().split(b"\n")
+        except OSError:
+            lines = []
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError):  # a torn line
+                if line:
+                    self._remember(_binding.decode(line))
+        self._lines = len(lines)
+        return tables, tuple(self._bindings.values())
+
+    def keep_tables(self, tables: Iterable[RoutingTable]) -> None:
+        """Replace the kept tables."""
+        self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(tables))))
+
+    def keep_bindings(self, bindings: Sequence[Binding]) -> None:
+        """Add or change bindings; one without an instance is forgotten."""
+        if not bindings:
+            return
+        for binding in bindings:
+            self._remember(binding)
+        self._lines += len(bindings)
+        if self._lines > 2 * len(self._bindings) + _SLACK:
+            self._compact()
+            return
+
+        def append() -> None:
+            with self._bindings_path.open("ab") as log:
+                log.write(b"\n" + b"\n".join(_encoder.encode(binding) for binding in bindings) + b"\n")
+
+        self._guard(append)
+
+    def replace_bindings(self, bindings: Sequence[Binding]) -> None:
+        """Keep exactly these: the API has told its whole snapshot."""
+        self._bindings = {}
+        for binding in bindings:
+            self._remember(binding)
+        self._compact()
+
+    def drop_pool(self, pool: PoolKey) -> None:
+        """Forget a deleted pool's bindings."""
+        self._bindings = {key: binding for key, binding in self._bindings.items() if key[0] != pool}
+        self._compact()
+
+    def _remember(self, binding: Binding) -> None:
+        key = (binding.pool, binding.session)
+        if binding.instance is None:
+            self._bindings.pop(key, None)
+        else:
+            known = self._bindings.get(key)
+            if known is None or known.version <= binding.version:
+                self._bindings[key] = binding
+
+    def _compact(self) -> None:
+        self._lines = len(self._bindings)
+        content = b"".join(_encoder.encode(binding) + b"\n" for binding in self._bindings.values())
+        self._guard(lambda: replace_file(self._bindings_path, content))
+
+    def _guard(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self.failures += 1
+            logger.warning("cannot write the cache", extra={"problem": str(error)})
