@@ -1,0 +1,243 @@
+"""`fairlead replay`: flags checked, rows read, one replay run, figures shown and written."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import orjson
+import uvloop
+from rich.console import Console
+
+from fairlead_simulator.errors import TraceInvalid
+from fairlead_simulator.replay.http_client import AnswerMalformed, AnswerReader, ConnectFailed, ConnectionBroke, HttpClient, Origin
+from fairlead_simulator.replay.outcomes import Outcome, Summary, Tally
+from fairlead_simulator.replay.progress import show_progress
+from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
+from fairlead_simulator.replay.reports import outcome_document, summary_document, summary_lines
+from fairlead_simulator.replay.running import NobodyListens, Replay, ReplaySettings
+from fairlead_simulator.replay.sending import Sender
+from fairlead_simulator.replay.sessions import SessionIndex
+from fairlead_simulator.trace_descriptions import IdealCache
+from fairlead_simulator.traces import TraceRow, read_trace
+from fairlead_simulator.workloads import ConversationShape, generate_conversations
+
+_GENERATED_REQUESTS = 1000
+_REMEMBERED_WHEN_LOOPING = 20_000
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command()
+@click.option("--trace", type=click.Path(path_type=Path), help="A trace in Mooncake's JSONL format.")
+@click.option("--generate", type=click.Choice(["conversation"]), help="Make a trace instead of reading one.")
+@click.option(
+    "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
+)
+@click.option("--model", help="Model to ask for; the first one the router lists without it.")
+@click.option("--pool", help="namespace/name of the pool, sent as x-fairlead-pool.")
+@click.option("--token", help="Sent as a bearer token.")
+@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
+@click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
+@click.option("--median-input", type=click.FloatRange(min=1), help="Median tokens of a generated session's first prompt.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of a generated trace and of cancellations.")
+@click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
+@click.option(
+    "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Engines run so many times as fast; times are shown multiplied."
+)
+@click.option("--bytes-per-token", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option("--session-header", default="x-session-id", show_default=True)
+@click.option("--bursts", is_flag=True, help="Send rows with equal stamps at once instead of spreading them.")
+@click.option(
+    "--max-in-flight", type=click.IntRange(min=1), default=4096, show_default=True, help="Safety limit; reaching it delays arrivals."
+)
+@click.option("--cancel-share", type=click.FloatRange(0, 1), default=0.0, help="Give up this share of requests after their first token.")
+@click.option(
+    "--retry-rejected", type=click.IntRange(min=0), default=0, help="Try a rejected request again so many times, after Retry-After."
+)
+@click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Seconds one request may take.")
+@click.option("--loop", "repeat", is_flag=True, help="Repeat for ever, with fresh prompts each time.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures here.")
+@click.option("--rows", "rows_path", type=click.Path(path_type=Path), help="Write a JSON line per request here.")
+def replay(
+    trace: Path | None,
+    generate: str | None,
+    urls: tuple[str, ...],
+    model: str | None,
+    pool: str | None,
+    token: str | None,
+    speed: float,
+    requests: int | None,
+    rate: float,
+    median_input: float | None,
+    seed: int,
+    slo_ttft: float,
+    time_scale: float,
+    bytes_per_token: int,
+    session_header: str,
+    bursts: bool,
+    max_in_flight: int,
+    cancel_share: float,
+    retry_rejected: int,
+    timeout: float,
+    repeat: bool,
+    json_path: Path | None,
+    rows_path: Path | None,
+) -> None:
+    """Send a trace as real requests, at the times it was recorded, and account for every one.
+
+    Ends with code 0 when sent = served + rejected + failed + cancelled, else 1.
+    """
+    if (trace is None) == (generate is None):
+        raise click.UsageError("give either --trace FILE or --generate conversation")
+    rows = _rows_from(trace, requests, seed, rate, median_input)
+    origins = tuple(_origin(url) for url in urls)
+    headers = [(name, value) for name, value in (("x-fairlead-pool", pool), ("authorization", token and f"Bearer {token}")) if value]
+    for name, value in (*headers, (session_header, "")):
+        if not name.isascii() or not value.isascii() or any(sign in name + value for sign in "\r\n"):
+            raise click.UsageError(f"{name}: {value!r} cannot be sent as a header")
+    try:
+        sessions = SessionIndex.of(rows(0))
+        total = sum(1 for _ in rows(0))
+    except TraceInvalid as error:
+        raise click.ClickException(str(error)) from None
+    tally = Tally(slo_ttft, time_scale, _REMEMBERED_WHEN_LOOPING if repeat else None)
+    ideal = None if repeat else IdealCache()
+    err = Console(stderr=True)
+
+    async def run(on_outcome: Callable[[Outcome], None]) -> float:
+        client = HttpClient()
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        served_model = model or await _first_model(client, origins, patient=repeat, stop=stop, console=err)
+        sender = Sender(client, origins, headers, session_header, timeout, retry_rejected, time.monotonic)
+        running = Replay(
+            rows=rows,
+            sessions=sessions,
+            prompts=PromptWriter(bytes_per_token, sessions.shared),
+            bodies=BodyWriter(served_model),
+            sender=sender,
+            tally=tally,
+            settings=ReplaySettings(
+                speed=speed,
+                bursts=bursts,
+                max_in_flight=max_in_flight,
+                cancel_share=cancel_share,
+                session_prefix=trace.stem if trace is not None else f"conversation-{seed}",
+                seed=seed,
+            ),
+            clock=time.monotonic,
+            ideal=ideal,
+            on_outcome=on_outcome,
+            stop=stop,
+        )
+        started = time.monotonic()
+        progress = asyncio.ensure_future(show_progress(running, None if repeat else total, err))
+        try:
+            await running.run(repeat, patient=repeat)
+        finally:
+            progress.cancel()
+            await asyncio.wait((progress,))
+            client.close()
+        return time.monotonic() - started
+
+    with ExitStack() as files, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        rows_file = files.enter_context(_open(rows_path)) if rows_path is not None else None
+
+        def write_row(outcome: Outcome) -> None:
+            if rows_file is not None:
+                rows_file.write(orjson.dumps(outcome_document(outcome)) + b"\n")
+
+        try:
+            wall_seconds = runner.run(run(write_row))
+        except NobodyListens as error:
+            raise click.ClickException(f"{error}; is the router running, and is --url right?") from None
+    summary = tally.summary(wall_seconds, ideal.token_hit_rate if ideal is not None else None)
+    click.echo("\n".join(summary_lines(summary)))
+    if json_path is not None:
+        _write_json(json_path, summary)
+    if not summary.accounted:
+        raise SystemExit(1)
+
+
+def _rows_from(
+    trace: Path | None, requests: int | None, seed: int, rate: float, median_input: float | None
+) -> Callable[[int], Iterable[TraceRow]]:
+    """The rows of repetition n: the same ones each time."""
+    if trace is not None:
+        return lambda _: read_trace(trace, requests)
+    shape = ConversationShape(requests_per_second=rate, opening_median=median_input or ConversationShape().opening_median)
+    return lambda _: islice(generate_conversations(shape, seed), requests or _GENERATED_REQUESTS)
+
+
+def _origin(url: str) -> Origin:
+    try:
+        return Origin.parse(url)
+    except ValueError as error:
+        raise click.UsageError(f"--url {error}") from None
+
+
+class _Document(AnswerReader):
+    __slots__ = ("body",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = b""
+
+    def on_piece(self, piece: bytes) -> None:
+        self.body += piece
+
+
+async def _first_model(client: HttpClient, origins: tuple[Origin, ...], patient: bool, stop: asyncio.Event, console: Console) -> str:
+    """The first model any router lists. Waits for one when `patient`; empty when stopped meanwhile."""
+    problem = ""
+    while not stop.is_set():
+        for origin in origins:
+            answer = _Document()
+            try:
+                async with asyncio.timeout(10):
+                    await client.request(
+                        origin,
+                        f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\n\r\n".encode("latin-1"),
+                        b"",
+                        answer,
+                    )
+                models = orjson.loads(answer.body)["data"]
+                if models:
+                    return str(models[0]["id"])
+                problem = f"{origin.url} serves no model yet"
+            except (ConnectFailed, ConnectionBroke, AnswerMalformed) as error:
+                problem = str(error)
+            except TimeoutError:
+                problem = f"{origin.url}/v1/models does not answer"
+            except (orjson.JSONDecodeError, KeyError, TypeError):
+                problem = f"{origin.url}/v1/models is not a list of models (status {answer.status}); give --model"
+        if not patient:
+            raise click.ClickException(f"{problem}; is the router running, and is --url right?")
+        console.print(f"replay: {problem}; waiting", highlight=False, soft_wrap=True)
+        try:
+            async with asyncio.timeout(2):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    return ""
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _write_json(path: Path, summary: Summary) -> None:
+    try:
+        path.write_bytes(orjson.dumps(summary_document(summary), option=orjson.OPT_INDENT_2) + b"\n")
+    except OSError as error:
+        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None

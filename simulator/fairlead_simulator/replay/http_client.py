@@ -1,0 +1,198 @@
+"""A light HTTP/1.1 client: keep-alive connections, streamed answers handed over as they arrive. Costs a fraction of a general client."""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+
+
+class AnswerReader:
+    """Receives one answer. `on_piece` gets body bytes as they arrive; the client fills the rest."""
+
+    __slots__ = ("headers", "status")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+
+    def on_piece(self, piece: bytes) -> None:
+        """Some bytes of the body."""
+
+
+class ConnectFailed(Exception):
+    """No connection could be made."""
+
+
+class ConnectionBroke(Exception):
+    """The connection ended before the answer was complete."""
+
+
+class AnswerMalformed(Exception):
+    """What came back is not HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where requests go. `path` is put before every request's own path."""
+
+    url: str
+    host: str
+    port: int
+    secure: bool
+    path: str
+
+    @staticmethod
+    def parse(url: str) -> "Origin":
+        """`http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise ValueError(f"{url!r} is not a URL: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is not an http URL; write http://host:port")
+        secure = parts.scheme == "https"
+        return Origin(url.rstrip("/"), parts.hostname, port or (443 if secure else 80), secure, parts.path.rstrip("/"))
+
+
+class Connection(asyncio.Protocol):
+    """One connection with at most one exchange at a time."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._reader: AnswerReader | None = None
+        self._done: asyncio.Future[None] | None = None
+        self._headers: dict[bytes, bytes] = {}
+        self._keep_alive = False
+        self.closed = False
+
+    @property
+    def reusable(self) -> bool:
+        return not self.closed and self._keep_alive and self._done is None
+
+    async def exchange(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
+        """Send a request and return when its answer is complete. Raises ConnectionBroke or AnswerMalformed; cancelling cuts the connection."""
+        transport = self._transport
+        if transport is None or self.closed:
+            raise ConnectionBroke("the connection was closed")
+        self._keep_alive = False
+        self._reader = reader
+        self._headers = reader.headers
+        self._parser = httptools.HttpResponseParser(self)
+        self._done = asyncio.get_running_loop().create_future()
+        transport.writelines((head, body))
+        try:
+            await self._done
+        finally:
+            self._done = self._reader = self._parser = None
+            if not self._keep_alive:
+                self.abort()
+
+    def abort(self) -> None:
+        """Cut the connection now."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # TCP connections have stream transports; uvloop's are no subclass
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None:  # bytes nobody asked for: the connection cannot be trusted any more
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._end(AnswerMalformed(f"the answer is not HTTP: {error}"))
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._end(ConnectionBroke(str(exc) if exc else "the connection was closed before the answer was complete"))
+
+    # httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        if self._reader is not None and self._parser is not None:
+            self._reader.status = self._parser.get_status_code()
+
+    def on_body(self, piece: bytes) -> None:
+        if self._reader is not None:
+            self._reader.on_piece(piece)
+
+    def on_message_complete(self) -> None:
+        if self._parser is not None:
+            self._keep_alive = self._parser.should_keep_alive()
+        self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        if self._done is not None and not self._done.done():
+            if error is None:
+                self._done.set_result(None)
+            else:
+                self._done.set_exception(error)
+
+
+class HttpClient:
+    """Idle connections per origin, latest used first. Unbounded: the caller bounds what is in flight."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
+        """Exchange one request. A kept connection that turns out to be closed before answering is replaced by a new one, once.
+
+        Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
+        """
+        idle = self._idle.setdefault(origin, [])
+        while idle:
+            connection = idle.pop()
+            if not connection.reusable:
+                continue
+            try:
+                await self._exchange(connection, idle, head, body, reader)
+            except ConnectionBroke:
+                if reader.status:
+                    raise
+                break
+            return
+        await self._exchange(await self._connect(origin), idle, head, body, reader)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.abort()
+        self._idle.clear()
+
+    async def _exchange(self, connection: Connection, idle: list[Connection], head: bytes, body: bytes, reader: AnswerReader) -> None:
+        try:
+            await connection.exchange(head, body, reader)
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+        if connection.reusable:
+            idle.append(connection)
+
+    async def _connect(self, origin: Origin) -> Connection:
+        if origin.secure and self._tls is None:
+            self._tls = ssl.create_default_context()
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Connection, origin.host, origin.port, ssl=self._tls if origin.secure else None
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConnectFailed(f"cannot connect to {origin.url}: {reason}") from None
+        return connection

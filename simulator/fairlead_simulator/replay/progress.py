@@ -1,0 +1,36 @@
+"""Progress on standard error: a bar on a terminal, a line every few seconds otherwise."""
+
+import asyncio
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fairlead_simulator.replay.outcomes import Tally, Verdict
+from fairlead_simulator.replay.running import Replay
+from fairlead_simulator.trace_descriptions import percentile
+
+_BAR_SECONDS = 0.25
+_LINE_SECONDS = 5.0
+
+
+def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
+    """The present state in one line."""
+    sent = f"{tally.sent}/{total}" if total is not None else str(tally.sent)
+    counts = "  ".join(f"{verdict.value} {tally.verdicts[verdict]}" for verdict in Verdict)
+    ttft = f"  TTFT p50 {percentile(sorted(tally.ttft), 50) * tally.time_scale:.3f} s" if tally.ttft else ""
+    return f"sent {sent}  {counts}  in flight {in_flight}{ttft}"
+
+
+async def show_progress(replay: Replay, total: int | None, console: Console) -> None:
+    """Until cancelled. `total` None: it goes on for ever."""
+    if not console.is_terminal:
+        while True:
+            await asyncio.sleep(_LINE_SECONDS)
+            console.print(f"replay: {state_line(replay.tally, replay.in_flight, total)}", highlight=False, soft_wrap=True)
+    columns = (TextColumn("replay"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        while True:
+            description = state_line(replay.tally, replay.in_flight, total)
+            progress.update(task, completed=replay.tally.ended, description=description)
+            await asyncio.sleep(_BAR_SECONDS)

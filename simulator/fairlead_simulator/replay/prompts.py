@@ -1,0 +1,59 @@
+"""Prompt texts for trace rows: equal block ids give equal text, whatever the process, the order or the time."""
+
+import random
+from functools import lru_cache
+
+import orjson
+import xxhash
+
+from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+
+_WORD_BYTES = 8
+_POOL_WORDS = 8192
+_RUN_WORDS = 32
+
+
+class PromptWriter:
+    """Writes the text of a row: per block id `512 x bytes_per_token` bytes of ASCII words, the last block cut to the row's length.
+
+    `salt` makes a different world of texts (a repetition of the trace); ids in `shared` keep their text in all of them.
+    """
+
+    def __init__(self, bytes_per_token: int, shared: frozenset[int] = frozenset(), cached_blocks: int = 1024) -> None:
+        rng = random.Random(bytes_per_token)
+        words = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.choice((7, 7, 7, 3)))) for _ in range(_POOL_WORDS))
+        self._pool = "".join(word.ljust(_WORD_BYTES) for word in words).encode("ascii")
+        self._bytes_per_token = bytes_per_token
+        self._block_bytes = BLOCK_TOKENS * bytes_per_token
+        self._shared = shared
+        self.block = lru_cache(maxsize=cached_blocks)(self._write_block)
+
+    def prompt(self, row: TraceRow, salt: int = 0) -> bytes:
+        """The prompt of a row: exactly `input_length x bytes_per_token` bytes."""
+        block, shared = self.block, self._shared
+        text = b"".join([block(number, 0 if number in shared else salt) for number in row.hash_ids])
+        return text[: row.input_length * self._bytes_per_token]
+
+    def _write_block(self, number: int, salt: int) -> bytes:
+        """Words that begin with a fingerprint of the id, so that no two blocks share a beginning."""
+        seed = xxhash.xxh3_64_intdigest(number.to_bytes(16, "little", signed=True) + salt.to_bytes(8, "little"))
+        parts = [b"%015x " % (seed >> 4)]
+        size, state, limit = 16, seed, _POOL_WORDS - _RUN_WORDS
+        while size < self._block_bytes:
+            state = (state * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
+            start = (state >> 33) % limit * _WORD_BYTES
+            parts.append(self._pool[start : start + _RUN_WORDS * _WORD_BYTES])
+            size += _RUN_WORDS * _WORD_BYTES
+        return b"".join(parts)[: self._block_bytes]
+
+
+class BodyWriter:
+    """Builds the JSON body of a streaming chat request around a prompt of plain ASCII, without encoding it again."""
+
+    def __init__(self, model: str) -> None:
+        self._before = b'{"model":%b,"messages":[{"role":"user","content":"' % orjson.dumps(model)
+
+    def body(self, prompt: bytes, max_tokens: int) -> bytes:
+        """`prompt` must need no JSON escapes, as PromptWriter's texts do not."""
+        after = b'"}],"max_tokens":%d,"stream":true,"stream_options":{"include_usage":true}}' % max_tokens
+        return b"".join((self._before, prompt, after))

@@ -1,0 +1,150 @@
+"""The life of one replayed request, from its body to its outcome."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fairlead_simulator.replay.answers_seen import StreamedAnswer
+from fairlead_simulator.replay.http_client import AnswerMalformed, ConnectFailed, ConnectionBroke, HttpClient, Origin
+from fairlead_simulator.replay.outcomes import Outcome, Verdict
+
+_PATH = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A request to send now. `first_origin` is the index of the router tried first."""
+
+    index: int
+    session: str
+    due_seconds: float
+    lag_seconds: float
+    body: bytes
+    first_origin: int
+    cancel: bool
+    """The client gives up when it has seen the first token."""
+
+
+class Sender:
+    """Sends planned requests to `origins`. `clock` gives seconds."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        origins: Sequence[Origin],
+        headers: Sequence[tuple[str, str]],
+        session_header: str,
+        timeout_seconds: float,
+        retries_of_rejected: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._origins = origins
+        self._timeout = timeout_seconds
+        self._retries = retries_of_rejected
+        self._clock = clock
+        fixed = "".join(f"{name}: {value}\r\n" for name, value in headers)
+        self._heads = [
+            f"POST {origin.path}{_PATH} HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\ncontent-type: application/json\r\n"
+            f"accept: text/event-stream\r\n{fixed}{session_header}: "
+            for origin in origins
+        ]
+        self.connected = False
+        """Whether any request ever reached a router."""
+
+    async def send(self, planned: Planned) -> Outcome:
+        """Send it and follow it to its end. Never raises but for cancellation."""
+        started = self._clock()
+        failovers = retries = 0
+        while True:
+            answer = StreamedAnswer(self._clock)
+            verdict, reason, switched = await self._attempt(planned, answer)
+            failovers += switched
+            if verdict is Verdict.REJECTED and retries < self._retries:
+                retries += 1
+                await asyncio.sleep(answer.retry_after_seconds())
+                continue
+            break
+        ended = self._clock()
+        usage = answer.usage() if verdict is Verdict.SERVED else None
+        prompt, cached, completion = usage if usage is not None else (None, None, None)
+        return Outcome(
+            index=planned.index,
+            session=planned.session,
+            due_seconds=planned.due_seconds,
+            lag_seconds=planned.lag_seconds,
+            verdict=verdict,
+            reason=reason,
+            status=answer.status,
+            instance=answer.text(b"x-fairlead-instance"),
+            decision=answer.text(b"x-fairlead-decision"),
+            ttft_seconds=None if answer.first_token_at is None else answer.first_token_at - started,
+            e2e_seconds=ended - started if verdict is Verdict.SERVED else None,
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+            failovers=failovers,
+            retries=retries,
+        )
+
+    async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[Verdict, str, int]:
+        """One request, on the next router when the first refuses the connection; (verdict, reason, failovers)."""
+        count, reason = len(self._origins), ""
+        attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]
+        for failovers, number in enumerate(attempts):
+            head = f"{self._heads[number]}{planned.session}\r\ncontent-length: {len(planned.body)}\r\n\r\n".encode("latin-1")
+            try:
+                cancelled = await self._exchange(self._origins[number], head, planned, answer)
+            except ConnectFailed as error:
+                reason = str(error)
+                continue
+            except (ConnectionBroke, AnswerMalformed) as error:
+                self.connected = True
+                broken = "connection-broken" if isinstance(error, ConnectionBroke) else "answer-malformed"
+                return Verdict.FAILED, broken, failovers
+            except TimeoutError:
+                self.connected = True
+                return Verdict.FAILED, "timeout", failovers
+            self.connected = True
+            if cancelled:
+                return Verdict.CANCELLED, "client", failovers
+            if answer.rejected:
+                return Verdict.REJECTED, answer.rejection_reason(), failovers
+            if answer.status == 200 and answer.complete:
+                return Verdict.SERVED, "", failovers
+            return Verdict.FAILED, answer.failure_reason(), failovers
+        return Verdict.FAILED, reason, len(attempts) - 1
+
+    async def _exchange(self, origin: Origin, head: bytes, planned: Planned, answer: StreamedAnswer) -> bool:
+        """Whether the client gave up (only when planned, and only if the answer was not complete by then)."""
+        async with asyncio.timeout(self._timeout):
+            if not planned.cancel:
+                await self._client.request(origin, head, planned.body, answer)
+                return False
+            exchange = asyncio.ensure_future(self._client.request(origin, head, planned.body, answer))
+            seen = asyncio.Event()
+            answer.on_first_token = seen.set
+            first = asyncio.ensure_future(seen.wait())
+            try:
+                await asyncio.wait((exchange, first), return_when=asyncio.FIRST_COMPLETED)
+                if exchange.done():
+                    await exchange
+                    return False
+                return True
+            finally:
+                first.cancel()
+                if not exchange.done():
+                    exchange.cancel()
+                    await asyncio.wait((exchange,))
+
+
+def given_up(planned: Planned) -> Outcome:
+    """The outcome of a request that was cut off because the replay was stopped."""
+    return Outcome(
+        index=planned.index,
+        session=planned.session,
+        due_seconds=planned.due_seconds,
+        lag_seconds=planned.lag_seconds,
+        verdict=Verdict.CANCELLED,
+        reason="stopped",
+    )

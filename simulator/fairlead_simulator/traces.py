@@ -1,0 +1,112 @@
+"""Traces in Mooncake's JSONL format: one request per line with `timestamp` (ms), `input_length`, `output_length` and `hash_ids`.
+
+`hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean equal text up to and including that block.
+Files are read line by line; whatever is wrong is told with file, line and field.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import orjson
+
+from fairlead_simulator.errors import TraceInvalid
+
+BLOCK_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRow:
+    """One request. Lengths in tokens, time in milliseconds since the trace began."""
+
+    timestamp_ms: float
+    input_length: int
+    output_length: int
+    hash_ids: tuple[int, ...]
+
+    @property
+    def full_blocks(self) -> int:
+        """How many of the ids name whole blocks, the only ones an engine can reuse."""
+        return self.input_length // BLOCK_TOKENS
+
+
+def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
+    """The rows of a file in order, at most `limit`. Raises TraceInvalid when reached, also when the file is missing or has no rows."""
+    return islice(_read_all(path), limit)
+
+
+def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
+    """Write rows as JSONL; returns their number."""
+    count = 0
+    for row in rows:
+        document = {
+            "timestamp": int(row.timestamp_ms) if float(row.timestamp_ms).is_integer() else row.timestamp_ms,
+            "input_length": row.input_length,
+            "output_length": row.output_length,
+            "hash_ids": row.hash_ids,
+        }
+        out.write(orjson.dumps(document).decode("ascii") + "\n")
+        count += 1
+    return count
+
+
+def _read_all(path: Path) -> Iterator[TraceRow]:
+    name = str(path)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
+    with file:
+        previous, rows = float("-inf"), 0
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            row = parse_row(line, name, number)
+            if row.timestamp_ms < previous:
+                raise TraceInvalid(
+                    name, number, "timestamp", f"{row.timestamp_ms:g} is before the previous row's {previous:g}; sort the rows by time"
+                )
+            previous = row.timestamp_ms
+            rows += 1
+            yield row
+        if rows == 0:
+            raise TraceInvalid(name, 0, "", "holds no rows; expected one JSON object per line")
+
+
+def parse_row(line: bytes, file: str, number: int) -> TraceRow:
+    """One line. Raises TraceInvalid naming `file`, line `number` and the field."""
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise TraceInvalid(file, number, "", f"is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise TraceInvalid(file, number, "", f"must be a JSON object, not {type(document).__name__}")
+    timestamp = _field(document, "timestamp", file, number)
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float) or timestamp < 0:
+        raise TraceInvalid(file, number, "timestamp", f"{timestamp!r} must be a number of milliseconds, 0 or more")
+    input_length = _length(document, "input_length", 1, file, number)
+    output_length = _length(document, "output_length", 0, file, number)
+    ids = _field(document, "hash_ids", file, number)
+    if not isinstance(ids, list) or not all(type(block) is int for block in ids):
+        raise TraceInvalid(file, number, "hash_ids", "must be a list of whole numbers")
+    expected = -(-input_length // BLOCK_TOKENS)
+    if len(ids) != expected:
+        raise TraceInvalid(
+            file, number, "hash_ids", f"holds {len(ids)} ids; input_length {input_length} needs {expected} (one per {BLOCK_TOKENS} tokens)"
+        )
+    return TraceRow(timestamp_ms=timestamp, input_length=input_length, output_length=output_length, hash_ids=tuple(ids))
+
+
+def _field(document: dict[str, Any], name: str, file: str, number: int) -> Any:
+    if name not in document:
+        raise TraceInvalid(file, number, name, "is missing")
+    return document[name]
+
+
+def _length(document: dict[str, Any], name: str, minimum: int, file: str, number: int) -> int:
+    value = _field(document, name, file, number)
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise TraceInvalid(file, number, name, f"{value!r} must be a whole number of tokens, {minimum} or more")
+    return value

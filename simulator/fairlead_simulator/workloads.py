@@ -1,0 +1,86 @@
+"""Workloads of our own making, as trace rows: reproducible from a seed, endless, with bounded memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log
+from random import Random
+
+from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+
+SYSTEM_BLOCK = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationShape:
+    """A conversation-like workload. The defaults resemble Mooncake's conversation trace: 12,000 prompt tokens and 343 answer tokens in the
+    mean, of which an endless cache would save 37 %. Lengths in tokens; each is log-normal with the given median and sigma."""
+
+    requests_per_second: float = 3.4
+    continue_share: float = 0.37
+    """Share of requests that continue an earlier session."""
+    live_sessions: int = 2000
+    """Only this many latest sessions can be continued; recent ones are likelier."""
+    opening_median: float = 5300.0
+    opening_sigma: float = 1.2
+    turn_median: float = 900.0
+    turn_sigma: float = 1.4
+    output_median: float = 280.0
+    output_sigma: float = 0.65
+    shortest_input: int = 890
+    longest_input: int = 126_000
+    longest_output: int = 2000
+    smallest_pause_seconds: float = 2.0
+    """A session's next turn comes at least this long after its previous one."""
+
+
+class _Session:
+    __slots__ = ("full_ids", "last_seconds", "tokens")
+
+    def __init__(self, full_ids: tuple[int, ...], tokens: int, last_seconds: float) -> None:
+        self.full_ids = full_ids
+        self.tokens = tokens
+        self.last_seconds = last_seconds
+
+
+def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[TraceRow]:
+    """Endless rows: Poisson arrivals; every prompt opens with one shared system block, then the session's own blocks, which grow by turns."""
+    rng = Random(seed)
+    sessions: list[_Session] = []
+    next_id = SYSTEM_BLOCK + 1
+    seconds = 0.0
+    while True:
+        session = _pick(sessions, shape, seconds, rng) if rng.random() < shape.continue_share else None
+        output = max(1, min(shape.longest_output, round(rng.lognormvariate(log(shape.output_median), shape.output_sigma))))
+        if session is not None:
+            length = session.tokens + max(1, round(rng.lognormvariate(log(shape.turn_median), shape.turn_sigma)))
+        if session is None or length > shape.longest_input:
+            session = _Session((SYSTEM_BLOCK,), BLOCK_TOKENS, seconds)
+            sessions.append(session)
+            drawn = round(rng.lognormvariate(log(shape.opening_median), shape.opening_sigma))
+            length = max(shape.shortest_input, min(shape.longest_input, drawn))
+        total = -(-length // BLOCK_TOKENS)
+        shared = session.full_ids[:total]
+        ids = shared + tuple(range(next_id, next_id + total - len(shared)))
+        next_id += total - len(shared)
+        yield TraceRow(timestamp_ms=round(seconds * 1e3), input_length=length, output_length=output, hash_ids=ids)
+        session.full_ids = ids[: length // BLOCK_TOKENS]
+        session.tokens = length + output
+        session.last_seconds = seconds
+        sessions.remove(session)
+        sessions.append(session)
+        if len(sessions) > shape.live_sessions:
+            del sessions[0]
+        seconds += rng.expovariate(shape.requests_per_second)
+
+
+def _pick(sessions: list[_Session], shape: ConversationShape, seconds: float, rng: Random) -> _Session | None:
+    """A session to continue, preferring recent ones, among those whose last turn is long enough ago."""
+    if not sessions:
+        return None
+    for _ in range(8):
+        age = int(rng.expovariate(8.0 / shape.live_sessions))
+        if age < len(sessions):
+            session = sessions[-1 - age]
+            if seconds - session.last_seconds >= shape.smallest_pause_seconds:
+                return session
+    return None
