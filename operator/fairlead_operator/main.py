@@ -21,7 +21,7 @@ def main() -> int:
         print(f"fairlead operator: {error}", file=sys.stderr)
         return 2
     kopf.configure(log_format=kopf.LogFormat.JSON if os.environ.get("FAIRLEAD_LOG_FORMAT") == "json" else kopf.LogFormat.FULL)
-    for chatty in ("httpx", "kopf.activities"):
+    for chatty in ("httpx", "kopf.activities", "kopf.objects"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     kopf.run(
         clusterwide=not settings.namespaces,

@@ -9,6 +9,6 @@ from fairlead_operator.noticing import notice_pod
 
 
 @kopf.on.event("", "v1", "pods", labels={POOL_LABEL: kopf.PRESENT})
-def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Added, modified or deleted."""
     notice_pod(memo.loops, event["type"], event["object"])

@@ -20,6 +20,6 @@ async def stopped(memo: kopf.Memo, **_: Any) -> None:
 
 
 @kopf.on.probe(id="pools")
-def pools(memo: kopf.Memo, **_: Any) -> int:
+async def pools(memo: kopf.Memo, **_: Any) -> int:
     """How many pools are looked after; shown by the health endpoint."""
     return len(memo.loops.pools())

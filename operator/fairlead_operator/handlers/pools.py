@@ -9,6 +9,6 @@ from fairlead_operator.noticing import notice_pool
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
-def pool_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+async def pool_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Added, modified or deleted."""
     notice_pool(memo.loops, event["type"], event["object"])

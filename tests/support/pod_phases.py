@@ -1,0 +1,95 @@
+"""A test's kubelet: no process runs, but every pod gets an address and becomes ready, and deleted pods end at once."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+import yaml
+
+_READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesClient:
+    """Plain HTTP to a Kubernetes API by a kubeconfig file with a token or client certificate."""
+
+    server: str
+    session: requests.Session
+
+    @staticmethod
+    def of(kubeconfig: str) -> "KubernetesClient":
+        with open(kubeconfig, encoding="utf-8") as file:
+            document = yaml.safe_load(file)
+        session = requests.Session()
+        session.trust_env = False
+        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        session.verify = cluster.get("certificate-authority") or _written(cluster["certificate-authority-data"], kubeconfig)
+        session.headers["Authorization"] = f"Bearer {user['token']}"
+        return KubernetesClient(server=cluster["server"], session=session)
+
+    def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> dict[str, Any]:
+        """One request; raises AssertionError with the server's message when it is refused."""
+        response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=10)
+        assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def merge(self, path: str, body: Any) -> dict[str, Any]:
+        """A JSON merge patch."""
+        return self.call("PATCH", path, body, content="application/merge-patch+json")
+
+
+def _written(data: str, kubeconfig: str) -> str:
+    from base64 import b64decode
+    from pathlib import Path
+
+    path = Path(kubeconfig).with_suffix(".ca.crt")
+    path.write_bytes(b64decode(data))
+    return str(path)
+
+
+@dataclass(slots=True)
+class PodPhases:
+    """Moves pods on. `frozen` pods are left as they are; with `starts` off, new pods stay pending."""
+
+    client: KubernetesClient
+    starts: bool = True
+    frozen: set[str] = field(default_factory=set)
+    addresses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until `ending` is set: look at all pods every 50 ms."""
+        while not self.ending.wait(0.05):
+            for pod in self.client.call("GET", "/api/v1/pods")["items"]:
+                self._move(pod)
+
+    def _move(self, pod: dict[str, Any]) -> None:
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+        if pod["metadata"].get("deletionTimestamp"):
+            self.client.session.delete(self.client.server + path, json={"gracePeriodSeconds": 0}, timeout=10)
+        elif pod["metadata"]["name"] not in self.frozen and self.starts and not (pod.get("status") or {}).get("podIP"):
+            status = {"phase": "Running", "podIP": f"127.50.0.{next(self.addresses)}", "conditions": [_READY]}
+            self.client.session.patch(
+                self.client.server + path + "/status",
+                json={"status": status},
+                headers={"Content-Type": "application/merge-patch+json"},
+                timeout=10,
+            )
+
+
+@contextmanager
+def running_pod_phases(client: KubernetesClient) -> Iterator[PodPhases]:
+    """Moves all pods of the cluster until the block ends."""
+    phases = PodPhases(client=client)
+    thread = threading.Thread(target=phases.run, daemon=True)
+    thread.start()
+    try:
+        yield phases
+    finally:
+        phases.ending.set()
+        thread.join()
