@@ -66,8 +66,8 @@ def ensure_accounts(token_file: Path) -> Accounts:
     known: dict[str, Account] = {}
     if token_file.exists():
         for row in csv.reader(io.StringIO(token_file.read_text(encoding="utf-8"))):
-            token, username, name, groups = row
-            known[name] = Account(name=name, username=username, groups=tuple(groups.split(",")), token=token)
+            token, username, name, joined = row
+            known[name] = Account(name=name, username=username, groups=tuple(joined.split(",")), token=token)
     missing = [one for one in _WANTED if one[0] not in known]
     for name, username, groups in missing:
         known[name] = Account(name=name, username=username, groups=groups, token=secrets.token_urlsafe(32))

@@ -106,10 +106,8 @@ def _custom_faults(kind: ResourceKind, item: Object, old: Object | None) -> list
 
 def _required_faults(kind: ResourceKind, item: Object) -> list[Cause]:
     """Required fields of a built-in kind. Status is filled by controllers and not checked, as on the real server."""
-    faults = []
-    for name in kind.schema.get("required", ()):
-        if name not in item and name != "metadata":
-            faults.append(required_value(name))
+    required = kind.schema.get("required", ())
+    faults = [required_value(name) for name in required if name not in item and name != "metadata"]
     for name, schema in kind.schema.get("properties", {}).items():
         if name in item and name not in {"status", "metadata"}:
             faults += [cause for cause in validate(item[name], schema, name) if cause.reason != "FieldValueTypeInvalid"]

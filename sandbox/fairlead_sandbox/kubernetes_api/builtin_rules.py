@@ -91,10 +91,8 @@ def _data_faults(item: Object, old: Object | None) -> list[Cause]:
     if old is None or not old.get("immutable"):
         return []
     causes = [] if item.get("immutable") else [forbidden_value("immutable", "field is immutable when `immutable` is set")]
-    for name in ("data", "binaryData"):
-        if item.get(name) != old.get(name):
-            causes.append(forbidden_value(name, "field is immutable when `immutable` is set"))
-    return causes
+    changed = [name for name in ("data", "binaryData") if item.get(name) != old.get(name)]
+    return causes + [forbidden_value(name, "field is immutable when `immutable` is set") for name in changed]
 
 
 def _secret_faults(item: Object, old: Object | None) -> list[Cause]:

@@ -14,7 +14,8 @@ from typing import Any, Protocol, cast
 import celpy
 import lark
 from celpy import celtypes
-from celpy.evaluation import base_functions
+from celpy.celparser import CELParseError
+from celpy.evaluation import CELEvalError, base_functions
 
 from fairlead_sandbox.kubernetes_api.cel_functions import FUNCTIONS
 from fairlead_sandbox.kubernetes_api.errors import Cause, duplicate_value, forbidden_value, invalid_value, required_value
@@ -23,7 +24,10 @@ from fairlead_sandbox.kubernetes_api.schemas import LIST_TYPE, child_schema, ite
 from fairlead_sandbox.kubernetes_api.validation import ABSENT
 
 _MACROS = frozenset({"has", "all", "exists", "exists_one", "map", "filter", "dyn"})
-_RESERVED = frozenset("true false null in as break const continue else for function if import let loop package namespace return".split())
+_RESERVED = frozenset(
+    {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"}
+    | {"let", "loop", "package", "namespace", "return"}
+)
 
 
 class InvalidRule(ValueError):
@@ -105,7 +109,7 @@ def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
         try:
             if not rule.runner.evaluate(context):
                 causes.append(_fault(rule, at, value, _message(rule, context)))
-        except celpy.CELEvalError as error:
+        except CELEvalError as error:
             causes.append(invalid_value(at, value, f"{_reason_of(error)} evaluating rule: {rule.message or rule.text}"))
     return causes
 
@@ -125,12 +129,12 @@ def _message(rule: Rule, context: Mapping[str, Any]) -> str:
     if rule.message_runner is not None:
         try:
             return str(rule.message_runner.evaluate(context))
-        except celpy.CELEvalError:
+        except CELEvalError:
             pass  # the real server, too, falls back to the fixed message
     return rule.message or f"failed rule: {rule.text}"
 
 
-def _reason_of(error: celpy.CELEvalError) -> str:
+def _reason_of(error: CELEvalError) -> str:
     cause = error.args[2] if len(error.args) > 2 and error.args[2] else ()
     if error.args[1:2] == (KeyError,) or "no such member" in str(error.args[0]):
         return str(error.args[0]).replace("no such member in mapping", "no such key").replace("'", "")
@@ -164,7 +168,7 @@ def _program(text: str) -> tuple[_Runner, frozenset[str]]:
     """The compiled expression and the variables it mentions."""
     try:
         tree = _environment().compile(text)
-    except celpy.CELParseError as error:
+    except CELParseError as error:
         raise InvalidRule(f"compilation failed: ERROR: {text!r}: Syntax error: {str(error.args[0]).splitlines()[0]}") from error
     known = _MACROS | base_functions.keys() | FUNCTIONS.keys()
     for node in tree.iter_subtrees():

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
 from celpy import celtypes
 
 _SUFFIXES = {
-    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
     **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
 }
@@ -75,7 +79,7 @@ def _find(text: str, pattern: str) -> celtypes.StringType:
 
 
 def _is_sorted(items: Any) -> celtypes.BoolType:
-    return celtypes.BoolType(all(left <= right for left, right in zip(items, items[1:], strict=False)))
+    return celtypes.BoolType(all(left <= right for left, right in pairwise(items)))
 
 
 def _total(items: Any) -> Any:

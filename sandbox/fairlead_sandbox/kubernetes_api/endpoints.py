@@ -207,7 +207,7 @@ class Endpoints:
         return response
 
     def _watch_request(self, request: web.Request, target: Target) -> WatchRequest:
-        query, output, clock = request.query, wanted_output(request), self._resources.clock
+        query, output = request.query, wanted_output(request)
         try:
             seconds = float(query.get("timeoutSeconds") or DEFAULT_TIMEOUT_SECONDS)
         except ValueError as error:

@@ -16,8 +16,8 @@ Path = tuple[str, ...]
 FieldSet = frozenset[Path]
 
 _UNOWNED_METADATA = frozenset(
-    "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds "
-    "selfLink managedFields generateName".split()
+    {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "generateName", "selfLink"}
+    | {"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"}
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +17,9 @@ class LogSource(Protocol):
     `tail_lines` None means everything. Raises FileNotFoundError when the container has written nothing yet.
     """
 
-    def __call__(self, namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncIterator[bytes]: ...
+    def __call__(
+        self, namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None
+    ) -> AsyncGenerator[bytes, None]: ...
 
 
 def log_path(folder: Path, namespace: str, pod: str) -> Path:
@@ -28,15 +30,17 @@ def log_path(folder: Path, namespace: str, pod: str) -> Path:
 def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> LogSource:
     """Reads `<folder>/<namespace>_<pod>.log`; following ends when `is_running(namespace, pod)` turns false."""
 
-    async def read(namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncIterator[bytes]:
+    async def read(namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
         path = log_path(folder, namespace, pod)
-        while follow and not path.exists() and is_running(namespace, pod):
-            await asyncio.sleep(POLL_SECONDS)
-        position = _tail_position(path, tail_lines)
+        position: int | None = None
         while True:
             running = is_running(namespace, pod)
-            while block := _read_at(path, position):
-                position += len(block)
+            if position is None and (path.exists() or not follow or not running):
+                position = _tail_position(path, tail_lines)
+            while position is not None:
+                position, block = _read_at(path, position)
+                if not block:
+                    break
                 yield block
             if not follow or not running:
                 return
@@ -45,10 +49,15 @@ def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> Log
     return read
 
 
-def _read_at(path: Path, position: int) -> bytes:
+def _read_at(path: Path, position: int) -> tuple[int, bytes]:
+    """The next bytes and the position after them. A file that was cut short meanwhile is followed from its new end."""
     with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size < position:
+            return size, b""
         file.seek(position)
-        return file.read(_BLOCK)
+        block = file.read(_BLOCK)
+        return position + len(block), block
 
 
 def _tail_position(path: Path, lines: int | None) -> int:

@@ -100,11 +100,12 @@ def _finalizer_faults(finalizers: list[str]) -> list[Cause]:
 
 
 def _owner_faults(owners: list[Object]) -> list[Cause]:
-    causes = []
-    for index, owner in enumerate(owners):
-        for name in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(name):
-                causes.append(required_value(f"metadata.ownerReferences[{index}].{name}"))
+    causes = [
+        required_value(f"metadata.ownerReferences[{index}].{name}")
+        for index, owner in enumerate(owners)
+        for name in ("apiVersion", "kind", "name", "uid")
+        if not owner.get(name)
+    ]
     if sum(bool(owner.get("controller")) for owner in owners) > 1:
         causes.append(forbidden_value("metadata.ownerReferences", "Only one reference can have Controller set to true"))
     return causes

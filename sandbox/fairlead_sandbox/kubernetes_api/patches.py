@@ -53,7 +53,7 @@ def strategic_merge_patch(target: Any, patch: Any, schema: Object | None) -> Any
     """Like a merge patch, but lists with keys merge item by item, and directives delete, replace, retain and order."""
     if not isinstance(patch, dict):
         return patch
-    if patch.get(_DIRECTIVE) == "replace":
+    if patch.get(_DIRECTIVE) == "replace" or (schema or {}).get("x-kubernetes-patch-strategy") == "replace":
         return {name: value for name, value in patch.items() if name != _DIRECTIVE}
     if patch.get(_DIRECTIVE) == "delete":
         return {}

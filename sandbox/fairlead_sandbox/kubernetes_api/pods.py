@@ -45,8 +45,8 @@ def _default_container(container: Object) -> None:
 
 
 def _default_probe(probe: Object) -> None:
-    for name, value in {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}.items():
-        probe.setdefault(name, value)
+    for name, number in {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}.items():
+        probe.setdefault(name, number)
     if "httpGet" in probe:
         probe["httpGet"].setdefault("path", "/")
         probe["httpGet"].setdefault("scheme", "HTTP")
@@ -93,9 +93,9 @@ def pod_spec_faults(spec: Object, path: str) -> list[Cause]:
                 causes.append(not_supported(f"{at}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES))
     volumes = {volume.get("name") for volume in spec.get("volumes", ())}
     for index, container in enumerate(spec.get("containers", ())):
-        for at, mount in enumerate(container.get("volumeMounts", ())):
+        for position, mount in enumerate(container.get("volumeMounts", ())):
             if mount.get("name") not in volumes:
-                field = f"{path}.containers[{index}].volumeMounts[{at}].name"
+                field = f"{path}.containers[{index}].volumeMounts[{position}].name"
                 causes.append(Cause(reason="FieldValueNotFound", field=field, message=f'Not found: "{mount.get("name")}"'))
     return causes
 

@@ -16,12 +16,42 @@ from typing import Any
 TARGET = Path(__file__).with_name("builtin_schemas.json")
 
 ROOTS = (
-    "V1Namespace V1Pod V1Service V1Endpoints V1EndpointSlice V1ConfigMap V1Secret V1ServiceAccount CoreV1Event "
-    "EventsV1Event V1Lease V1PodDisruptionBudget V1Eviction V1Binding V1Deployment V1ReplicaSet V1StatefulSet "
-    "V1DaemonSet V1ControllerRevision V1Node V1Role V1RoleBinding V1ClusterRole V1ClusterRoleBinding "
-    "V1SelfSubjectAccessReview V1SelfSubjectRulesReview V1SelfSubjectReview V1SubjectAccessReview V1TokenReview "
-    "V1PriorityClass V1NetworkPolicy V1CustomResourceDefinition V1Scale V1DeleteOptions V1Status"
-).split()
+    "V1Namespace",
+    "V1Pod",
+    "V1Service",
+    "V1Endpoints",
+    "V1EndpointSlice",
+    "V1ConfigMap",
+    "V1Secret",
+    "V1ServiceAccount",
+    "CoreV1Event",
+    "EventsV1Event",
+    "V1Lease",
+    "V1PodDisruptionBudget",
+    "V1Eviction",
+    "V1Binding",
+    "V1Deployment",
+    "V1ReplicaSet",
+    "V1StatefulSet",
+    "V1DaemonSet",
+    "V1ControllerRevision",
+    "V1Node",
+    "V1Role",
+    "V1RoleBinding",
+    "V1ClusterRole",
+    "V1ClusterRoleBinding",
+    "V1SelfSubjectAccessReview",
+    "V1SelfSubjectRulesReview",
+    "V1SelfSubjectReview",
+    "V1SubjectAccessReview",
+    "V1TokenReview",
+    "V1PriorityClass",
+    "V1NetworkPolicy",
+    "V1CustomResourceDefinition",
+    "V1Scale",
+    "V1DeleteOptions",
+    "V1Status",
+)
 
 OPAQUE = {"V1JSONSchemaProps"}
 """Models kept as free-form objects: the definition of a schema is checked by code of its own."""
@@ -61,8 +91,8 @@ LIST_KEYS: dict[tuple[str, str], list[str]] = {
     ("V1ObjectMeta", "ownerReferences"): ["uid"],
 }
 SETS = {("V1ObjectMeta", "finalizers"), ("V1NodeSpec", "podCIDRs")}
-RETAIN_KEYS = {("V1PodSpec", "volumes"), ("V1DeploymentSpec", "strategy")}
-"""Fields whose strategic merge patch may carry `$retainKeys`: unions where setting one member must clear the others."""
+REPLACED = {("V1PodDisruptionBudgetSpec", "selector")}
+"""Fields a strategic merge patch replaces as a whole although they are maps."""
 
 ATOMIC_MAPS = {"V1LabelSelector", "V1ObjectReference", "V1NodeSelector", "V1NodeSelectorTerm"}
 QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "sizeLimit", "allocatedResources", "divisor"}
@@ -122,8 +152,8 @@ def _schema_of(name: str, model: Any, waiting: list[str]) -> dict[str, Any]:
             schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
         elif (name, wire_name) in SETS:
             schema["x-kubernetes-list-type"] = "set"
-        if (name, wire_name) in RETAIN_KEYS:
-            schema["x-kubernetes-patch-strategy"] = "retainKeys"
+        if (name, wire_name) in REPLACED:
+            schema["x-kubernetes-patch-strategy"] = "replace"
         properties[wire_name] = schema
         if field.is_required():
             required.append(wire_name)

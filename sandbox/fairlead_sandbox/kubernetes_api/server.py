@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from fairlead_sandbox.kubernetes_api import discovery
 from fairlead_sandbox.kubernetes_api.accounts import ADMIN, Account, Accounts, ensure_accounts, kubeconfig
+from fairlead_sandbox.kubernetes_api.admitting import decode_object
 from fairlead_sandbox.kubernetes_api.certificates import ensure_certificates
 from fairlead_sandbox.kubernetes_api.disruption import DisruptionController
 from fairlead_sandbox.kubernetes_api.endpoints import Endpoints, not_allowed
@@ -33,6 +35,7 @@ from fairlead_sandbox.kubernetes_api.request_paths import NO_SUCH_RESOURCE, reso
 from fairlead_sandbox.kubernetes_api.resources import Resources, WriteOptions
 from fairlead_sandbox.kubernetes_api.reviews import answer_review
 from fairlead_sandbox.kubernetes_api.store import Change, EventType, Store
+from fairlead_sandbox.kubernetes_api.subresources import Subresources
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
@@ -67,8 +70,6 @@ class KubernetesApi:
         self.openapi = OpenApi(self.registry)
         self.endpoints = Endpoints(self.resources)
         source = log_source or file_log_source(state_dir / "logs", self._is_running)
-        from fairlead_sandbox.kubernetes_api.subresources import Subresources
-
         self.subresources = Subresources(self.resources, self.endpoints, source)
         self.garbage = GarbageCollector(self.resources)
         self.disruption = DisruptionController(self.resources)
@@ -130,11 +131,10 @@ def create_app(api: KubernetesApi) -> web.Application:
     return app
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ACCOUNT = web.RequestKey("account", Account)
 
 
-def _guard(api: KubernetesApi) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def _guard(api: KubernetesApi) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -152,7 +152,7 @@ def _guard(api: KubernetesApi) -> Callable[[web.Request, Handler], Awaitable[web
     return guard
 
 
-def _dispatcher(api: KubernetesApi) -> Handler:
+def _dispatcher(api: KubernetesApi) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def dispatch(request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"
         described = _describe(api, request, path)
@@ -174,8 +174,6 @@ def _dispatcher(api: KubernetesApi) -> Handler:
 
 
 async def _review(api: KubernetesApi, request: web.Request, account: Account) -> web.Response:
-    from fairlead_sandbox.kubernetes_api.admitting import decode_object
-
     kind = resource_target(api.registry, request.path).kind
     options = write_options(request, account.username)
     decoded = decode_object(kind, await read_body(request), options.field_validation)
@@ -244,7 +242,6 @@ async def running_server(
     state_dir: Path, *, host: str = "127.0.0.1", port: int = 0, log_source: LogSource | None = None
 ) -> AsyncIterator[RunningServer]:
     """Serves `state_dir` over TLS until the block ends; port 0 takes a free one. Raises AddressInUse."""
-    state_dir.mkdir(parents=True, exist_ok=True)
     certificates = ensure_certificates(state_dir / "pki", host)
     accounts = ensure_accounts(state_dir / "tokens.csv")
     listener = listen(host, port)

@@ -152,8 +152,10 @@ class Subresources:
                 left -= len(first)
                 first = await anext(chunks, b"")
             await response.write_eof()
-        except ConnectionResetError:
-            pass  # the reader stopped following
+        except (ConnectionResetError, FileNotFoundError):
+            pass  # the reader stopped following, or the pod went and its log with it
+        finally:
+            await chunks.aclose()
         return response
 
 

@@ -123,11 +123,11 @@ class Watch:
         request = self._request
         if start is not None:
             return b""
-        lines = []
+        lines: list[bytes] = []
         if request.initial_events is not False:
-            for stored in self._store.list(request.kind.storage, request.namespace):
-                if request.selects is None or request.selects(to_external(request.kind, stored.object)):
-                    lines.append(self._line(EventType.ADDED, stored))
+            found = self._store.list(request.kind.storage, request.namespace)
+            chosen = request.selects or (lambda _item: True)
+            lines += [self._line(EventType.ADDED, one) for one in found if chosen(to_external(request.kind, one.object))]
         if request.initial_events and request.bookmarks:
             lines.append(self._bookmark(self._store.version, initial_end=True))
         return b"".join(lines)
