@@ -1,0 +1,139 @@
+"""kill -9 of every process during a replay: requests keep flowing where they should, and no record is lost, doubled or torn."""
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from running_sandbox import RunningSandbox, result_of, running_sandbox, until
+from sandbox_pools import pool, replay_arguments
+
+POOL = "default/chaos"
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    with running_sandbox(tmp_path_factory.mktemp("chaos")) as running:
+        running.apply_pool(pool("chaos", policy="ear", replicas=4, early_rejection="Load")).raise_for_status()
+        running.until_ready("chaos", 4)
+        yield running
+
+
+def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, requests: int = 500) -> dict[str, Any]:
+    """Replay, hurt something once sessions flow, and return the replay's figures."""
+    started = sandbox.replay(*replay_arguments("chaos", requests, 14, seed), "--json", str(output), "--rows", str(output) + ".rows")
+    try:
+        until(lambda: "decoding" if sandbox_is_busy(sandbox) else None, "requests flowing", 30)
+        hurt()
+        return result_of(started, output)
+    finally:
+        started.kill()
+
+
+def sandbox_is_busy(sandbox: RunningSandbox) -> bool:
+    for router in sandbox.routers:
+        try:
+            metrics = httpx.get(router + "/metrics", timeout=2, trust_env=False).text
+            if any(line.startswith("fairlead_router_requests_total{") for line in metrics.splitlines()):
+                return True
+        except httpx.HTTPError:
+            continue
+    return False
+
+
+def sums(result: dict[str, Any]) -> bool:
+    return bool(result["sent"] == result["served"] + result["rejected"] + result["cancelled"] + result["failed"])
+
+
+def check_records(sandbox: RunningSandbox) -> None:
+    """Bindings, migrations and audit have no gap and no duplicate."""
+
+    def settled() -> bool:
+        return sandbox.request("GET", "/readyz").status_code == 200 and not spooled(sandbox)
+
+    until(settled, "every spooled batch stored", 40)
+    assert sandbox.ask("/v1/audit/verification")["intact"] is True
+    migrations = sandbox.everything("/v1/migrations", pool=POOL)
+    assert len({item["id"] for item in migrations}) == len(migrations)
+    for session in sandbox.everything("/v1/sessions", pool=POOL)[:60]:
+        detail = sandbox.ask(f"/v1/sessions/{POOL}/{session['session']}")
+        history = sorted(detail["history"], key=lambda item: item["version"])
+        assert [item["version"] for item in history] == list(range(1, len(history) + 1)), history
+        for earlier, later in itertools.pairwise(history):
+            assert earlier["released_at"] == later["bound_at"], history
+        assert history[-1]["released_at"] is None
+        assert history[-1]["instance"] == detail["session"]["instance"]
+
+
+def spooled(sandbox: RunningSandbox) -> list[Path]:
+    """Report batches that routers still hold on disk (a batch in flight is there for an instant, so ask until none is)."""
+    return [path for path in sandbox.state.spool.rglob("*") if path.is_file() and "batch" in path.name]
+
+
+def test_requests_flow_while_the_control_api_is_killed(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    result = replayed_while(sandbox, tmp_path / "r.json", lambda: sandbox.kill("api"), seed=11)
+    assert sums(result)
+    assert result["failed"] == 0
+    check_records(sandbox)
+
+
+def test_requests_flow_while_postgres_is_killed(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    result = replayed_while(sandbox, tmp_path / "r.json", lambda: sandbox.kill("postgres"), seed=12)
+    assert sums(result)
+    assert result["failed"] == 0
+    check_records(sandbox)
+
+
+def test_the_other_router_takes_over_when_one_of_two_is_killed(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    result = replayed_while(sandbox, tmp_path / "r.json", lambda: sandbox.kill("router-0"), seed=13)
+    assert sums(result)
+    in_flight_at_the_kill = result["failed"]
+    assert in_flight_at_the_kill < 60, "only what the dead router held may be lost"
+    assert result["served"] > 0.7 * result["sent"]
+    check_records(sandbox)
+
+
+def test_requests_flow_while_the_operator_is_killed_and_its_work_goes_on(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    def scale_and_kill() -> None:
+        sandbox.scale_pool("chaos", 3).raise_for_status()
+        sandbox.kill("operator")
+
+    result = replayed_while(sandbox, tmp_path / "r.json", scale_and_kill, seed=14)
+    assert sums(result)
+    assert result["failed"] == 0
+    sandbox.until_ready("chaos", 3)
+    sandbox.scale_pool("chaos", 4).raise_for_status()
+    sandbox.until_ready("chaos", 4)
+    check_records(sandbox)
+
+
+def test_two_killed_engines_cost_only_what_they_had_begun_and_are_replaced(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    def kill_two_engines() -> None:
+        pids = engine_pids(sandbox)
+        assert len(pids) == 4
+        for pid in pids[:2]:
+            os.kill(pid, signal.SIGKILL)
+
+    result = replayed_while(sandbox, tmp_path / "r.json", kill_two_engines, seed=15)
+    assert sums(result)
+    assert result["failed"] < 60
+    assert result["served"] > 0.6 * result["sent"]
+    sandbox.until_ready("chaos", 4)
+    check_records(sandbox)
+
+
+def engine_pids(sandbox: RunningSandbox) -> list[int]:
+    """Pids of this sandbox's engine processes."""
+    from fairlead_sandbox.identities import marked_processes
+
+    found = []
+    for identity in marked_processes(sandbox.state.root):
+        command = Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")
+        if b"fairlead_simulator.engine_server" in command:
+            found.append(identity.pid)
+    return found

@@ -1,0 +1,125 @@
+"""A pool's life under load: applied, scaled up and down, watched, deleted."""
+
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from running_sandbox import RunningSandbox, result_of, until
+from sandbox_pools import pool, replay_arguments
+
+
+def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    sandbox.apply_pool(pool("scaled", policy="ear", replicas=4)).raise_for_status()
+    sandbox.until_ready("scaled", 4)
+    replay = sandbox.replay(*replay_arguments("scaled", 900, 14), "--json", str(tmp_path / "result.json"))
+    until(lambda: sandbox.everything("/v1/sessions", pool="default/scaled"), "sessions bound")
+    sandbox.scale_pool("scaled", 6).raise_for_status()
+    sandbox.until_ready("scaled", 6)
+    sandbox.scale_pool("scaled", 2).raise_for_status()
+    sandbox.until_ready("scaled", 2)
+    result = result_of(replay, tmp_path / "result.json")
+
+    assert result["failed"] == 0
+    assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"] == 900
+    assert result["rejected"] == 0
+
+    drains = sandbox.everything("/v1/migrations", pool="default/scaled", trigger="drain")
+    assert drains
+    survivors = {item["id"] for item in sandbox.everything("/v1/pools/default/scaled/instances") if item["state"] == "Serving"}
+    bound = sandbox.everything("/v1/sessions", pool="default/scaled")
+    assert {session["instance"] for session in bound} <= survivors
+
+    steps = Counter(event["reason"] for event in sandbox.everything("/v1/pools/default/scaled/events"))
+    assert steps["InstanceCreated"] >= 6
+    assert steps["Draining"] == 4
+    assert steps["Drained"] + steps["DrainTimedOut"] == 4
+    revisions = [revision["spec"]["replicas"] for revision in sandbox.everything("/v1/pools/default/scaled/revisions")]
+    assert sorted(revisions) == [2, 4, 6]
+    sandbox.delete_pool("scaled")
+    until(lambda: not sandbox.kubernetes("GET", "/api/v1/pods?labelSelector=fairlead.dev/pool=scaled").json()["items"], "pods gone")
+
+
+def test_cache_aware_policies_hit_far_more_often_than_round_robin(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    policies = ("round-robin", "dualmap", "ear")
+    for policy in policies:
+        sandbox.apply_pool(pool(f"hits-{policy}", policy=policy, replicas=4)).raise_for_status()
+    results = {}
+    for policy in policies:
+        sandbox.until_ready(f"hits-{policy}", 4)
+        output = tmp_path / f"{policy}.json"
+        results[policy] = result_of(sandbox.replay(*replay_arguments(f"hits-{policy}", 700, 16), "--json", str(output)), output)
+    for policy, result in results.items():
+        assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"], (policy, result)
+    hit_rates = {policy: result["token_hit_rate"] for policy, result in results.items()}
+    assert hit_rates["dualmap"] > 1.8 * hit_rates["round-robin"], hit_rates
+    assert hit_rates["ear"] > 1.8 * hit_rates["round-robin"], hit_rates
+    for policy in policies:
+        sandbox.delete_pool(f"hits-{policy}")
+
+
+def test_overload_is_refused_early_with_reason_and_moves_are_explained(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    sandbox.apply_pool(pool("overload", policy="dualmap", replicas=3, early_rejection="Load")).raise_for_status()
+    sandbox.until_ready("overload", 3)
+    output = tmp_path / "result.json"
+    result = result_of(sandbox.replay(*replay_arguments("overload", 600, 40), "--json", str(output), "--cancel-share", "0.02"), output)
+    assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"] == 600
+    assert result["rejected"] > 0
+    assert set(result["rejections"]) == {"rejected-predicted-ttft"}
+
+    def reported() -> bool:
+        return bool(sandbox.ask("/v1/rejections", pool="default/overload")["total"] == result["rejected"])
+
+    until(reported, "every refusal in the database", 20)
+    migrations = sandbox.everything("/v1/migrations", pool="default/overload")
+    assert migrations
+    assert all(item["trigger"] for item in migrations)
+    decisions = sandbox.everything("/v1/decisions", pool="default/overload")
+    assert decisions
+    for decision in decisions:
+        assert decision["chosen"] in {candidate["instance"] for candidate in decision["candidates"]}
+    sandbox.delete_pool("overload")
+
+
+def test_policy_slo_and_early_rejection_change_live_without_touching_instances(sandbox: RunningSandbox) -> None:
+    sandbox.apply_pool(pool("live", policy="round-robin", replicas=2)).raise_for_status()
+    sandbox.until_ready("live", 2)
+    before = {item["id"] for item in sandbox.everything("/v1/pools/default/live/instances")}
+    changed = pool("live", policy="dualmap", replicas=2, early_rejection="Load", slo={"ttft": "700ms"})
+    sandbox.apply_pool(changed).raise_for_status()
+
+    def taken_over() -> bool:
+        answer = sandbox.ask("/v1/pools/default/live")["pool"]
+        return bool(answer["policy"] == "dualmap" and answer["ttft_slo_seconds"] == 0.7)
+
+    until(taken_over, "the new policy in force")
+    assert {item["id"] for item in sandbox.everything("/v1/pools/default/live/instances")} == before
+    assert [version["ttft_seconds"] for version in sandbox.everything("/v1/pools/default/live/slo")] == [0.7, 0.25]
+    sandbox.delete_pool("live")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed; the same calls are tested over HTTP")
+def test_kubectl_applies_shows_and_scales_a_pool(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    import yaml
+
+    manifest = tmp_path / "pool.yaml"
+    manifest.write_text(yaml.safe_dump(pool("by-kubectl", replicas=1)))
+
+    def kubectl(*arguments: str) -> str:
+        command = ["kubectl", "--kubeconfig", str(sandbox.kubeconfig), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert "created" in kubectl("apply", "-f", str(manifest))
+    assert "unchanged" in kubectl("apply", "-f", str(manifest))
+    kubectl("wait", "--for=condition=Ready", "fpool/by-kubectl", "--timeout=60s")
+    header, row = kubectl("get", "fpool", "by-kubectl").splitlines()
+    assert header.split() == ["NAME", "READY", "REPLICAS", "SERVING", "POLICY", "SLO", "AGE"]
+    assert row.split()[:6] == ["by-kubectl", "True", "1", "1", "dualmap", "250ms"]
+    kubectl("scale", "fpool/by-kubectl", "--replicas=2")
+    sandbox.until_ready("by-kubectl", 2)
+    assert "ScalingUp" in kubectl("describe", "fpool", "by-kubectl")
+    pod = kubectl("get", "pods", "-l", "fairlead.dev/pool=by-kubectl", "-o", "name").splitlines()[0]
+    assert kubectl("logs", pod)
+    sandbox.delete_pool("by-kubectl")

@@ -1,0 +1,85 @@
+"""`fairlead up`, `status`, `logs` and `down`, as a newcomer meets them."""
+
+import socket
+import time
+from pathlib import Path
+
+from fairlead_sandbox.identities import marked_processes
+from running_sandbox import RunningSandbox, fairlead, is_listening, running_sandbox
+
+LONGEST_START_SECONDS = 120
+
+
+def test_up_prints_everything_a_newcomer_needs(sandbox: RunningSandbox) -> None:
+    printed = sandbox.started.stdout
+    assert sandbox.url("api") in printed
+    assert "/login?token=" in printed
+    assert "KUBECONFIG" in printed
+    for router in sandbox.routers:
+        assert router in printed
+
+
+def test_a_second_up_says_that_one_is_running(sandbox: RunningSandbox) -> None:
+    second = fairlead("up", "--detach", "--state-dir", str(sandbox.state.root))
+    assert second.returncode == 1
+    assert sandbox.url("api") in second.stdout + second.stderr
+    assert "Traceback" not in second.stdout + second.stderr
+
+
+def test_status_and_logs_show_every_process(sandbox: RunningSandbox) -> None:
+    status = fairlead("status", "--state-dir", str(sandbox.state.root))
+    assert status.returncode == 0
+    for process in ("postgres", "kubernetes-api", "kubelet", "api", "operator", "router-0", "router-1"):
+        assert process in status.stdout
+    logs = fairlead("logs", "--state-dir", str(sandbox.state.root), "api")
+    assert logs.returncode == 0
+    assert logs.stdout.strip()
+
+
+def test_down_leaves_no_process_and_no_port_and_state_survives_a_restart(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with running_sandbox(tmp_path) as first:
+        assert time.monotonic() - began < LONGEST_START_SECONDS
+        urls = dict(first.note.urls)
+        created = first.kubernetes(
+            "POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "kept"}, "apiVersion": "v1", "kind": "ConfigMap"}
+        )
+        assert created.status_code == 201
+        people = first.ask("/v1/audit")["total"]
+    assert marked_processes(tmp_path.resolve()) == []
+    assert [url for url in urls.values() if is_listening(url)] == []
+    with running_sandbox(tmp_path) as second:
+        assert second.kubernetes("GET", "/api/v1/namespaces/default/configmaps/kept").status_code == 200
+        assert second.ask("/v1/audit")["total"] >= people
+        assert second.note.urls == urls
+
+
+def test_down_without_anything_running_is_fine(tmp_path: Path) -> None:
+    assert fairlead("down", "--state-dir", str(tmp_path)).returncode == 0
+
+
+def test_a_taken_port_is_replaced_by_the_next_free_one(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if taken.connect_ex(("127.0.0.1", 8080)) != 0:
+            taken.close()
+            with socket.create_server(("127.0.0.1", 8080)):
+                _starts_beside_port_8080(tmp_path)
+        else:
+            _starts_beside_port_8080(tmp_path)
+
+
+def _starts_beside_port_8080(directory: Path) -> None:
+    with running_sandbox(directory) as running:
+        assert not running.url("api").endswith(":8080")
+        assert is_listening(running.url("api"))
+
+
+def test_a_dead_database_url_is_one_clear_line(tmp_path: Path) -> None:
+    dead = "postgresql+psycopg://nobody@127.0.0.1:9/none?connect_timeout=2"
+    answer = fairlead("up", "--detach", "--state-dir", str(tmp_path), environment={"FAIRLEAD_DATABASE_URL": dead})
+    assert answer.returncode == 1
+    assert "FAIRLEAD_DATABASE_URL" in answer.stderr
+    assert "Traceback" not in answer.stdout + answer.stderr
+    assert len(answer.stderr.strip().splitlines()) <= 3
+    assert marked_processes(tmp_path.resolve()) == []

@@ -1,0 +1,203 @@
+"""A whole sandbox for tests: started by the `fairlead` command, asked over HTTP, hurt by signals."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import yaml
+
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.state_directory import RunNote, StateDirectory
+
+ROOT = Path(__file__).parents[2]
+FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
+PYTHONPATH = ":".join(str(ROOT / folder) for folder in ("operator", "controlplane", "router", "simulator", "sandbox", "webui"))
+POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
+
+Value = TypeVar("Value")
+
+
+def until(seen: Callable[[], Value | None], what: str, seconds: float = 60.0) -> Value:
+    """Ask again and again until the answer is true; fails the test with the last answer after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = seen()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s, last seen {value!r}"
+        time.sleep(0.2)
+
+
+def fairlead(*arguments: str, timeout: float = 180.0, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run the command line to its end."""
+    return subprocess.run(
+        [*FAIRLEAD, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **(environment or {})},
+        cwd=ROOT,
+        check=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSandbox:
+    """Handles to one running sandbox."""
+
+    state: StateDirectory
+    started: "subprocess.CompletedProcess[str]"
+
+    @property
+    def note(self) -> RunNote:
+        note = self.state.read_run()
+        assert note is not None
+        return note
+
+    def url(self, name: str) -> str:
+        return self.note.urls[name]
+
+    @property
+    def routers(self) -> tuple[str, ...]:
+        return tuple(url for name, url in sorted(self.note.urls.items()) if name.startswith("router"))
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state.kubeconfig
+
+    def ask(self, path: str, **query: str | int) -> Any:
+        """GET of the public API as admin, decoded."""
+        answer = self.request("GET", path, params=query)
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:300]}"
+        return answer.json()
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
+        return httpx.request(method, self.url("api") + path, headers=headers, timeout=15, trust_env=False, **options)
+
+    def everything(self, path: str, **query: str | int) -> list[dict[str, Any]]:
+        """All pages of a list."""
+        items: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self.ask(path, limit=100, **query, **({"cursor": cursor} if cursor else {}))
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return items
+
+    def kubernetes(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> httpx.Response:
+        """A request to the sandbox's Kubernetes API as its admin."""
+        document = yaml.safe_load(self.kubeconfig.read_text())
+        cluster = document["clusters"][0]["cluster"]
+        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}", "content-type": content_type}
+        content = None if body is None else json.dumps(body)
+        return httpx.request(
+            method, cluster["server"] + path, content=content, headers=headers, verify=context, timeout=15, trust_env=False
+        )
+
+    def apply_pool(self, document: Mapping[str, Any]) -> httpx.Response:
+        """Server-side apply of an InferencePool in the namespace default, as kubectl does it."""
+        name = document["metadata"]["name"]
+        path = f"{POOLS}/{name}?fieldManager=kubectl&force=true&fieldValidation=Strict"
+        return self.kubernetes("PATCH", path, document, "application/apply-patch+yaml")
+
+    def scale_pool(self, name: str, replicas: int) -> httpx.Response:
+        """What `kubectl scale` does."""
+        return self.kubernetes("PATCH", f"{POOLS}/{name}/scale", {"spec": {"replicas": replicas}}, "application/merge-patch+json")
+
+    def delete_pool(self, name: str) -> None:
+        self.kubernetes("DELETE", f"{POOLS}/{name}")
+        until(lambda: self.kubernetes("GET", f"{POOLS}/{name}").status_code == 404, f"pool {name} gone", 90)
+
+    def pool(self, name: str) -> dict[str, Any]:
+        answer = self.kubernetes("GET", f"{POOLS}/{name}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        for condition in self.pool(name).get("status", {}).get("conditions", []):
+            if condition["type"] == kind:
+                return dict(condition)
+        return {}
+
+    def until_ready(self, name: str, replicas: int, seconds: float = 90.0) -> None:
+        """Wait until the pool is Ready with exactly so many instances serving in the routing table and nothing draining."""
+
+        def settled() -> bool:
+            instances = self.ask(f"/v1/pools/default/{name}/instances", limit=100)["items"]
+            live = [instance for instance in instances if instance["state"] != "Gone"]
+            serving = [instance for instance in live if instance["state"] == "Serving"]
+            return self.condition(name, "Ready").get("status") == "True" and len(live) == len(serving) == replicas
+
+        until(settled, f"pool {name} ready with {replicas}", seconds)
+
+    def pid(self, process: str) -> int:
+        for note in self.note.processes:
+            if note.name == process and note.pid is not None:
+                return note.pid
+        raise AssertionError(f"no process {process} in {[note.name for note in self.note.processes]}")
+
+    def kill(self, process: str) -> None:
+        """kill -9, and return when the supervisor has a ready successor."""
+        before = self.pid(process)
+        os.kill(before, signal.SIGKILL)
+
+        def back() -> bool:
+            return any(note.name == process and note.pid not in {None, before} and note.state == "ready" for note in self.note.processes)
+
+        until(back, f"{process} restarted", 60)
+
+    def replay(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start `fairlead replay` against all routers of the sandbox."""
+        urls = [argument for url in self.routers for argument in ("--url", url)]
+        return subprocess.Popen(
+            [*FAIRLEAD, "replay", *urls, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
+            cwd=ROOT,
+        )
+
+
+@contextmanager
+def running_sandbox(directory: Path, *arguments: str) -> Iterator[RunningSandbox]:
+    """`fairlead up --detach` in `directory`, `fairlead down` at the end, which must leave nothing."""
+    state = StateDirectory(root=directory.resolve())
+    started = fairlead("up", "--detach", "--state-dir", str(directory), "--no-load", "--no-demo", *arguments)
+    try:
+        assert started.returncode == 0, started.stdout + started.stderr
+        yield RunningSandbox(state=state, started=started)
+    finally:
+        stopped = fairlead("down", "--state-dir", str(directory))
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+
+
+def is_listening(url: str) -> bool:
+    """Whether anything accepts connections at the URL's host and port."""
+    parts = urlsplit(url)
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((parts.hostname or "127.0.0.1", parts.port or 80)) == 0
+
+
+def result_of(replay: "subprocess.Popen[str]", json_file: Path, seconds: float = 180.0) -> dict[str, Any]:
+    """Wait for a replay to end well and return its JSON."""
+    output, _ = replay.communicate(timeout=seconds)
+    assert replay.returncode == 0, output[-2000:]
+    return dict(json.loads(json_file.read_text()))
