@@ -18,6 +18,10 @@ class Console:
         self._width = max((len(name) for name in names), default=0)
         self._colours = dict(zip(names, itertools.cycle(COLOURS), strict=False)) if coloured else {}
 
+    def open(self, target: TextIO | None) -> None:
+        """From now on print there."""
+        self._target = target
+
     def write(self, name: str, line: str) -> None:
         """Print one line of one process. A reader that went away (a closed pipe) ends the stream, not the sandbox."""
         label = f"{name:<{self._width}} |"
@@ -50,7 +54,15 @@ class ProcessLog:
 
     def write(self, line: str) -> None:
         """Keep one line, without its newline."""
-        data = line.encode(errors="replace") + b"\n"
+        self.last_lines.append(line)
+        if self._console is not None:
+            self._console.write(self._name, line)
+        try:
+            self._keep(line.encode(errors="replace") + b"\n")
+        except OSError:  # a full disk must not block the process that wrote the line
+            self._size = 0
+
+    def _keep(self, data: bytes) -> None:
         if self._size + len(data) > self._limit:
             self._file.close()
             self.path.replace(self.path.with_name(self.path.name + ".1"))
@@ -59,9 +71,6 @@ class ProcessLog:
         self._file.write(data)
         self._file.flush()
         self._size += len(data)
-        self.last_lines.append(line)
-        if self._console is not None:
-            self._console.write(self._name, line)
 
     def close(self) -> None:
         self._file.close()

@@ -84,22 +84,10 @@ class PostgresServer:
                 f"postgres: initdb in {self.data} failed: {complaint}; choose another --state-dir or set FAIRLEAD_DATABASE_URL"
             )
 
-    def stop_stray(self) -> None:
-        """End a server that a killed supervisor left on this cluster, and forget a pid file that names somebody else.
-
-        A postmaster's working directory is its data directory; that, not the pid alone, says that it is ours.
-        """
-        pid_file = self.data / "postmaster.pid"
-        try:
-            pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
-            identity = identity_of(pid)
-            ours = identity is not None and Path(f"/proc/{pid}/cwd").resolve() == self.data.resolve()
-        except (OSError, ValueError):
-            return
-        if identity is not None and ours:
-            end_processes([identity], grace_seconds=10.0, first_signal=signal.SIGINT)
-        else:
-            pid_file.unlink(missing_ok=True)
+    def prepare(self) -> None:
+        """What must be done before every start: make the cluster if there is none, end a stray server. Raises SandboxError."""
+        self.initialise()
+        stop_stray(self.data)
 
     async def is_ready(self) -> bool:
         """Whether the server takes connections; makes the application's database on the first yes."""
@@ -157,6 +145,27 @@ def choose_identity(binaries: Path) -> Identity:
     raise SandboxError(
         "postgres cannot run as root here (no user namespaces, no usable `nobody`); run as another user or set FAIRLEAD_DATABASE_URL"
     )
+
+
+def stop_stray(data: Path) -> int:
+    """End a server that a killed supervisor left on this cluster (1, else 0), and forget a pid file that names somebody else.
+
+    A postmaster's working directory is its data directory; that, not the pid alone, says that it is ours.
+    """
+    pid_file = data / "postmaster.pid"
+    try:
+        pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
+    except (OSError, ValueError):
+        return 0
+    identity = identity_of(pid)
+    try:
+        ours = identity is not None and Path(f"/proc/{pid}/cwd").resolve(strict=True) == data.resolve()
+    except OSError:
+        ours = False
+    if identity is not None and ours:
+        return end_processes([identity], grace_seconds=10.0, first_signal=signal.SIGINT)
+    pid_file.unlink(missing_ok=True)
+    return 0
 
 
 async def check_external(url: str) -> str:

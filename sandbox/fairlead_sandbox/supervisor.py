@@ -74,6 +74,13 @@ class Supervisor:
         finally:
             ready.cancel()
 
+    async def until_failure(self) -> None:
+        """After `start`: raises what ended the supervision of a process, should that ever happen; else waits for ever."""
+        working = {task for name, task in self._tasks.items() if name in self._processes}
+        done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
     async def stop(self) -> None:
         """Stop everything, dependants before what they need. Safe at any moment after `start` was called."""
         self._stopping = True

@@ -1,0 +1,134 @@
+"""Entry point of `fairlead`: a lazy click group, and errors in one line."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from typing import NoReturn
+
+import click
+
+from fairlead.errors import FairleadError
+from fairlead_cli.subcommands import SUBCOMMANDS, ClickCommand, ModuleProgram, Subcommand
+
+EXTRAS = {
+    "fairlead_sandbox": "sandbox",
+    "fairlead_simulator": "simulator",
+    "fairlead_api": "api",
+    "fairlead_router": "router",
+    "fairlead_operator": "operator",
+}
+"""Which extra of the distribution brings what a package imports."""
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand when it is run (or its own help is asked for), never to list it."""
+
+    def __init__(self, subcommands: Mapping[str, Subcommand]) -> None:
+        super().__init__(name="fairlead", help="Cache-aware routing and audited scaling for LLM inference pools.", no_args_is_help=True)
+        self._subcommands = subcommands
+        self.params.append(
+            click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, help="Print the version.", callback=_print_version)
+        )
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._subcommands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self._subcommands.get(cmd_name)
+        if found is None:
+            return None
+        return _program(cmd_name, found) if isinstance(found, ModuleProgram) else _load(cmd_name, found)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self._subcommands.items()])
+
+
+def main() -> NoReturn:
+    """Run the command line in `sys.argv`; exit code 1 for a failure, 2 for a wrong command line, 130 for Ctrl-C."""
+    if os.environ.get("FAIRLEAD_DEBUG") == "1":
+        LazyGroup(SUBCOMMANDS).main(prog_name="fairlead")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; returns its exit code. Every error becomes one line on standard error."""
+    try:
+        result = LazyGroup(SUBCOMMANDS).main(arguments, prog_name="fairlead", standalone_mode=False)
+    except click.ClickException as problem:
+        problem.show()
+        return problem.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except FairleadError as problem:
+        return _complain(str(problem))
+    except OSError as problem:
+        return _complain(f"{problem.filename}: {problem.strerror}" if problem.filename and problem.strerror else str(problem))
+    except Exception as problem:  # noqa: BLE001 - the last line of defence between a user and a traceback
+        return _complain(f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)")
+    return result if isinstance(result, int) else 0
+
+
+def _load(name: str, command: ClickCommand) -> click.Command:
+    try:
+        loaded = getattr(importlib.import_module(command.module), command.attribute)
+    except ImportError as problem:
+        raise click.ClickException(_missing(name, command.module, problem)) from None
+    if not isinstance(loaded, click.Command):
+        raise TypeError(f"{command.module}:{command.attribute} is not a click command")
+    return loaded
+
+
+def _program(name: str, program: ModuleProgram) -> click.Command:
+    """A command that hands all its arguments, `--help` included, to another program."""
+
+    def execute(arguments: tuple[str, ...]) -> None:
+        try:
+            spec = importlib.util.find_spec(program.module)
+        except ImportError as problem:
+            raise click.ClickException(_missing(name, program.module, problem)) from None
+        if spec is None:
+            raise click.ClickException(_missing(name, program.module, ModuleNotFoundError(program.module)))
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", program.module, *arguments])  # noqa: S606 - no shell is wanted
+
+    return click.Command(
+        name=name,
+        help=program.help,
+        callback=execute,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+
+
+def _missing(name: str, module: str, problem: ImportError) -> str:
+    extra = EXTRAS.get(module.partition(".")[0], name)
+    return f"`fairlead {name}` is not installed completely ({problem}); install fairlead[{extra}]"
+
+
+def _complain(text: str) -> int:
+    print(f"fairlead: {' '.join(text.splitlines())}", file=sys.stderr)
+    return 1
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            click.echo(f"fairlead {version('fairlead')}")
+        except PackageNotFoundError:
+            click.echo("fairlead (not installed as a package)")
+        ctx.exit()
+
+
+if __name__ == "__main__":
+    main()

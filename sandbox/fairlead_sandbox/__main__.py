@@ -1,0 +1,24 @@
+"""The sandbox's commands without the rest of `fairlead`: `python -m fairlead_sandbox up …`; how `up --detach` starts its supervisor."""
+
+import sys
+
+import click
+
+from fairlead.errors import FairleadError
+from fairlead_sandbox import commands
+
+
+@click.group()
+def sandbox() -> None:
+    """Fairlead on one machine."""
+
+
+for _command in (commands.up, commands.status, commands.logs, commands.login, commands.down):
+    sandbox.add_command(_command)
+
+if __name__ == "__main__":
+    try:
+        sandbox()
+    except FairleadError as problem:
+        print(f"fairlead: {problem}", file=sys.stderr)
+        sys.exit(1)

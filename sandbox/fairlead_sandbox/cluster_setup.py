@@ -1,0 +1,93 @@
+"""What the sandbox puts into its Kubernetes API at start: Fairlead's resource definitions, and the demo pool if there is none yet."""
+
+import asyncio
+import importlib.resources
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fairlead_sandbox.demo import POOL_NAME, POOL_NAMESPACE, demo_pool
+from fairlead_sandbox.errors import ClusterProblem, SandboxError
+from fairlead_sandbox.kubeconfig import read_kubeconfig
+from fairlead_sandbox.kubernetes_client import APPLY_PATCH, KubernetesClient
+from fairlead_sandbox.state_directory import StateDirectory, write_private
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools"
+FIELD_MANAGER = "fairlead-sandbox"
+ESTABLISH_SECONDS = 20.0
+POOL_READY_SECONDS = 60.0
+
+
+class ClusterSetup:
+    """The steps, for one state directory; each may be repeated."""
+
+    def __init__(self, directory: StateDirectory) -> None:
+        self._directory = directory
+
+    async def publish_kubeconfig(self) -> None:
+        """Put the admin's kubeconfig where people look for it."""
+        source = self._directory.kubernetes / "kubeconfig"
+        try:
+            write_private(self._directory.kubeconfig, source.read_text(encoding="utf-8"))
+        except OSError as problem:
+            raise SandboxError(f"{source}: the Kubernetes API wrote no kubeconfig ({problem.strerror})") from None
+
+    async def apply_definitions(self) -> None:
+        """Apply every definition in `crds/` and wait until it is established."""
+        async with self._client() as client:
+            names = []
+            for document in read_definitions():
+                names.append(document["metadata"]["name"])
+                query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+                await client.request("PATCH", f"{DEFINITIONS}/{names[-1]}", document, content_type=APPLY_PATCH, query=query)
+            for name in names:
+                await self._until_established(client, name)
+
+    async def apply_demo(self) -> None:
+        """Create the demo pool unless there is one (it may have been edited), and wait until it is Ready."""
+        async with self._client() as client:
+            try:
+                await client.request("POST", POOLS, demo_pool(), query={"fieldManager": FIELD_MANAGER})
+            except ClusterProblem as problem:
+                if problem.reason != "AlreadyExists":
+                    raise
+            deadline = time.monotonic() + POOL_READY_SECONDS
+            ready = ("Unknown", "the operator has not said anything about it")
+            while time.monotonic() < deadline:
+                pool = await client.request("GET", f"{POOLS}/{POOL_NAME}")
+                ready = _condition(pool, "Ready") or ready
+                if ready[0] == "True" or pool["spec"].get("replicas") == 0:
+                    return
+                await asyncio.sleep(0.2)
+        raise SandboxError(f"pool {POOL_NAMESPACE}/{POOL_NAME} is not Ready after {POOL_READY_SECONDS:g} s: {ready[1]}")
+
+    def _client(self) -> KubernetesClient:
+        return KubernetesClient(read_kubeconfig(self._directory.kubernetes / "kubeconfig"))
+
+    async def _until_established(self, client: KubernetesClient, name: str) -> None:
+        deadline = time.monotonic() + ESTABLISH_SECONDS
+        while (_condition(await client.request("GET", f"{DEFINITIONS}/{name}"), "Established") or ("", ""))[0] != "True":
+            if time.monotonic() > deadline:
+                raise SandboxError(f"definition {name} was not established within {ESTABLISH_SECONDS:g} s")
+            await asyncio.sleep(0.1)
+
+
+def read_definitions() -> list[dict[str, Any]]:
+    """The custom resource definitions: packaged with the sandbox, or in the repository's `crds/`. Raises SandboxError without any."""
+    packaged = Path(str(importlib.resources.files("fairlead_sandbox"))) / "crds"
+    repository = Path(__file__).resolve().parents[2] / "crds"
+    for folder in (packaged, repository):
+        paths = sorted(folder.glob("*.yaml"))
+        if paths:
+            return [document for path in paths for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+    raise SandboxError(f"no resource definitions in {packaged} or {repository}; reinstall Fairlead")
+
+
+def _condition(document: dict[str, Any], kind: str) -> tuple[str, str] | None:
+    for condition in (document.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            return str(condition.get("status")), str(condition.get("message") or condition.get("reason") or "")
+    return None

@@ -1,0 +1,108 @@
+"""The sandbox's subcommands of `fairlead`: up, status, logs, login, down. Each imports what it needs only when it runs."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from fairlead_sandbox.state_directory import StateDirectory
+
+state_dir_option = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".fairlead",
+    show_default=True,
+    envvar="FAIRLEAD_STATE_DIR",
+    help="Where the sandbox keeps everything.",
+)
+
+
+@click.command()
+@state_dir_option
+@click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="How many gateways to run.")
+@click.option("--demo/--no-demo", default=True, show_default=True, help="Create a demo pool of four simulated instances if there is none.")
+@click.option(
+    "--load/--no-load", default=True, show_default=True, help="Replay a generated trace on the demo pool, so that the pages are alive."
+)
+@click.option("--detach", "-d", is_flag=True, help="Return when everything is ready and leave it running in the background.")
+@click.option("--in-background", is_flag=True, hidden=True)
+def up(state_dir: Path, routers: int, demo: bool, load: bool, detach: bool, in_background: bool) -> None:
+    """Start Postgres, Kubernetes API, kubelet, control API, operator and gateways on this machine."""
+    directory = StateDirectory(root=state_dir.absolute())
+    if detach:
+        from fairlead_sandbox.detaching import start_detached
+
+        switches = ["--demo" if demo else "--no-demo", "--load" if load else "--no-load"]
+        arguments = ["--state-dir", str(directory.root), "--routers", str(routers), *switches, "--in-background"]
+        click.echo("\n" + start_detached(directory, arguments, click.echo))
+        return
+    from fairlead_sandbox.starting import SandboxRun, UpOptions
+
+    options = UpOptions(state_dir=directory.root, routers=routers, demo=demo, load=load and demo, detached=in_background)
+    asyncio.run(SandboxRun(options, dict(os.environ), None if in_background else sys.stdout).run())
+
+
+@click.command()
+@state_dir_option
+def status(state_dir: Path) -> None:
+    """Show the processes: running, since when, restarts, readiness. Exit code 1 when no sandbox runs."""
+    from rich.console import Console
+
+    from fairlead_sandbox.status_board import show
+
+    if not show(StateDirectory(root=state_dir.absolute()), Console(highlight=False)):
+        sys.exit(1)
+
+
+@click.command()
+@state_dir_option
+@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added.")
+@click.option(
+    "--tail", "-n", "count", type=click.IntRange(min=0), default=None, help="Lines from the end of each log (default 200, or 10 of each)."
+)
+@click.argument("process", required=False)
+def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) -> None:
+    """Print the log of PROCESS (or of a pod), or the last lines of all."""
+    from fairlead_sandbox import log_reading
+    from fairlead_sandbox.log_streams import Console
+
+    found = log_reading.find_logs(StateDirectory(root=state_dir.absolute()), process)
+    console = Console(sys.stdout, names=tuple(found), coloured=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    count = count if count is not None else (200 if process else 10)
+
+    def emit(name: str, line: str) -> None:
+        console.write_plain(line) if process else console.write(name, line)
+
+    for name, path in found.items():
+        for line in log_reading.last_lines(path, count):
+            emit(name, line)
+    if follow:
+        for name, line in log_reading.follow(found):
+            emit(name, line)
+
+
+@click.command()
+@state_dir_option
+def login(state_dir: Path) -> None:
+    """Print a new link that signs its first visitor in to the dashboard; good for ten minutes."""
+    from fairlead_sandbox.ending import supervisor_of
+    from fairlead_sandbox.errors import SandboxError
+    from fairlead_sandbox.secret_tokens import load_or_create
+    from fairlead_sandbox.summary import make_login_link
+
+    directory = StateDirectory(root=state_dir.absolute())
+    note = directory.read_run()
+    if note is None or supervisor_of(note) is None:
+        raise SandboxError(f"no sandbox is running in {directory.root}; `fairlead up` starts one")
+    click.echo(asyncio.run(make_login_link(note.urls["dashboard"], load_or_create(directory.secrets).admin)))
+
+
+@click.command()
+@state_dir_option
+def down(state_dir: Path) -> None:
+    """Stop everything that `fairlead up` started; the state stays. Harmless when nothing runs."""
+    from fairlead_sandbox.ending import bring_down
+
+    click.echo(bring_down(StateDirectory(root=state_dir.absolute())))

@@ -1,0 +1,36 @@
+"""The pool a new sandbox starts with, and the load that keeps its pages alive."""
+
+from collections.abc import Sequence
+from typing import Any
+
+POOL_NAMESPACE = "default"
+POOL_NAME = "demo"
+MODEL = "Qwen/Qwen3-32B"
+TIME_SCALE = 10.0
+"""The demo's engines work this many times as fast as the real ones, so that a modest trace shows something every second."""
+
+
+def demo_pool() -> dict[str, Any]:
+    """Four simulated instances under the default policy, with an SLO that the demo's load can just keep."""
+    return {
+        "apiVersion": "fairlead.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"name": POOL_NAME, "namespace": POOL_NAMESPACE},
+        "spec": {
+            "model": MODEL,
+            "replicas": 4,
+            "engine": {"type": "simulated", "simulated": {"timeScale": TIME_SCALE}},
+            "routing": {"policy": "dualmap"},
+            "slo": {"ttft": "5s", "tpot": "100ms", "percentile": 90},
+            "earlyRejection": {"mode": "Load"},
+        },
+    }
+
+
+def load_arguments(url: str) -> Sequence[str]:
+    """Arguments of `fairlead replay` for the background load: a generated conversation trace, over and over, at a modest rate."""
+    return (
+        *("--generate", "conversation", "--seed", "7", "--loop"),
+        *("--url", url, "--pool", f"{POOL_NAMESPACE}/{POOL_NAME}", "--model", MODEL),
+        *("--speed", "1"),
+    )

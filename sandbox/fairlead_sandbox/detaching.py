@@ -1,0 +1,52 @@
+"""`fairlead up --detach`: the supervisor in a session of its own, and waiting here until it is ready or has given up."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from fairlead_sandbox.errors import AlreadyRunning, StartFailed
+from fairlead_sandbox.state_directory import StateDirectory
+
+WAIT_SECONDS = 180.0
+
+
+def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Callable[[str], None]) -> str:
+    """Start `up` in the background; returns its summary. Raises StartFailed or AlreadyRunning with what it said last."""
+    directory.create()
+    if directory.is_locked():
+        note = directory.read_run()
+        urls = ", ".join(f"{name} {url}" for name, url in note.urls.items()) if note else ""
+        raise AlreadyRunning(f"a sandbox is already running in {directory.root} ({urls or 'still starting'}); `fairlead down` stops it")
+    log_path = directory.logs / "supervisor.log"
+    with log_path.open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_sandbox", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    shown: set[str] = set()
+    deadline = time.monotonic() + WAIT_SECONDS
+    began = time.monotonic()
+    while time.monotonic() < deadline:
+        ended = child.poll() is not None
+        note = directory.read_run()
+        if note is not None and note.supervisor_pid == child.pid:
+            for process in note.processes:
+                if process.state in {"ready", "done"} and process.name not in shown:
+                    shown.add(process.name)
+                    say(f"  {time.monotonic() - began:5.1f} s  {process.name} {process.state}")
+            if note.phase == "ready":
+                return note.summary
+        if ended:
+            raise StartFailed(_last_line(log_path.read_text(encoding="utf-8", errors="replace")) + f" (log: {log_path})")
+        time.sleep(0.1)
+    child.terminate()
+    raise StartFailed(f"the sandbox was not ready within {WAIT_SECONDS:g} s (log: {log_path})")
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("fairlead: ") if lines else "the supervisor ended without a word"

@@ -1,0 +1,56 @@
+"""Ending a sandbox: ask its supervisor, then end whatever carries its mark. Nothing survives, and doing it twice is fine."""
+
+import shutil
+import signal
+from pathlib import Path
+
+from fairlead_sandbox.identities import ProcessIdentity, end_processes, is_alive, marked_processes, send_signal, wait_for_end
+from fairlead_sandbox.postgres import stop_stray
+from fairlead_sandbox.state_directory import RunNote, StateDirectory
+
+SUPERVISOR_SECONDS = 45.0
+SWEEP_GRACE_SECONDS = 3.0
+
+
+def bring_down(directory: StateDirectory) -> str:
+    """Stop the sandbox of this directory; returns one line on what was done. Blocks until nothing of it runs."""
+    if not directory.root.is_dir():
+        return f"no sandbox in {directory.root}"
+    supervisor = supervisor_of(directory.read_run())
+    asked = supervisor is not None and send_signal(supervisor, signal.SIGTERM)
+    if supervisor is not None and asked and not wait_for_end(supervisor, SUPERVISOR_SECONDS):
+        send_signal(supervisor, signal.SIGKILL)
+        wait_for_end(supervisor, 5.0)
+    left = sweep(directory)
+    if directory.socket_directory.parent != directory.root:
+        shutil.rmtree(directory.socket_directory, ignore_errors=True)
+    if asked:
+        return f"stopped the sandbox in {directory.root}" + (f" and ended {left} stray processes" if left else "")
+    if left:
+        return f"no supervisor ran in {directory.root}; ended {left} stray processes"
+    return f"nothing was running in {directory.root}"
+
+
+def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
+    """The supervisor that wrote the note, if it is still alive."""
+    if note is None or note.supervisor_pid is None or note.supervisor_started_ticks is None:
+        return None
+    identity = ProcessIdentity(pid=note.supervisor_pid, started_ticks=note.supervisor_started_ticks)
+    return identity if is_alive(identity) else None
+
+
+def sweep(directory: StateDirectory) -> int:
+    """End every process that belongs to the directory and is not its supervisor (the caller); returns how many there were.
+
+    Processes are found by their mark, by the last note, and Postgres (which overwrites its environment) by its working directory.
+    """
+    note = directory.read_run()
+    noted = [
+        ProcessIdentity(pid=process.pid, started_ticks=process.started_ticks)
+        for process in (note.processes if note else ())
+        if process.pid is not None and process.started_ticks is not None
+    ]
+    postgres = stop_stray(Path(directory.postgres_data))
+    supervisor = supervisor_of(note)
+    found = {*noted, *marked_processes(directory.root)} - {supervisor}
+    return end_processes(found, grace_seconds=SWEEP_GRACE_SECONDS) + postgres

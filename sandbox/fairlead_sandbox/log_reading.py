@@ -1,0 +1,61 @@
+"""`fairlead logs`: the last lines of the processes' log files, and what is added to them."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.state_directory import StateDirectory
+
+TAIL_BYTES = 256 * 1024
+
+
+def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
+    """Log files by process name, or the one asked for: a process, or a pod (`demo-babc12`). Raises SandboxError when there is none."""
+    processes = {path.stem: path for path in sorted(directory.logs.glob("*.log"))}
+    if name is None:
+        if not processes:
+            raise SandboxError(f"no logs in {directory.logs}; `fairlead up` starts a sandbox")
+        return processes
+    pods = {path.stem.partition("_")[2]: path for path in sorted((directory.kubernetes / "logs").glob("*.log"))}
+    found = processes.get(name) or pods.get(name)
+    if found is None:
+        raise SandboxError(f"no log of {name!r}; there are: {', '.join([*processes, *pods]) or 'none'}")
+    return {name: found}
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last lines of a file."""
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return lines[-count:] if count else []
+
+
+def follow(logs: dict[str, Path], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
+    """For ever: (name, line) as lines are added. A file that was cut or moved away is read from its new beginning."""
+    positions = {name: path.stat().st_size for name, path in logs.items()}
+    rests = dict.fromkeys(logs, b"")
+    while True:
+        quiet = True
+        for name, path in logs.items():
+            try:
+                size = path.stat().st_size
+                if size < positions[name]:
+                    positions[name], rests[name] = 0, b""
+                if size == positions[name]:
+                    continue
+                with path.open("rb") as file:
+                    file.seek(positions[name])
+                    data = file.read(TAIL_BYTES)
+            except FileNotFoundError:
+                positions[name] = 0
+                continue
+            quiet = False
+            positions[name] += len(data)
+            *lines, rests[name] = (rests[name] + data).split(b"\n")
+            for line in lines:
+                yield name, line.decode(errors="replace")
+        if quiet:
+            time.sleep(poll_seconds)

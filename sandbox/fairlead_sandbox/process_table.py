@@ -1,0 +1,175 @@
+"""The processes of a Fairlead sandbox and their order, as data."""
+
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fairlead_sandbox.demo import load_arguments
+from fairlead_sandbox.postgres import PostgresServer
+from fairlead_sandbox.processes import Asked, HttpAnswer, Node, PrintedLine, ProcessSpec, Started, Step
+from fairlead_sandbox.secret_tokens import SecretTokens
+from fairlead_sandbox.state_directory import StateDirectory
+
+HOST = "127.0.0.1"
+PREFERRED_PORTS = {"kubernetes-api": 6443, "api": 8080, "operator-health": 8090}
+FIRST_ROUTER_PORT = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPlan:
+    """What to run. `postgres` None means the database at `database_url` is somebody else's. Steps are handed in by name."""
+
+    directory: StateDirectory
+    ports: dict[str, int]
+    routers: int
+    tokens: SecretTokens
+    database_url: str
+    postgres: PostgresServer | None
+    demo: bool
+    load: bool
+    publish_kubeconfig: Callable[[], Awaitable[None]]
+    apply_definitions: Callable[[], Awaitable[None]]
+    apply_demo: Callable[[], Awaitable[None]]
+
+    @property
+    def api_url(self) -> str:
+        """Control API and web UI."""
+        return f"http://{HOST}:{self.ports['api']}"
+
+    @property
+    def router_urls(self) -> tuple[str, ...]:
+        """The gateways."""
+        return tuple(f"http://{HOST}:{self.ports[name]}" for name in router_names(self.routers))
+
+
+def router_names(count: int) -> tuple[str, ...]:
+    """router-0, router-1, …"""
+    return tuple(f"router-{number}" for number in range(count))
+
+
+def preferred_ports(routers: int) -> dict[str, int]:
+    """Ports by process name, before looking which are free."""
+    return PREFERRED_PORTS | {name: FIRST_ROUTER_PORT + number for number, name in enumerate(router_names(routers))}
+
+
+def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
+    """All processes and steps of the plan."""
+    nodes: list[Node] = []
+    if plan.postgres is not None:
+        nodes.append(_postgres(plan.postgres))
+    nodes += [
+        _kubernetes_api(plan),
+        Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",)),
+        Step(name="definitions", run=plan.apply_definitions, needs=("kubeconfig",)),
+        _kubelet(plan),
+        _api(plan),
+        _operator(plan),
+        *(_router(plan, name) for name in router_names(plan.routers)),
+    ]
+    if plan.demo:
+        nodes.append(Step(name="demo-pool", run=plan.apply_demo, needs=("operator", "kubelet")))
+    if plan.load:
+        nodes.append(_load(plan))
+    return tuple(nodes)
+
+
+def python_module(module: str, *arguments: str) -> tuple[str, ...]:
+    """The command line of one of our modules, with the Python that runs us."""
+    return (sys.executable, "-m", module, *arguments)
+
+
+def _postgres(server: PostgresServer) -> ProcessSpec:
+    return ProcessSpec(
+        name="postgres",
+        command=server.command(),
+        readiness=Asked(check=server.is_ready),
+        before_start=server.prepare,
+        user=server.identity.user,
+        stop_signal=signal.SIGINT,  # "fast": ends sessions and stops, without waiting for clients
+        orphan_signal=signal.SIGQUIT,  # "immediate": its own children end with it; recovery does the rest
+    )
+
+
+def _kubernetes_api(plan: SandboxPlan) -> ProcessSpec:
+    arguments = ("--state-dir", str(plan.directory.kubernetes), "--host", HOST, "--port", str(plan.ports["kubernetes-api"]))
+    return ProcessSpec(
+        name="kubernetes-api",
+        command=python_module("fairlead_sandbox.kubernetes_api.main", *arguments),
+        readiness=PrintedLine(prefix="ready "),
+    )
+
+
+def _kubelet(plan: SandboxPlan) -> ProcessSpec:
+    folder = plan.directory.kubernetes
+    arguments = ("--kubeconfig", str(folder / "kubeconfig-kubelet"), "--state-dir", str(folder))
+    return ProcessSpec(
+        name="kubelet",
+        command=python_module("fairlead_sandbox.kubelet.main", *arguments),
+        readiness=PrintedLine(prefix="ready "),
+        needs=("kubeconfig",),
+        orphan_signal=signal.SIGTERM,  # it ends its pods before itself
+        stop_grace_seconds=15.0,
+    )
+
+
+def _api(plan: SandboxPlan) -> ProcessSpec:
+    needs = ("kubeconfig",) if plan.postgres is None else ("kubeconfig", "postgres")
+    return ProcessSpec(
+        name="api",
+        command=python_module("fairlead_api.main", "--host", HOST, "--port", str(plan.ports["api"])),
+        readiness=HttpAnswer(url=f"{plan.api_url}/readyz"),
+        environment={
+            "FAIRLEAD_DATABASE_URL": plan.database_url,
+            "FAIRLEAD_BOOTSTRAP_TOKENS": plan.tokens.bootstrap,
+            "FAIRLEAD_PUBLIC_URL": plan.api_url,
+            "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-api"),
+        },
+        needs=needs,
+    )
+
+
+def _operator(plan: SandboxPlan) -> ProcessSpec:
+    port = plan.ports["operator-health"]
+    return ProcessSpec(
+        name="operator",
+        command=python_module("fairlead_operator.main"),
+        readiness=HttpAnswer(url=f"http://{HOST}:{port}/healthz"),
+        environment={
+            "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-operator"),
+            "FAIRLEAD_API_URL": plan.api_url,
+            "FAIRLEAD_API_TOKEN": plan.tokens.operator,
+            "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
+            "FAIRLEAD_WATCH_NAMESPACES": "",
+        },
+        needs=("definitions", "api"),
+    )
+
+
+def _router(plan: SandboxPlan, name: str) -> ProcessSpec:
+    port = plan.ports[name]
+    return ProcessSpec(
+        name=name,
+        command=python_module("fairlead_router.main", "--host", HOST, "--port", str(port)),
+        readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
+        environment={
+            "FAIRLEAD_API_URL": plan.api_url,
+            "FAIRLEAD_API_TOKEN": plan.tokens.router,
+            "FAIRLEAD_ROUTER_ID": name,
+            "FAIRLEAD_SPOOL_DIR": str(plan.directory.spool / name),
+        },
+        needs=("api",),
+    )
+
+
+def _load(plan: SandboxPlan) -> ProcessSpec:
+    needs = ("demo-pool",) if plan.demo else ("operator",)
+    return ProcessSpec(
+        name="load",
+        command=python_module("fairlead_cli.main", "replay", *load_arguments(plan.router_urls[0])),
+        readiness=Started(),
+        needs=(*needs, *router_names(plan.routers)),
+        stop_signal=signal.SIGINT,
+        stop_grace_seconds=3.0,
+        console=False,
+    )

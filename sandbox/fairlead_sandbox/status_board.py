@@ -1,0 +1,90 @@
+"""`fairlead status`: the processes of a sandbox as they are now, also when its note is stale."""
+
+import asyncio
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fairlead_sandbox.ending import supervisor_of
+from fairlead_sandbox.identities import ProcessIdentity, is_alive, uptime_seconds
+from fairlead_sandbox.probing import ask_url
+from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory
+
+PROBE_SECONDS = 2.0
+COLOURS = {"ready": "green", "done": "green", "starting": "yellow", "backing-off": "red", "dead": "red", "not ready": "red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRow:
+    """One line of the table, all text."""
+
+    name: str
+    pid: str
+    uptime: str
+    restarts: str
+    readiness: str
+    detail: str
+
+
+async def rows_of(note: RunNote) -> list[ProcessRow]:
+    """Look at every process of the note: does it live, and does it answer where it can be asked."""
+    return list(await asyncio.gather(*(_row(process) for process in note.processes)))
+
+
+def show(directory: StateDirectory, console: Console) -> bool:
+    """Print the table; False when no supervisor runs there."""
+    note = directory.read_run()
+    if note is None:
+        console.print(f"no sandbox in {directory.root}; `fairlead up` starts one", soft_wrap=True)
+        return False
+    running = supervisor_of(note) is not None
+    rows = asyncio.run(rows_of(note))
+    if running or any(row.pid for row in rows):
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for column in ("Process", "PID", "Uptime", "Restarts", "State", ""):
+            table.add_column(column, justify="right" if column in {"PID", "Uptime", "Restarts"} else "left")
+        for row in rows:
+            table.add_row(
+                row.name, row.pid, row.uptime, row.restarts, Text(row.readiness, style=COLOURS.get(row.readiness, "")), row.detail
+            )
+        console.print(table)
+    if not running:
+        left = sum(bool(row.pid) for row in rows)
+        more = f"; {left} of its processes are left, `fairlead down` ends them" if left else ""
+        why = f" (last start failed: {note.problem})" if note.phase == "failed" else ""
+        console.print(f"no sandbox is running in {directory.root}{more}{why}", soft_wrap=True)
+        return False
+    for name, url in note.urls.items():
+        console.print(f"{name:<12} {url}", soft_wrap=True)
+    console.print(f"{'kubeconfig':<12} {directory.kubeconfig}", soft_wrap=True)
+    return True
+
+
+async def _row(note: ProcessNote) -> ProcessRow:
+    restarts = str(note.restarts) if note.state != "done" else ""
+    identity = None
+    if note.pid is not None and note.started_ticks is not None:
+        identity = ProcessIdentity(pid=note.pid, started_ticks=note.started_ticks)
+    if identity is None:
+        return ProcessRow(name=note.name, pid="", uptime="", restarts=restarts, readiness=note.state, detail=note.detail)
+    if not is_alive(identity):
+        return ProcessRow(name=note.name, pid="", uptime="", restarts=restarts, readiness="dead", detail=f"process {note.pid} is gone")
+    readiness, detail = note.state, note.detail
+    if note.probe is not None and note.state == "ready":
+        answer = await ask_url(note.probe, timeout_seconds=PROBE_SECONDS)
+        if not answer.ok:
+            readiness, detail = "not ready", answer.detail
+    uptime = _duration(uptime_seconds(identity))
+    return ProcessRow(name=note.name, pid=str(identity.pid), uptime=uptime, restarts=restarts, readiness=readiness, detail=detail)
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -1,0 +1,85 @@
+"""What a person reads when the sandbox is up: where everything is, and what to do next."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import ROUNDED
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources import LoginLinkRequest
+from fairlead_sandbox.demo import MODEL, POOL_NAME, POOL_NAMESPACE
+from fairlead_sandbox.errors import SandboxError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The facts of a running sandbox."""
+
+    dashboard: str
+    login_link: str
+    gateways: tuple[str, ...]
+    kubeconfig: Path
+    state_dir: Path
+    demo: bool
+    detached: bool
+
+
+async def make_login_link(api_url: str, admin_token: str) -> str:
+    """A link that signs its first visitor in as admin, for ten minutes. Raises SandboxError when the API refuses or is away."""
+    try:
+        async with ControlApi(api_url, admin_token) as api:
+            link = await api.create_login_link(LoginLinkRequest(role="admin"))
+    except (ApiProblem, ApiUnreachable) as problem:
+        raise SandboxError(f"no login link from {api_url}: {problem}") from None
+    return f"{api_url}{link.path}"
+
+
+def render(summary: Summary, *, width: int, coloured: bool) -> str:
+    """The framed summary as text. Lines to be copied stand outside the frame, so that no border gets into the clipboard."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    facts.add_row("Dashboard", summary.dashboard)
+    facts.add_row("Gateway", "  ".join(f"{url}/v1" for url in summary.gateways))
+    facts.add_row("State", str(summary.state_dir))
+    stop = "fairlead down" if summary.detached else "Ctrl-C, or fairlead down in another terminal"
+    facts.add_row("Stop", stop)
+    frame = Panel(facts, title="Fairlead is up", box=ROUNDED, expand=False, border_style="green")
+    target = io.StringIO()
+    console = Console(
+        file=target, width=max(60, width), force_terminal=coloured, color_system="standard" if coloured else None, highlight=False
+    )
+    console.print(Group(frame, *_blocks(summary)), soft_wrap=False)
+    return target.getvalue()
+
+
+def _blocks(summary: Summary) -> Sequence[Text]:
+    body = json.dumps({"model": MODEL, "max_tokens": 16, "messages": [{"role": "user", "content": "Hello"}]})
+    blocks = [
+        _block("Sign in (once, within ten minutes; `fairlead login` makes another link):", summary.login_link),
+        _block("Use the Kubernetes API:", f"export KUBECONFIG={summary.kubeconfig}", "kubectl get fpool"),
+    ]
+    if summary.demo:
+        url = summary.gateways[0]
+        blocks.append(_block("Send a request:", f"curl -s {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"))
+        blocks.append(
+            _block("Replay a trace:", f"fairlead replay --trace TRACE.jsonl --url {url} --pool {POOL_NAMESPACE}/{POOL_NAME} --speed 10")
+        )
+    return blocks
+
+
+def _block(title: str, *lines: str) -> Text:
+    text = Text("\n" + title, style="bold")
+    for line in lines:
+        text.append(f"\n  {line}", style="not bold cyan")
+    text.no_wrap = True
+    text.overflow = "ignore"
+    return text
