@@ -211,7 +211,7 @@ class Reporter:
         """Send one batch, or the state alone when it is due, or wait for either. False when the API did not take it."""
         batch = self._spool.oldest()
         if batch is not None:
-            return await self._send(batch)
+            return await self.deliver(batch)
         self._news.clear()
         due = self._state_sent_at + STATE_SECONDS - self._now()
         if due > 0:
@@ -224,7 +224,8 @@ class Reporter:
         document = {"id": self._new_id(), "router": self._router}
         return await self._post(_with_state(_encoder.encode(document), self._state())) in ("taken", "refused")
 
-    async def _send(self, batch: SpooledBatch) -> bool:
+    async def deliver(self, batch: SpooledBatch) -> bool:
+        """Send one spooled batch. False when the API did not take it now; then it stays on disk."""
         try:
             content = await asyncio.to_thread(batch.path.read_bytes)
         except OSError as error:
@@ -280,7 +281,7 @@ class Reporter:
         try:
             async with asyncio.timeout(seconds):
                 while (batch := self._spool.oldest()) is not None:
-                    if not await self._send(batch):
+                    if not await self.deliver(batch):
                         break
                 gone = RouterGone(router=self._router, at=self._now())
                 await self._client.post(

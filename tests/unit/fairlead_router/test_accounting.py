@@ -1,0 +1,252 @@
+"""Tickets and pools over a scheduler that checks it is told of each request's end exactly once."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.errors import InvalidInput
+from fairlead.reports import Binding, InstanceInFlight, RejectionReason
+from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, RoutingRequest, SchedulerRecords
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pool, Pools
+from fairlead_router.refusals import BadRequest
+from fake_control_api import CHAT, routing_table
+
+OTHER = PoolKey(namespace="default", name="zeta")
+
+
+class CheckingScheduler:
+    """Dispatches at once while fewer than `slots` are dispatched, else queues; refuses ids in `refuse`. Fails on any second end."""
+
+    def __init__(self, table: RoutingTable, slots: int = 2) -> None:
+        if table.routing.policy == "bad":
+            raise InvalidInput("spec.routing.policy", "bad", "use another")
+        self.table = table
+        self.slots = slots
+        self.refuse: set[str] = set()
+        self.queue: list[RoutingRequest] = []
+        self.dispatched: dict[str, RoutingRequest] = {}
+        self.ended: dict[str, str] = {}
+        self.bindings: list[Binding] = []
+
+    def _dispatch(self, request: RoutingRequest) -> Dispatch:
+        self.dispatched[request.id] = request
+        return Dispatch(
+            request=request,
+            instance="i0",
+            address="127.0.0.1:1",
+            fallbacks=(),
+            decision_id="d",
+            reason=DecisionReason.ROUND_ROBIN,
+            hit_tokens=0,
+            miss_tokens=1,
+        )
+
+    def _refuse(self, request: RoutingRequest) -> Refusal:
+        self._end(request.id, "refused")
+        return Refusal(request=request, reason=RejectionReason.QUEUE_FULL, status=429, retry_after_seconds=1.0, message="full")
+
+    def _end(self, request_id: str, how: str) -> None:
+        assert request_id not in self.ended, f"{request_id} ended twice"
+        self.ended[request_id] = how
+        self.dispatched.pop(request_id, None)
+        self.queue = [request for request in self.queue if request.id != request_id]
+
+    def _drain(self) -> tuple[Dispatch | Refusal, ...]:
+        answers: list[Dispatch | Refusal] = []
+        while self.queue and len(self.dispatched) < self.slots:
+            answers.append(self._dispatch(self.queue.pop(0)))
+        return tuple(answers)
+
+    def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
+        if request.id in self.refuse:
+            return (self._refuse(request),)
+        self.queue.append(request)
+        return self._drain()
+
+    def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
+        return self._drain()
+
+    def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        assert request_id in self.dispatched
+        return ()
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
+        self._end(request_id, "completed")
+        return self._drain()
+
+    def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
+        request = self.dispatched[request_id]
+        return self._refuse(request) if request_id in self.refuse else self._dispatch(request)
+
+    def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        self._end(request_id, "failed")
+        return self._drain()
+
+    def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        self._end(request_id, "cancelled")
+        return self._drain()
+
+    def instance_failed(self, instance: str, now: float) -> None: ...
+
+    def instance_worked(self, instance: str, now: float) -> None: ...
+
+    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None: ...
+
+    def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
+        if table.routing.policy == "bad":
+            raise InvalidInput("spec.routing.policy", "bad", "use another")
+        self.table = table
+        if not table.instances:
+            return tuple(self._refuse(request) for request in tuple(self.queue))
+        return ()
+
+    def apply_bindings(self, bindings: Sequence[Binding], now: float) -> None:
+        self.bindings.extend(bindings)
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]:
+        return ()
+
+    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
+        return SchedulerRecords(bindings=(), migrations=(), migration_outcomes=(), decisions=(), rejections=(), loads=())
+
+
+def _request(name: str) -> RoutingRequest:
+    return RoutingRequest(id=name, arrived_at=0.0, prompt_tokens=1, blocks=(), first_bytes_hash=0)
+
+
+def _pool(slots: int = 2) -> tuple[Pool, CheckingScheduler]:
+    table = routing_table(["127.0.0.1:1"])
+    scheduler = CheckingScheduler(table, slots)
+    return Pool(table, scheduler, RouterMetrics(), 2), scheduler
+
+
+ACTIONS = ("submit", "submit-refused", "first_token", "complete", "fail", "cancel", "retry", "retry-refused", "tick")
+
+
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), max_size=60))
+def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[tuple[str, int]]) -> None:
+    pool, scheduler = _pool()
+    tickets = []
+    for number, (action, choice) in enumerate(steps):
+        if action.startswith("submit"):
+            name = f"r{number}"
+            if action == "submit-refused":
+                scheduler.refuse.add(name)
+            tickets.append(pool.submit(_request(name), 1.0))
+        elif action == "tick":
+            pool.tick(1.0)
+        elif tickets:
+            ticket = tickets[choice % len(tickets)]
+            if action == "first_token" and ticket.request.id in scheduler.dispatched:
+                ticket.first_token(1.0)
+            elif action == "complete" and (ticket.ended or ticket.request.id in scheduler.dispatched):
+                ticket.complete(1.0, 1, None)
+            elif action == "fail":
+                ticket.fail(1.0)
+            elif action == "cancel":
+                ticket.cancel(1.0)
+            elif action.startswith("retry") and not ticket.ended and isinstance(ticket.verdict, Dispatch):
+                if action == "retry-refused":
+                    scheduler.refuse.add(ticket.request.id)
+                ticket.retry(1.0, "i0", "it died")
+        assert pool.waiting == len(scheduler.queue)
+        assert pool.tickets.keys() == scheduler.dispatched.keys() | {request.id for request in scheduler.queue}
+    for ticket in tickets:
+        ticket.cancel(2.0)
+    assert not pool.tickets
+    assert pool.waiting == 0
+    assert scheduler.ended.keys() == {ticket.request.id for ticket in tickets}
+    counters = pool.counters
+    assert counters.served + counters.failed + counters.cancelled + sum(counters.refused.values()) == len(tickets)
+    assert pool.metrics.accounting_errors == 0
+
+
+async def test_a_queued_request_waits_for_its_dispatch() -> None:
+    pool, _ = _pool(slots=1)
+    first = pool.submit(_request("a"), 1.0)
+    second = pool.submit(_request("b"), 1.0)
+    assert second.verdict is None
+    first.complete(2.0, 3, None)
+    assert isinstance(await second.decided(), Dispatch)
+    assert second.dispatched_at == 2.0
+
+
+def test_retries_are_bounded_and_then_the_request_fails_with_a_502() -> None:
+    pool, scheduler = _pool()
+    ticket = pool.submit(_request("a"), 1.0)
+    assert isinstance(ticket.retry(1.0, "i0", "refused"), Dispatch)
+    assert isinstance(ticket.retry(1.0, "i0", "refused"), Dispatch)
+    last = ticket.retry(1.0, "i0", "refused")
+    assert isinstance(last, Refusal)
+    assert (last.status, last.reason) == (502, RejectionReason.UPSTREAM_FAILED)
+    assert scheduler.ended == {"a": "failed"}
+
+
+def test_a_verdict_nobody_waits_for_is_counted_and_taken_back() -> None:
+    pool, scheduler = _pool()
+    stray = scheduler._dispatch(_request("stray"))
+    pool.deliver((stray,), 1.0)
+    assert pool.metrics.accounting_errors == 1
+    assert scheduler.ended == {"stray": "cancelled"}
+
+
+def _pools() -> Pools:
+    return Pools(CheckingScheduler, RouterMetrics(), lambda: 1.0)
+
+
+def test_requests_find_their_pool_by_key_by_model_and_by_header() -> None:
+    pools = _pools()
+    assert pools.apply(routing_table(["127.0.0.1:1"], pool=OTHER))
+    assert pools.apply(routing_table(["127.0.0.1:1"]))
+    assert pools.resolve("mock", None).key == CHAT
+    assert pools.resolve("mock", "default/zeta").key == OTHER
+    assert pools.resolve("default/zeta", "default/chat").key == OTHER
+    with pytest.raises(BadRequest, match="known: mock") as unknown:
+        pools.resolve("gpt", None)
+    assert (unknown.value.status, unknown.value.param) == (404, "model")
+    with pytest.raises(BadRequest, match="use one of default/chat, default/zeta") as wrong:
+        pools.resolve("mock", "default/none")
+    assert wrong.value.status == 404
+
+
+def test_only_newer_tables_are_taken_and_bad_ones_change_nothing() -> None:
+    pools = _pools()
+    assert pools.apply(routing_table(["127.0.0.1:1"], version=4))
+    assert not pools.apply(routing_table(["127.0.0.1:9"], version=4))
+    assert not pools.apply(routing_table(["127.0.0.1:9"], version=5, policy="bad"))
+    assert not pools.apply(routing_table(["127.0.0.1:9"], pool=OTHER, policy="bad"))
+    (pool,) = pools.all()
+    assert pool.table.version == 4
+    assert pool.table.instances[0].address == "127.0.0.1:1"
+    assert pools.acknowledgements()[0].version == 4
+
+
+def test_a_pool_made_anew_under_the_same_name_replaces_the_old_one() -> None:
+    pools = _pools()
+    pools.apply(routing_table(["127.0.0.1:1"], version=9, uid="old"))
+    old = pools.all()[0]
+    assert pools.apply(routing_table(["127.0.0.1:2"], version=1, uid="new"))
+    assert pools.all()[0].table.uid == "new"
+    assert old.table.instances == ()
+
+
+def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
+    pools = _pools()
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    pool = pools.all()[0]
+    running = [pool.submit(_request(name), 1.0) for name in ("a", "b")]
+    waiting = pool.submit(_request("c"), 1.0)
+    assert pools.delete(CHAT)
+    assert isinstance(waiting.verdict, Refusal)
+    assert len(pools) == 0
+    assert pools.in_flight_total() == 2
+    for ticket in running:
+        ticket.complete(2.0, 1, None)
+    pools.tick()
+    assert list(pools.living()) == []
+    with pytest.raises(BadRequest):
+        pools.resolve("mock", None)

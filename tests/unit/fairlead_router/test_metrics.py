@@ -1,0 +1,29 @@
+"""The Prometheus page."""
+
+from fairlead_router.metrics import Distribution, InstanceReading, RouterMetrics, render
+
+
+def test_counters_appear_with_bounded_labels() -> None:
+    metrics = RouterMetrics()
+    counters = metrics.pool("default/chat")
+    counters.served = 3
+    counters.refused["rejected-queue-full"] = 2
+    metrics.readings = [InstanceReading("default/chat", "i0", 4, 1, 0.5)]
+    page = render(metrics).decode()
+    assert 'fairlead_router_requests_total{outcome="served",pool="default/chat"} 3.0' in page
+    assert 'fairlead_router_requests_total{outcome="refused",pool="default/chat"} 2.0' in page
+    assert 'fairlead_router_refusals_total{pool="default/chat",reason="rejected-queue-full"} 2.0' in page
+    assert 'fairlead_router_in_flight{instance="i0",pool="default/chat"} 4.0' in page
+    assert 'fairlead_router_kv_usage{instance="i0",pool="default/chat"} 0.5' in page
+
+
+def test_a_distribution_counts_each_value_once() -> None:
+    distribution = Distribution()
+    for seconds in (0.001, 0.3, 1000.0):
+        distribution.observe(seconds)
+    rows = dict(distribution.cumulative())
+    assert rows["0.001"] == 1
+    assert rows["0.25"] == 1
+    assert rows["0.5"] == 2
+    assert rows["+Inf"] == 3
+    assert distribution.total == 1000.301

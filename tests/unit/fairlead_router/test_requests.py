@@ -1,0 +1,132 @@
+"""Reading OpenAI bodies and headers."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_router.refusals import BadRequest
+from fairlead_router.requests import Kind, forwarded_headers, parse_request, session_name
+
+
+def _chat(**fields: object) -> bytes:
+    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}], **fields})
+
+
+def test_chat_text_is_the_contents_in_order_with_nothing_between() -> None:
+    messages = [
+        {"role": "system", "content": "You are kind. "},
+        {"role": "user", "content": [{"type": "text", "text": "Grüße"}, {"type": "image_url", "image_url": {"url": "x"}}]},
+        {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "user", "content": "!"},
+    ]
+    parsed = parse_request(_chat(messages=messages), Kind.CHAT)
+    assert parsed.prompt == "You are kind. Grüße!".encode()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [("once", b"once"), (["a", "b"], b"ab"), ([1, 2], b"\1\0\0\0\2\0\0\0"), ([[1], [2]], b"\1\0\0\0\2\0\0\0")],
+)
+def test_completion_prompts_may_be_text_or_tokens(prompt: object, expected: bytes) -> None:
+    assert parse_request(orjson.dumps({"model": "m", "prompt": prompt}), Kind.COMPLETION).prompt == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "param"),
+    [
+        (orjson.dumps({"messages": []}), Kind.CHAT, "model"),
+        (orjson.dumps({"model": 7, "messages": []}), Kind.CHAT, "model"),
+        (orjson.dumps({"model": "m"}), Kind.CHAT, "messages"),
+        (orjson.dumps({"model": "m", "messages": []}), Kind.CHAT, "messages"),
+        (orjson.dumps({"model": "m", "messages": ["x"]}), Kind.CHAT, "messages[0]"),
+        (orjson.dumps({"model": "m", "messages": [{"content": 5}]}), Kind.CHAT, "messages[0].content"),
+        (orjson.dumps({"model": "m", "messages": [{"content": ["x"]}]}), Kind.CHAT, "messages[0].content[0]"),
+        (orjson.dumps({"model": "m"}), Kind.COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m", "prompt": {"a": 1}}), Kind.COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m", "prompt": [1, -2]}), Kind.COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m", "prompt": [1, "x"]}), Kind.COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m"}), Kind.EMBEDDING, "input"),
+        (_chat(stream="yes"), Kind.CHAT, "stream"),
+        (_chat(stream_options=[]), Kind.CHAT, "stream_options"),
+        (_chat(max_tokens="many"), Kind.CHAT, "max_tokens"),
+        (_chat(max_completion_tokens=-1), Kind.CHAT, "max_completion_tokens"),
+    ],
+)
+def test_a_bad_body_is_a_400_that_names_the_field(body: bytes, kind: Kind, param: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_request(body, kind)
+    assert caught.value.status == 400
+    assert caught.value.param == param
+    assert caught.value.message.startswith(f"{param}: ")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"model": "\\ud800"}'])
+def test_what_is_not_a_json_object_is_a_400(body: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_request(body, Kind.CHAT)
+    assert (caught.value.status, caught.value.code) == (400, "invalid_json")
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["model", "messages", "prompt", "content", "stream", "max_tokens"]), inner, max_size=4)
+        ),
+        max_leaves=12,
+    ).map(orjson.dumps)
+)
+def test_no_body_whatever_raises_anything_else(body: bytes) -> None:
+    statuses = set()
+    for kind in Kind:
+        try:
+            parse_request(body, kind)
+        except BadRequest as problem:
+            statuses.add(problem.status)
+    assert statuses <= {400}
+
+
+def test_a_request_for_the_pool_is_renamed_to_the_model_and_nothing_else_changes() -> None:
+    parsed = parse_request(_chat(model="default/chat", temperature=0.5, max_completion_tokens=9), Kind.CHAT)
+    renamed = orjson.loads(parsed.renamed("mock"))
+    assert renamed == {"model": "mock", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.5, "max_completion_tokens": 9}
+    assert parsed.max_output_tokens == 9
+
+
+def test_system_and_hop_by_hop_headers_of_clients_are_withheld_and_others_passed() -> None:
+    headers = [
+        (b"host", b"gateway"),
+        (b"authorization", b"Bearer k"),
+        (b"connection", b"close, x-private"),
+        (b"x-private", b"1"),
+        (b"x-fairlead-instance", b"i7"),
+        (b"x-prefiller-host-port", b"10.0.0.1:80"),
+        (b"x-gateway-destination-endpoint", b"10.0.0.1:80"),
+        (b"transfer-encoding", b"chunked"),
+        (b"content-length", b"12"),
+        (b"x-custom", b"kept"),
+        (b"x-request-id", b"abc"),
+        (b"x-session-id", b"s1"),
+    ]
+    block, session, request_id = forwarded_headers(headers, b"x-session-id")
+    assert block == b"authorization: Bearer k\r\nx-custom: kept\r\nx-session-id: s1\r\n"
+    assert (session, request_id) == (b"s1", b"abc")
+
+
+def test_the_pools_own_session_header_wins_over_those_of_peers() -> None:
+    headers = [(b"x-llm-d-session-id", b"peer"), (b"x-chat", b"own")]
+    assert forwarded_headers(headers, b"x-chat")[1] == b"own"
+    assert forwarded_headers(headers[:1], b"x-chat")[1] == b"peer"
+    assert forwarded_headers([], b"x-chat")[1] is None
+
+
+@given(st.text(min_size=1, max_size=400))
+def test_session_names_are_printable_short_and_distinct(raw: str) -> None:
+    name = session_name(raw)
+    assert name.isprintable()
+    assert len(name) <= 200
+    assert name == raw or name.startswith("hashed-")
+    assert session_name(raw + "x") != name

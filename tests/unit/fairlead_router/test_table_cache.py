@@ -1,0 +1,72 @@
+"""The disk cache of tables and bindings."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead.reports import Binding, BindingReason
+from fairlead_router.table_cache import TableCache
+from fake_control_api import CHAT, routing_table
+
+
+def _binding(session: str, instance: str | None, version: int) -> Binding:
+    return Binding(
+        pool=CHAT, session=session, instance=instance, version=version, reason=BindingReason.COLD, bound_at=1.0, migrated_at=None
+    )
+
+
+def test_an_empty_directory_holds_nothing(tmp_path: Path) -> None:
+    assert TableCache(tmp_path).load() == ((), ())
+
+
+def test_tables_and_the_last_binding_of_each_session_come_back(tmp_path: Path) -> None:
+    cache = TableCache(tmp_path)
+    table = routing_table(["127.0.0.1:1"])
+    cache.keep_tables([table])
+    cache.keep_bindings([_binding("a", "i0", 1), _binding("b", "i0", 1)])
+    cache.keep_bindings([_binding("a", "i1", 2), _binding("b", None, 2)])
+    tables, bindings = TableCache(tmp_path).load()
+    assert tables == (table,)
+    assert bindings == (_binding("a", "i1", 2),)
+
+
+def test_a_snapshot_replaces_what_was_kept_and_a_deleted_pool_is_forgotten(tmp_path: Path) -> None:
+    cache = TableCache(tmp_path)
+    cache.keep_bindings([_binding("a", "i0", 1)])
+    cache.replace_bindings([_binding("b", "i0", 1)])
+    assert TableCache(tmp_path).load()[1] == (_binding("b", "i0", 1),)
+    cache.drop_pool(CHAT)
+    assert TableCache(tmp_path).load()[1] == ()
+
+
+def test_a_torn_last_line_costs_only_that_line(tmp_path: Path) -> None:
+    cache = TableCache(tmp_path)
+    cache.keep_bindings([_binding("a", "i0", 1)])
+    cache.keep_bindings([_binding("b", "i0", 1)])
+    log = tmp_path / "bindings.ndjson"
+    log.write_bytes(log.read_bytes()[:-20])
+    again = TableCache(tmp_path)
+    assert again.load()[1] == (_binding("a", "i0", 1),)
+    again.keep_bindings([_binding("c", "i0", 1)])
+    assert {binding.session for binding in TableCache(tmp_path).load()[1]} == {"a", "c"}
+
+
+def test_a_damaged_table_file_counts_as_absent_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "tables.json").write_bytes(b"{not json")
+    assert TableCache(tmp_path).load()[0] == ()
+    assert "unusable" in caplog.text
+
+
+def test_the_log_is_compacted_when_it_outgrows_what_is_alive(tmp_path: Path) -> None:
+    cache = TableCache(tmp_path)
+    for version in range(1, 60):
+        cache.keep_bindings([_binding("a", "i0", version)] * 250)
+    assert len((tmp_path / "bindings.ndjson").read_bytes().splitlines()) < 2 * 10_000
+    assert TableCache(tmp_path).load()[1] == (_binding("a", "i0", 59),)
+
+
+def test_an_unwritable_directory_is_counted_and_serving_goes_on(tmp_path: Path) -> None:
+    cache = TableCache(tmp_path / "gone")
+    cache.keep_tables([])
+    cache.keep_bindings([_binding("a", "i0", 1)])
+    assert cache.failures == 2
