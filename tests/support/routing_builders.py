@@ -1,0 +1,120 @@
+"""Builders and a scripted view for routing tests: tables, requests and loads with only what a test is about."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlead.instances import InstanceState
+from fairlead.reports import Binding
+from fairlead.routing.protocols import Dispatch, InstanceLoad, Refusal, RoutingRequest
+from fairlead.tables import (
+    EarlyRejectionFacts,
+    EngineFacts,
+    InstanceEntry,
+    PoolKey,
+    RoutingFacts,
+    RoutingTable,
+    SessionFacts,
+    SloFacts,
+)
+
+POOL = PoolKey(namespace="default", name="chat")
+
+
+def entry(name: str, state: InstanceState = InstanceState.SERVING, **changes: Any) -> InstanceEntry:
+    """An instance of the table."""
+    return InstanceEntry(id=name, address=f"{name}:8000", state=state, **changes)
+
+
+def entries(count: int) -> tuple[InstanceEntry, ...]:
+    """Serving instances i00, i01, …"""
+    return tuple(entry(f"i{index:02d}") for index in range(count))
+
+
+def table(
+    instances: Sequence[InstanceEntry] | int,
+    *,
+    policy: str = "round-robin",
+    parameters: dict[str, Any] | None = None,
+    version: int = 1,
+    window: int = 1,
+    speed: float = 6250.0,
+    rejection: EarlyRejectionFacts | None = None,
+    slo: SloFacts | None = None,
+    session: SessionFacts | None = None,
+    kv_cache_tokens: int = 1_198_372,
+    block_tokens: int = 512,
+) -> RoutingTable:
+    """A table of pool default/chat. 6250 tokens/s is 0.00016 s per token: 31,250 tokens fit the SLO of 5 s."""
+    engine = EngineFacts(
+        type="simulated", port=8000, prefill_tokens_per_second=speed, kv_cache_tokens=kv_cache_tokens, block_tokens=block_tokens
+    )
+    return RoutingTable(
+        pool=POOL,
+        uid="u1",
+        version=version,
+        generation=1,
+        model="m",
+        engine=engine,
+        routing=RoutingFacts(policy=policy, parameters=parameters or {}, prefills_in_flight=window),
+        session=session or SessionFacts(),
+        slo=slo or SloFacts(),
+        early_rejection=rejection or EarlyRejectionFacts(),
+        instances=entries(instances) if isinstance(instances, int) else tuple(instances),
+    )
+
+
+def request(
+    name: str, tokens: int = 1024, *, blocks: tuple[int, ...] = (), session: str | None = None, at: float = 0.0, streamed: bool = True
+) -> RoutingRequest:
+    """A request; without blocks it is keyed by its name."""
+    first = blocks[0] if blocks else sum(ord(letter) << (8 * (index % 7)) for index, letter in enumerate(name))
+    return RoutingRequest(
+        id=name, arrived_at=at, prompt_tokens=tokens, blocks=blocks, first_bytes_hash=first, session=session, streamed=streamed
+    )
+
+
+def dispatches(outcomes: Sequence[Dispatch | Refusal]) -> list[Dispatch]:
+    """The dispatches among the outcomes."""
+    return [outcome for outcome in outcomes if isinstance(outcome, Dispatch)]
+
+
+def refusals(outcomes: Sequence[Dispatch | Refusal]) -> list[Refusal]:
+    """The refusals among the outcomes."""
+    return [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+
+
+class ScriptedView:
+    """A PoolView whose loads, hits and bindings a test writes down. `hits` is (request, instance) → tokens."""
+
+    def __init__(
+        self,
+        of: RoutingTable,
+        loads: Mapping[str, InstanceLoad],
+        hits: Mapping[tuple[str, str], int] | None = None,
+        bindings: Mapping[str, Binding] | None = None,
+        now: float = 0.0,
+    ) -> None:
+        self.table = of
+        self.loads = dict(loads)
+        self.hits = dict(hits or {})
+        self.bindings = dict(bindings or {})
+        self.now = now
+
+    def candidates(self) -> Sequence[InstanceLoad]:
+        return [self.loads[name] for name in sorted(self.loads) if self.loads[name].is_candidate(self.now)]
+
+    def load(self, instance: str) -> InstanceLoad | None:
+        return self.loads.get(instance)
+
+    def hit_tokens(self, asked: RoutingRequest, instance: str) -> int:
+        return max(0, min(self.hits.get((asked.id, instance), 0), asked.prompt_tokens - 1))
+
+    def hit_tokens_everywhere(self, asked: RoutingRequest) -> Mapping[str, int]:
+        return {name: hit for name in self.loads if (hit := self.hit_tokens(asked, name))}
+
+    def predicted_ttft_seconds(self, asked: RoutingRequest, instance: str) -> float:
+        miss = max(1, asked.prompt_tokens - self.hit_tokens(asked, instance))
+        return (self.loads[instance].pending_prefill_tokens + miss) / self.table.engine.prefill_tokens_per_second
+
+    def binding(self, session: str) -> Binding | None:
+        return self.bindings.get(session)
