@@ -1,0 +1,37 @@
+"""Open endpoints: health, readiness, metrics; and the OpenAPI document for those who may read."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Response
+
+from fairlead_api.routes.guards import Guard
+from fairlead_api.services.access import Caller
+
+
+def health_routes(app: FastAPI, guard: Guard, ready: Callable[[], Awaitable[None]], metrics: Callable[[], tuple[bytes, str]]) -> APIRouter:
+    """`ready` raises StoreUnavailable while Postgres is away; `metrics` gives the exposition and its content type."""
+    routes = APIRouter()
+
+    @routes.get("/healthz", tags=["health"])
+    async def healthz() -> dict[str, str]:
+        """The process lives."""
+        return {"status": "ok"}
+
+    @routes.get("/readyz", tags=["health"])
+    async def readyz() -> dict[str, str]:
+        """The database answers."""
+        await ready()
+        return {"status": "ready"}
+
+    @routes.get("/metrics", tags=["health"], response_class=Response)
+    async def get_metrics() -> Response:
+        """Prometheus metrics of this process."""
+        content, kind = metrics()
+        return Response(content, media_type=kind)
+
+    @routes.get("/openapi.json", include_in_schema=False)
+    async def openapi(caller: Annotated[Caller, Depends(guard.needs("viewer"))]) -> dict[str, Any]:
+        return app.openapi()
+
+    return routes

@@ -1,0 +1,81 @@
+"""Endpoints of routers and operators (role system)."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+
+from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.reports import Report, ReportReceipt, RouterGone
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.streaming import BoundedStream
+from fairlead_api.services.access import Caller
+from fairlead_api.services.ingestion import Ingestion
+from fairlead_api.services.pool_mirroring import PoolMirroring
+from fairlead_api.services.table_stream import StreamStore, TableStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvents:
+    """Body of an events post."""
+
+    events: list[PoolEvent]
+
+
+def internal_routes(
+    guard: Guard,
+    mirroring: PoolMirroring,
+    ingestion: Ingestion,
+    stream: TableStream,
+    store: StreamStore,
+    on_ignored: Callable[[Counter[str]], None],
+    clock: Callable[[], datetime],
+) -> APIRouter:
+    """Everything under /internal/v1."""
+    routes = APIRouter(prefix="/internal/v1", tags=["internal"])
+    System = Annotated[Caller, Depends(guard.needs("system"))]  # noqa: N806 - it is a type
+
+    @routes.put("/pools/{namespace}/{name}/state")
+    async def put_state(namespace: str, name: str, state: PoolState, caller: System) -> PoolObservations:
+        """The operator's whole view of a pool; sending it again changes nothing. 409 when it is older than the stored one."""
+        return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
+
+    @routes.post("/pools/{namespace}/{name}/events", status_code=204)
+    async def post_events(namespace: str, name: str, body: PoolEvents, caller: System) -> None:
+        """Things the operator did or refused; repeated ones are stored once."""
+        await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
+
+    @routes.delete("/pools/{namespace}/{name}", status_code=204)
+    async def delete_pool(namespace: str, name: str, caller: System) -> None:
+        """The object was deleted; repeating it changes nothing."""
+        await mirroring.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
+
+    @routes.get("/pools/{namespace}/{name}/table")
+    async def get_table(namespace: str, name: str, caller: System) -> RoutingTable:
+        """The newest routing table."""
+        return await store.table(PoolKey(namespace=namespace, name=name))
+
+    @routes.get("/stream", response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
+    async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], caller: System) -> Any:
+        """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s."""
+        return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
+
+    @routes.post("/reports", response_model=ReportReceipt)
+    async def post_report(report: Report, caller: System) -> Response:
+        """One batch of a router, stored once however often it is sent."""
+        done = await ingestion.take(report, clock())
+        if done.ignored:
+            on_ignored(done.ignored)
+        return Response(msgspec.json.encode(done.receipt), media_type="application/json")
+
+    @routes.post("/routers/gone", status_code=204)
+    async def post_gone(gone: RouterGone, caller: System) -> None:
+        """A router's last act."""
+        await ingestion.forget_router(gone)
+
+    return routes

@@ -1,0 +1,84 @@
+"""Metrics `fairlead_api_*` (bounded labels) and the middleware that gives every request an id, a metric and a log line."""
+
+import logging
+import re
+import time
+import uuid
+from collections import Counter as Counts
+from collections.abc import MutableMapping
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_log = logging.getLogger("fairlead_api.requests")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Telemetry:
+    """This process's metrics."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        buckets = (0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+        self.seconds = Histogram(
+            "fairlead_api_request_seconds",
+            "Time to the end of an answer.",
+            ("method", "route", "status"),
+            buckets=buckets,
+            registry=self.registry,
+        )
+        self.ignored = Counter("fairlead_api_report_rows_ignored_total", "Rows of reports dropped.", ("reason",), registry=self.registry)
+        self.subscribers = Gauge("fairlead_api_router_streams", "Router streams open at this process.", registry=self.registry)
+        self.live = Gauge("fairlead_api_live_streams", "Live (SSE) streams open at this process.", registry=self.registry)
+        self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
+
+    def count_ignored(self, reasons: Counts[str]) -> None:
+        for reason, count in reasons.items():
+            self.ignored.labels(reason).inc(count)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """Text and content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+
+class Instrument:
+    """Outermost middleware of the API."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16]
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 500
+        begun = time.perf_counter()
+
+        async def noted(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            seconds = time.perf_counter() - begun
+            route = getattr(scope.get("route"), "path", None) or "unmatched"
+            self._telemetry.seconds.labels(scope["method"], route, str(status)).observe(seconds)
+            level = logging.WARNING if status >= 500 else logging.DEBUG
+            fields = {
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+                "request_id": request_id,
+            }
+            _log.log(level, "request answered", extra={**fields, "actor": scope["state"].get("actor")})

@@ -1,0 +1,160 @@
+"""Bindings through reports on a real database: who wins, what is recorded, and what never doubles."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairlead.reports import BindingReason, MigrationRecord, Report
+from fairlead_client.client import BindingsLine, StreamLine, SyncedLine
+
+
+async def with_instances(api: ApiInstance, *names: str) -> None:
+    await api.system.put_pool_state(CHAT, a_state(*(an_instance(name) for name in names)))
+
+
+async def test_a_cold_binding_is_stored_with_version_one(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    receipt = await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    assert not receipt.duplicate
+    assert receipt.conflicts == ()
+    found = await api.viewer.session(CHAT, "s")
+    assert (found.session.instance, found.session.version, found.session.reason) == ("a", 1, "cold")
+    assert [(holder.instance, holder.released_at) for holder in found.history] == [("a", None)]
+
+
+async def test_the_same_report_twice_gives_the_same_receipt_and_stores_once(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    losing = a_report("r2", router="router-1", bindings=(a_binding("s", "b"),))
+    first = await api.system.post_report(losing)
+    again = await api.system.post_report(losing)
+    assert (first.duplicate, again.duplicate) == (False, True)
+    assert first.conflicts == again.conflicts
+    assert [(conflict.session, conflict.instance, conflict.version) for conflict in first.conflicts] == [("s", "a", 1)]
+
+
+async def test_a_move_writes_binding_history_and_migration_together(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    move = a_binding("s", "b", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
+    record = MigrationRecord(
+        id="m1",
+        pool=CHAT,
+        kind="session",
+        session="s",
+        request="q",
+        source="a",
+        target="b",
+        trigger=BindingReason.HOT_MIGRATION,
+        at=move.at,
+        predicted_source_ttft_seconds=4.0,
+        predicted_target_ttft_seconds=1.0,
+        benefit_seconds=3.0,
+        actual_ttft_seconds=1.5,
+    )
+    await api.system.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
+    found = await api.viewer.session(CHAT, "s")
+    assert (found.session.instance, found.session.version, found.session.migrations) == ("b", 2, 1)
+    assert [(holder.instance, holder.migration) for holder in found.history] == [("b", "m1"), ("a", None)]
+    assert found.history[1].released_at is not None
+    migration = await api.viewer.migration("m1")
+    assert migration.paid_off is True
+
+
+async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.system.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", reason=BindingReason.SLO, based_on=1),)))
+    page = await api.viewer.migrations({"session": "s"})
+    assert [(m.source, m.target, m.trigger, m.paid_off) for m in page.items] == [("a", "b", "slo", None)]
+
+
+async def test_a_binding_to_an_unknown_instance_is_ignored_and_counted(api: ApiInstance) -> None:
+    await with_instances(api, "a")
+    receipt = await api.system.post_report(a_report("r1", bindings=(a_binding("s", "nowhere"), a_binding("t", "a"))))
+    assert receipt.conflicts == ()
+    page = await api.viewer.sessions({})
+    assert [item.session for item in page.items] == ["t"]
+
+
+async def test_two_routers_binding_one_session_at_once_agree_on_one_home(
+    api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]
+) -> None:
+    await with_instances(api, "a", "b")
+    other = await start_api()
+    for round_number in range(10):
+        session = f"s{round_number}"
+        one, two = await asyncio.gather(
+            api.system.post_report(a_report(f"x{round_number}", bindings=(a_binding(session, "a"),))),
+            other.system.post_report(a_report(f"y{round_number}", router="router-1", bindings=(a_binding(session, "b"),))),
+        )
+        losers = [*one.conflicts, *two.conflicts]
+        assert len(losers) == 1
+        found = await api.viewer.session(CHAT, session)
+        assert found.session.instance == losers[0].instance
+        assert len(found.history) == 1
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["s", "t"]), st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=8),
+    order=st.randoms(use_true_random=False),
+    repeats=st.integers(0, 4),
+)
+async def test_whatever_arrives_in_whatever_order_history_and_present_agree(
+    api: ApiInstance, steps: list[tuple[str, str, int, int]], order: object, repeats: int
+) -> None:
+    await with_instances(api, "a", "b", "c")
+    shuffle = order.shuffle  # type: ignore[attr-defined]  # hypothesis types its Random as object here
+    run = f"{id(steps)}-{len(steps)}-{repeats}"
+    reports: list[Report] = [
+        a_report(f"{run}-{number}", router=f"router-{router}", bindings=(a_binding(f"{run}{session}", instance, previous="a", based_on=based_on),))
+        for number, (session, instance, based_on, router) in enumerate(steps)
+    ]
+    sent = [*reports, *reports[:repeats]]
+    shuffle(sent)
+    await asyncio.gather(*(api.system.post_report(report) for report in sent))
+    for name in {f"{run}{session}" for session, *_ in steps}:
+        found = await api.viewer.session(CHAT, name)
+        open_holders = [holder for holder in found.history if holder.released_at is None]
+        assert [(holder.instance, holder.version) for holder in open_holders] == [(found.session.instance, found.session.version)]
+        versions = [holder.version for holder in found.history]
+        assert versions == sorted(set(versions), reverse=True)
+        moves = (await api.viewer.migrations({"session": name})).items
+        assert len(moves) == found.session.migrations == len([holder for holder in found.history if holder.migration])
+
+
+async def read_until_synced(lines: "asyncio.Queue[StreamLine]") -> list[StreamLine]:
+    found: list[StreamLine] = []
+    while True:
+        line = await asyncio.wait_for(lines.get(), 5)
+        found.append(line)
+        if isinstance(line, SyncedLine):
+            return found
+
+
+async def test_a_binding_committed_at_one_replica_reaches_routers_at_the_other(
+    api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]
+) -> None:
+    await with_instances(api, "a", "b")
+    await api.system.post_report(a_report("r1", bindings=(a_binding("old", "a"),)))
+    other = await start_api()
+    lines: asyncio.Queue[StreamLine] = asyncio.Queue()
+
+    async def read() -> None:
+        async for line in other.system.stream("router-9"):
+            await lines.put(line)
+
+    reader = asyncio.create_task(read())
+    snapshot = await read_until_synced(lines)
+    bindings = [binding.session for line in snapshot if isinstance(line, BindingsLine) for binding in line.bindings]
+    assert bindings == ["old"]
+    await api.system.post_report(a_report("r2", bindings=(a_binding("new", "b"),)))
+    while not isinstance(line := await asyncio.wait_for(lines.get(), 5), BindingsLine):
+        pass
+    assert [(binding.session, binding.instance) for binding in line.bindings] == [("new", "b")]
+    reader.cancel()
+    await asyncio.wait([reader])

@@ -1,0 +1,102 @@
+"""A control API running in the test's own process and loop, with a clock to move and a client per role; builders for what is sent to it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi import FastAPI
+from streaming_asgi import StreamingAsgiTransport
+
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import InstanceReport, PoolState
+from fairlead.reports import BindingChange, BindingReason, LoadSample, Report
+from fairlead.tables import PoolKey
+from fairlead_api.app import create_api
+from fairlead_api.settings import BootstrapToken, Settings
+from fairlead_client.client import ControlApi
+
+CHAT = PoolKey(namespace="default", name="chat")
+SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system")}
+SPEC: dict[str, Any] = {"model": "tiny", "replicas": 2, "engine": {"type": "simulated"}, "routing": {"policy": "dualmap"}}
+
+
+class MovingClock:
+    """Wall time plus what was skipped."""
+
+    def __init__(self) -> None:
+        self.skipped = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.skipped
+
+    def skip(self, seconds: float) -> None:
+        self.skipped += timedelta(seconds=seconds)
+
+
+@dataclass(kw_only=True)
+class ApiInstance:
+    """One API process's worth, with clients by role."""
+
+    app: FastAPI
+    base: ControlApi
+    clock: MovingClock
+    roles: dict[str, ControlApi] = field(default_factory=dict)
+
+    @property
+    def system(self) -> ControlApi:
+        return self.base.with_token(SECRETS["system"])
+
+    @property
+    def viewer(self) -> ControlApi:
+        return self.base.with_token(SECRETS["viewer"])
+
+    @property
+    def operator(self) -> ControlApi:
+        return self.base.with_token(SECRETS["operator"])
+
+    @property
+    def admin(self) -> ControlApi:
+        return self.base.with_token(SECRETS["admin"])
+
+
+def settings_for(database_url: str, **changes: Any) -> Settings:
+    tokens = tuple(BootstrapToken(role, f"test-{role}", secret) for role, secret in SECRETS.items())
+    values: dict[str, Any] = {"web": False, "migrate": False, "background": False, "heartbeat_seconds": 0.2, **changes}
+    return Settings(database_url=database_url, bootstrap_tokens=tokens, **values)
+
+
+@asynccontextmanager
+async def running_api(database_url: str, *, overrides: dict[str, Any] | None = None, **changes: Any) -> AsyncIterator[ApiInstance]:
+    clock = MovingClock()
+    app = create_api(settings_for(database_url, **changes), clock=clock, **(overrides or {}))
+    async with (
+        app.router.lifespan_context(app),
+        ControlApi("http://api.test", None, StreamingAsgiTransport(app), timeout_seconds=30) as client,
+    ):
+        yield ApiInstance(app=app, base=client, clock=clock)
+
+
+def an_instance(name: str, state: InstanceState = InstanceState.SERVING, **changes: Any) -> InstanceReport:
+    values: dict[str, Any] = {"address": f"127.40.0.{(sum(name.encode()) % 250) + 1}:8000", "reason": "test", "created_at": 1_700_000_000.0}
+    return InstanceReport(id=name, pod_uid=f"uid-{name}", role=Role.BOTH, state=state, **{**values, **changes})
+
+
+def a_state(*instances: InstanceReport, version: int = 1, generation: int = 1, **changes: Any) -> PoolState:
+    values: dict[str, Any] = {"uid": "uid-1", "spec": SPEC, "changed_by": "kubectl", "resource_version": str(version)}
+    return PoolState(generation=generation, instances=instances, **{**values, **changes})
+
+
+def a_report(name: str, router: str = "router-0", at: float | None = None, **content: Any) -> Report:
+    return Report(id=name, router=router, sent_at=at if at is not None else datetime.now(UTC).timestamp(), **content)
+
+
+def a_binding(session: str, instance: str, **changes: Any) -> BindingChange:
+    values: dict[str, Any] = {"reason": BindingReason.COLD, "at": datetime.now(UTC).timestamp(), "context_tokens": 100}
+    return BindingChange(pool=CHAT, session=session, instance=instance, **{**values, **changes})
+
+
+def a_load(instance: str, second: int, **changes: Any) -> LoadSample:
+    values: dict[str, Any] = {"running": 1, "waiting": 0, "pending_prefill_tokens": 10, "in_flight": 1}
+    return LoadSample(pool=CHAT, instance=instance, second=second, **{**values, **changes})
