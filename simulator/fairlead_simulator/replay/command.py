@@ -15,7 +15,8 @@ import uvloop
 from rich.console import Console
 
 from fairlead_simulator.errors import TraceInvalid
-from fairlead_simulator.replay.http_client import AnswerMalformed, AnswerReader, ConnectFailed, ConnectionBroke, HttpClient, Origin
+from fairlead_simulator.replay.http_client import HttpClient, Origin
+from fairlead_simulator.replay.models import find_model
 from fairlead_simulator.replay.outcomes import Outcome, Summary, Tally
 from fairlead_simulator.replay.progress import show_progress
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
@@ -115,7 +116,7 @@ def replay(
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        served_model = model or await _first_model(client, origins, patient=repeat, stop=stop, console=err)
+        served_model = model or await find_model(client, origins, pool, patient=repeat, stop=stop, console=err)
         sender = Sender(client, origins, headers, session_header, timeout, retry_rejected, time.monotonic)
         running = Replay(
             rows=rows,
@@ -181,52 +182,6 @@ def _origin(url: str) -> Origin:
         return Origin.parse(url)
     except ValueError as error:
         raise click.UsageError(f"--url {error}") from None
-
-
-class _Document(AnswerReader):
-    __slots__ = ("body",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = b""
-
-    def on_piece(self, piece: bytes) -> None:
-        self.body += piece
-
-
-async def _first_model(client: HttpClient, origins: tuple[Origin, ...], patient: bool, stop: asyncio.Event, console: Console) -> str:
-    """The first model any router lists. Waits for one when `patient`; empty when stopped meanwhile."""
-    problem = ""
-    while not stop.is_set():
-        for origin in origins:
-            answer = _Document()
-            try:
-                async with asyncio.timeout(10):
-                    await client.request(
-                        origin,
-                        f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\n\r\n".encode("latin-1"),
-                        b"",
-                        answer,
-                    )
-                models = orjson.loads(answer.body)["data"]
-                if models:
-                    return str(models[0]["id"])
-                problem = f"{origin.url} serves no model yet"
-            except (ConnectFailed, ConnectionBroke, AnswerMalformed) as error:
-                problem = str(error)
-            except TimeoutError:
-                problem = f"{origin.url}/v1/models does not answer"
-            except (orjson.JSONDecodeError, KeyError, TypeError):
-                problem = f"{origin.url}/v1/models is not a list of models (status {answer.status}); give --model"
-        if not patient:
-            raise click.ClickException(f"{problem}; is the router running, and is --url right?")
-        console.print(f"replay: {problem}; waiting", highlight=False, soft_wrap=True)
-        try:
-            async with asyncio.timeout(2):
-                await stop.wait()
-        except TimeoutError:
-            continue
-    return ""
 
 
 def _open(path: Path) -> BinaryIO:

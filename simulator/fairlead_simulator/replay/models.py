@@ -1,0 +1,70 @@
+"""Finding out which model to ask for when nobody said."""
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+import orjson
+from rich.console import Console
+
+from fairlead_simulator.replay.http_client import AnswerMalformed, AnswerReader, ConnectFailed, ConnectionBroke, HttpClient, Origin
+
+_ANSWER_SECONDS = 10.0
+_PAUSE_SECONDS = 2.0
+
+
+class ModelUnknown(Exception):
+    """No router told a model to ask for; the message says why."""
+
+
+class _Document(AnswerReader):
+    __slots__ = ("body",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = b""
+
+    def on_piece(self, piece: bytes) -> None:
+        self.body += piece
+
+
+async def find_model(
+    client: HttpClient, origins: Sequence[Origin], pool: str | None, patient: bool, stop: asyncio.Event, console: Console
+) -> str:
+    """The model of `pool`, or the first model any router lists. When `patient`, waits for one; empty when stopped meanwhile."""
+    while True:
+        problems = []
+        for origin in origins:
+            try:
+                return await _model_of(client, origin, pool)
+            except ModelUnknown as error:
+                problems.append(str(error))
+        if not patient:
+            raise click.ClickException(f"{problems[0]}; is the router running, and is --url right?")
+        console.print(f"replay: {problems[0]}; waiting", highlight=False, soft_wrap=True)
+        try:
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                await stop.wait()
+            return ""
+        except TimeoutError:
+            continue
+
+
+async def _model_of(client: HttpClient, origin: Origin, pool: str | None) -> str:
+    answer = _Document()
+    head = f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\n\r\n".encode("latin-1")
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await client.request(origin, head, b"", answer)
+        cards = [(str(card["id"]), str(card.get("root") or card["id"])) for card in orjson.loads(answer.body)["data"]]
+    except (ConnectFailed, ConnectionBroke, AnswerMalformed) as error:
+        raise ModelUnknown(str(error)) from None
+    except TimeoutError:
+        raise ModelUnknown(f"{origin.url}/v1/models does not answer") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise ModelUnknown(f"{origin.url}/v1/models is not a list of models (status {answer.status}); give --model") from None
+    if pool is not None:
+        cards = [card for card in cards if card[0] == pool]
+    if not cards:
+        raise ModelUnknown(f"{origin.url} serves no {'model' if pool is None else f'pool {pool}'} yet")
+    return cards[0][1] if pool is not None else cards[0][0]
