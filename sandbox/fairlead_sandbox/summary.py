@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.box import ROUNDED
-from rich.console import Console, Group
+from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -57,7 +57,9 @@ def render(summary: Summary, *, width: int, coloured: bool) -> str:
     console = Console(
         file=target, width=max(60, width), force_terminal=coloured, color_system="standard" if coloured else None, highlight=False
     )
-    console.print(Group(frame, *_blocks(summary)), soft_wrap=False)
+    console.print(frame)
+    for block in _blocks(summary):
+        console.print(block, soft_wrap=True)  # commands stay on one line, however narrow the terminal
     return target.getvalue()
 
 
@@ -80,6 +82,4 @@ def _block(title: str, *lines: str) -> Text:
     text = Text("\n" + title, style="bold")
     for line in lines:
         text.append(f"\n  {line}", style="not bold cyan")
-    text.no_wrap = True
-    text.overflow = "ignore"
     return text
