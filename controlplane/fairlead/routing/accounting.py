@@ -4,7 +4,6 @@ A tracked request is in one stage; its tokens are in one instance's counters acc
 here that takes it out of the old counters and puts it into the new ones. Nothing else writes the counts of an `InstanceLoad`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -137,12 +136,26 @@ class Accounting:
         self._remove_pending(load, tracked.miss_tokens)
 
 
-def recount(requests: Mapping[str, TrackedRequest], instance: str) -> tuple[int, int, int, int, int, int]:
-    """(pending tokens, dispatched tokens, waiting, prefilling, decoding, decode tokens) of an instance, counted afresh; the truth counters must equal."""
-    here = [tracked for tracked in requests.values() if tracked.instance == instance]
-    queued = [tracked for tracked in here if tracked.stage is Stage.QUEUED]
-    prefilling = [tracked for tracked in here if tracked.stage is Stage.PREFILLING]
-    decoding = [tracked for tracked in here if tracked.stage is Stage.DECODING]
-    dispatched = sum(tracked.miss_tokens for tracked in prefilling)
-    pending = dispatched + sum(tracked.miss_tokens for tracked in queued)
-    return (pending, dispatched, len(queued), len(prefilling), len(decoding), sum(tracked.request.prompt_tokens for tracked in decoding))
+def discrepancies(accounting: Accounting) -> tuple[str, ...]:
+    """Instances whose counters differ from a fresh count of the tracked requests, in words; empty when accounting is exact."""
+    found: list[str] = []
+    for instance, load in sorted(accounting.loads.items()):
+        here = [tracked for tracked in accounting.requests.values() if tracked.instance == instance]
+        queued = [tracked for tracked in here if tracked.stage is Stage.QUEUED]
+        prefilling = [tracked for tracked in here if tracked.stage is Stage.PREFILLING]
+        decoding = [tracked for tracked in here if tracked.stage is Stage.DECODING]
+        dispatched = sum(tracked.miss_tokens for tracked in prefilling)
+        counted = {
+            "pending_prefill_tokens": dispatched + sum(tracked.miss_tokens for tracked in queued),
+            "dispatched_prefill_tokens": dispatched,
+            "waiting": len(queued),
+            "prefilling": len(prefilling),
+            "decoding": len(decoding),
+            "decode_tokens": sum(tracked.request.prompt_tokens for tracked in decoding),
+        }
+        wrong = [f"{name} is {getattr(load, name)}, not {value}" for name, value in counted.items() if getattr(load, name) != value]
+        if (load.prefilling_since is None) != (load.pending_prefill_tokens == 0):
+            wrong.append(f"prefilling_since is {load.prefilling_since} with {load.pending_prefill_tokens} tokens pending")
+        if wrong:
+            found.append(f"{instance}: {'; '.join(wrong)}")
+    return tuple(found)

@@ -13,7 +13,7 @@ from heapq import heappop
 from fairlead.admission.refusals import nobody_serves, shutting_down, unavailable, upstream_failed, waited_too_long
 from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingReason, InstanceInFlight, RejectionReason
-from fairlead.routing.accounting import Stage, TrackedRequest
+from fairlead.routing.accounting import Stage, TrackedRequest, discrepancies
 from fairlead.routing.circuit import Circuit
 from fairlead.routing.placing import Placing, SchedulerSettings
 from fairlead.routing.policies.candidates import least_pending
@@ -236,6 +236,10 @@ class PoolScheduler:
             self._refuse(tracked, shutting_down(tracked.request, self._placing.table.pool), now)
         refusals, self._outbox = tuple(self._outbox), []
         return refusals
+
+    def discrepancies(self) -> tuple[str, ...]:
+        """Instances whose counters differ from a fresh count of the requests in flight, in words; always empty unless accounting has a bug."""
+        return discrepancies(self._placing.accounting)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
         """Queued and dispatched requests per instance, by id; instances gone are listed while they still have some."""

@@ -1,0 +1,141 @@
+import pytest
+
+from fairlead.admission.refusals import shutting_down, upstream_failed
+from fairlead.reports import BindingReason, MigrationRecord
+from fairlead.routing.accounting import TrackedRequest
+from fairlead.routing.load_samples import LoadSeconds, Reservoir
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
+from fairlead.routing.recording import Recorder
+from routing_builders import POOL, entry, request, table
+
+
+def recorder(rate: float = 1.0, limit: int = 100) -> Recorder:
+    return Recorder(POOL, "router-0", 7, rate, limit)
+
+
+def move(name: str) -> MigrationRecord:
+    return MigrationRecord(
+        id=name,
+        pool=POOL,
+        kind="request",
+        session=None,
+        request="r",
+        source="a",
+        target="b",
+        trigger=BindingReason.HOTSPOT,
+        at=0.0,
+        predicted_source_ttft_seconds=8.0,
+        predicted_target_ttft_seconds=2.0,
+        benefit_seconds=6.0,
+    )
+
+
+def tracked(name: str = "r") -> TrackedRequest:
+    return TrackedRequest(request=request(name), submitted_at=0.0, instance="a")
+
+
+def test_ids_are_32_hex_digits_that_differ_by_router_seed_and_count() -> None:
+    ids = {Recorder(POOL, router, seed, 1.0).new_id() for router in ("router-0", "router-1") for seed in range(50)} | {
+        Recorder(POOL, "router-0", 0, 1.0).new_id()
+    }
+    assert len(ids) == 100
+    assert all(len(one) == 32 and int(one, 16) >= 0 for one in ids)
+
+
+@pytest.mark.parametrize(("rate", "least", "most"), [(0.0, 0, 0), (0.1, 150, 250), (1.0, 2000, 2000)])
+def test_the_sample_is_as_large_as_its_rate(rate: float, least: int, most: int) -> None:
+    sampling = recorder(rate)
+    assert least <= sum(sampling.is_sampled(sampling.new_id()) for _ in range(2000)) <= most
+
+
+def test_a_decision_is_taken_once_it_is_settled_and_kept_ones_have_rate_one() -> None:
+    sampling = recorder(0.0)
+    one = tracked()
+    one.decision_id = sampling.new_id()
+    decision = Decision(instance="a", reason=DecisionReason.LEAST_LOADED, fallbacks=("b",))
+    sampling.decided(one, decision, table(1), 1.0, keep=False)
+    assert sampling.take_decisions() == ()
+    sampling.decided(one, decision, table(1), 1.0, keep=True)
+    assert sampling.take_decisions() == ()
+    sampling.settle_decision("r", 0.5, 1.5)
+    (record,) = sampling.take_decisions()
+    assert (record.sample_rate, record.runner_up, record.queued_seconds, record.ttft_seconds) == (1.0, "b", 0.5, 1.5)
+    sampling.settle_decision("r")
+    assert sampling.take_decisions() == ()
+
+
+def test_the_outcome_of_a_move_is_written_into_it_when_not_yet_taken() -> None:
+    sampling = recorder()
+    one = tracked()
+    sampling.migrated(move("m1"), one)
+    sampling.settle_moves(one, "completed", 2.5)
+    (record,), outcomes = sampling.take_migrations()
+    assert (record.actual_ttft_seconds, record.outcome, outcomes) == (2.5, "completed", ())
+
+
+def test_the_outcome_of_a_move_already_taken_is_told_apart() -> None:
+    sampling = recorder()
+    one = tracked()
+    sampling.migrated(move("m1"), one)
+    sampling.take_migrations()
+    sampling.settle_moves(one, "cancelled")
+    sampling.settle_moves(one, "completed", 1.0)
+    moves, (outcome,) = sampling.take_migrations()
+    assert (moves, outcome.id, outcome.outcome, outcome.actual_ttft_seconds) == ((), "m1", "cancelled", None)
+
+
+def test_refusals_are_counted_per_second_and_cause_with_one_sample() -> None:
+    sampling = recorder()
+    for number in range(3):
+        sampling.refused(shutting_down(request(f"r{number}"), POOL), 5.0 + number / 10)
+    sampling.refused(upstream_failed(request("x"), POOL, ("a",)), 5.5)
+    assert sampling.take_rejections(5.9, final=False) == ()
+    first, second = sampling.take_rejections(6.0, final=False)
+    assert (first.count, first.sample_request, first.second, second.count) == (3, "r0", 5, 1)
+    sampling.refused(upstream_failed(request("x"), POOL, ("a",)), 6.5)
+    assert len(sampling.take_rejections(6.6, final=True)) == 1
+
+
+def test_records_beyond_the_limit_are_dropped_and_counted() -> None:
+    sampling = recorder(limit=2)
+    for number in range(5):
+        sampling.migrated(move(f"m{number}"), tracked())
+    assert len(sampling.take_migrations()[0]) == 2
+    assert (sampling.take_dropped(), sampling.take_dropped()) == (3, 0)
+
+
+def test_a_second_of_load_is_handed_over_once_it_is_finished() -> None:
+    seconds = LoadSeconds(POOL, 100)
+    load = InstanceLoad(entry=entry("a"), waiting=2, decoding=1)
+    seconds.current(load, 10.2).requests += 1
+    assert seconds.take({"a": load}, 10.9, final=False) == ()
+    (sample,) = seconds.take({"a": load}, 11.0, final=False)
+    assert (sample.second, sample.requests, sample.waiting, sample.running, sample.in_flight) == (10, 1, 2, 1, 3)
+    assert seconds.take({"a": load}, 11.5, final=False) == ()
+
+
+def test_an_idle_instance_gives_its_gauges_for_each_second_that_is_looked_at_once() -> None:
+    seconds = LoadSeconds(POOL, 100)
+    load = InstanceLoad(entry=entry("a"), kv_usage=0.5)
+    samples = [one for now in (10.0, 10.5, 11.0, 12.0) for one in seconds.take({"a": load}, now, final=False)]
+    assert [(one.second, one.kv_usage) for one in samples] == [(9, 0.5), (10, 0.5), (11, 0.5)]
+
+
+def test_the_running_second_is_given_only_in_the_final_take() -> None:
+    seconds = LoadSeconds(POOL, 1)
+    load = InstanceLoad(entry=entry("a"))
+    seconds.current(load, 10.2).failed += 1
+    (sample,) = seconds.take({}, 10.3, final=True)
+    assert (sample.second, sample.failed) == (10, 1)
+    seconds.current(load, 11.0)
+    seconds.current(load, 12.0)
+    seconds.current(load, 13.0)
+    assert seconds.dropped == 1
+
+
+def test_a_reservoir_keeps_64_values_drawn_from_all() -> None:
+    reservoir = Reservoir()
+    for number in range(10_000):
+        reservoir.add(float(number))
+    assert (len(reservoir.values), reservoir.seen) == (64, 10_000)
+    assert 3500 < sum(reservoir.values) / 64 < 6500

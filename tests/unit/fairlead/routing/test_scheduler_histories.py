@@ -1,0 +1,265 @@
+"""Random histories of a scheduler: whatever happens, each request ends once, counters are exact, and nobody unfit is chosen."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from fairlead.instances import InstanceState
+from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
+from fairlead.routing.protocols import Dispatch, Refusal
+from fairlead.routing.registry import policy_names
+from fairlead.routing.scheduler import PoolScheduler, SchedulerSettings
+from fairlead.tables import EarlyRejectionFacts, InstanceEntry
+from routing_builders import POOL, entry, request, table
+
+NAMES = tuple(f"i{number}" for number in range(5))
+STATES = st.sampled_from(
+    [InstanceState.SERVING] * 4 + [InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST]
+)
+INSTANCES = st.dictionaries(st.sampled_from(NAMES), STATES, max_size=5)
+PROMPTS = st.lists(st.integers(0, 2), max_size=5)
+
+
+class SchedulerHistory(RuleBasedStateMachine):
+    """One scheduler, a clock, and what the world believes of every request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.version = 1
+        self.counter = 0
+        self.alive: dict[str, str | None] = {}
+        """Requests not ended → the instance they were last dispatched to."""
+        self.first_tokens: set[str] = set()
+        self.ended: set[str] = set()
+        self.moves_total = 0
+
+    @initialize(
+        policy=st.sampled_from(policy_names()),
+        instances=INSTANCES,
+        window=st.integers(0, 2),
+        mode=st.sampled_from(["Off", "Load"]),
+        discipline=st.sampled_from(["fifo", "longest_hit"]),
+        speculative=st.booleans(),
+    )
+    def start(self, policy: str, instances: dict[str, InstanceState], window: int, mode: str, discipline: str, speculative: bool) -> None:
+        parameters: dict[str, Any] = {"queue_discipline": discipline, "queue_limit": 4, "queue_timeout_seconds": 8}
+        if policy == "ear":
+            parameters |= {"hot_tokens": 3000, "cooldown_seconds": 2}
+        self.table = table(
+            [entry(name, state) for name, state in sorted(instances.items())],
+            policy=policy,
+            parameters=parameters,
+            window=window,
+            speed=1000.0,
+            rejection=EarlyRejectionFacts(mode=mode, headroom=2.0),
+            kv_cache_tokens=20_000,
+        )
+        self.scheduler = PoolScheduler(
+            self.table, "router-0", 3, sample_rate=1.0, settings=SchedulerSettings(speculative_insert=speculative, sweep_seconds=0.1)
+        )
+        self.snapshot()
+
+    def snapshot(self) -> None:
+        self.unfit = {load.entry.id for load in self.scheduler.loads() if not load.is_candidate(self.now)}
+
+    def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: set[str] | None = None) -> None:
+        """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen."""
+        for outcome in outcomes:
+            name = outcome.request.id
+            assert name in self.alive, "an outcome is about a request that has not ended"
+            if isinstance(outcome, Dispatch):
+                assert self.alive[name] is None or name not in self.first_tokens
+                assert outcome.instance not in (self.unfit if unfit is None else unfit)
+                chosen = next(one for one in self.table.instances if one.id == outcome.instance)
+                assert chosen.accepting
+                assert outcome.address == chosen.address
+                assert outcome.miss_tokens >= 1
+                self.alive[name] = outcome.instance
+            else:
+                assert isinstance(outcome.reason, RejectionReason)
+                assert outcome.status in (429, 503)
+                assert outcome.retry_after_seconds >= 1
+                assert outcome.message
+                self.end(name)
+        self.snapshot()
+
+    def end(self, name: str) -> None:
+        del self.alive[name]
+        self.first_tokens.discard(name)
+        self.ended.add(name)
+
+    def any_request(self, data: st.DataObject) -> str:
+        """A request in flight, or at times one that has ended or never was."""
+        names = [*sorted(self.alive), *sorted(self.ended)[:2], "ghost"]
+        return data.draw(st.sampled_from(names))
+
+    @rule(tokens=st.integers(0, 6000), blocks=PROMPTS, session=st.sampled_from([None, "s", "t", "u"]), streamed=st.booleans())
+    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool) -> None:
+        self.counter += 1
+        name = f"r{self.counter:04d}"
+        chained = tuple(hash(tuple(blocks[: depth + 1])) & 0xFFFFFFFF for depth in range(len(blocks)))
+        self.alive[name] = None
+        prompt = max(tokens, 512 * len(blocks))
+        asked = request(name, prompt, blocks=chained, session=session, at=self.now, streamed=streamed)
+        self.see(self.scheduler.submit(asked, self.now))
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 1.0, 3.0, 6.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.snapshot()
+        self.see(self.scheduler.tick(self.now))
+
+    @rule(data=st.data())
+    def first_token(self, data: st.DataObject) -> None:
+        name = self.any_request(data)
+        if self.alive.get(name) is not None:
+            self.first_tokens.add(name)
+        self.see(self.scheduler.first_token(name, self.now))
+
+    @rule(data=st.data(), cached=st.sampled_from([None, 0, 512]))
+    def complete(self, data: st.DataObject, cached: int | None) -> None:
+        name = self.any_request(data)
+        dispatched = self.alive.get(name) is not None
+        if dispatched:
+            self.end(name)
+        self.see(self.scheduler.complete(name, self.now, 10, cached))
+
+    @rule(data=st.data(), cancels=st.booleans())
+    def give_up(self, data: st.DataObject, cancels: bool) -> None:
+        name = self.any_request(data)
+        if name in self.alive:
+            self.end(name)
+        self.see(self.scheduler.cancel(name, self.now) if cancels else self.scheduler.fail(name, self.now))
+
+    @rule(data=st.data(), counts=st.booleans())
+    def retry(self, data: st.DataObject, counts: bool) -> None:
+        name = self.any_request(data)
+        instance = self.alive.get(name)
+        if instance is None or name in self.first_tokens:
+            outcome = self.scheduler.retry(name, self.now, "i0")
+            assert isinstance(outcome, Refusal)
+            assert outcome.reason is RejectionReason.UPSTREAM_FAILED
+            return
+        if counts:
+            self.scheduler.instance_failed(instance, self.now)
+            self.snapshot()
+        outcome = self.scheduler.retry(name, self.now, instance)
+        assert outcome.request.id == name
+        if isinstance(outcome, Dispatch):
+            assert outcome.instance != instance
+        self.see([outcome])
+
+    @rule(instance=st.sampled_from(NAMES), times=st.integers(1, 3), works=st.booleans())
+    def circuit(self, instance: str, times: int, works: bool) -> None:
+        for _ in range(times):
+            if works:
+                self.scheduler.instance_worked(instance, self.now)
+            else:
+                self.scheduler.instance_failed(instance, self.now)
+        self.scheduler.observe_engine(instance, 0.1 * times, self.now)
+        self.snapshot()
+
+    @rule(instances=INSTANCES, moved=st.booleans(), policy=st.sampled_from([None, *policy_names()]))
+    def table_changes(self, instances: dict[str, InstanceState], moved: bool, policy: str | None) -> None:
+        self.version += 1
+        entries: list[InstanceEntry] = []
+        for name, state in sorted(instances.items()):
+            address = f"{name}:{self.version}" if moved else f"{name}:8000"
+            entries.append(replace(entry(name, state), address=address))
+        routing = self.table.routing
+        if policy is not None and policy != routing.policy:
+            kept = {key: value for key, value in routing.parameters.items() if key.startswith("queue_")}
+            routing = replace(routing, policy=policy, parameters=kept)
+        self.table = replace(self.table, version=self.version, instances=tuple(entries), routing=routing)
+        unfit = {one.id for one in entries if not one.accepting}
+        self.see(self.scheduler.update_table(self.table, self.now), unfit)
+        assert self.scheduler.update_table(self.table, self.now) == ()
+
+    @rule(session=st.sampled_from(["s", "t", "u"]), instance=st.sampled_from([*NAMES, None]), version=st.integers(1, 8))
+    def bindings_arrive(self, session: str, instance: str | None, version: int) -> None:
+        told = Binding(
+            pool=POOL, session=session, instance=instance, version=version, reason=BindingReason.DRAIN, bound_at=self.now, migrated_at=None
+        )
+        self.scheduler.apply_bindings([told], self.now)
+
+    @rule()
+    def records_are_taken(self) -> None:
+        records = self.scheduler.take_records(self.now)
+        assert records.dropped == 0
+        for move in records.migrations:
+            self.check_move(move)
+        if self.table.routing.policy in ("round-robin", "least-loaded") and self.version == 1:
+            assert records.bindings == ()
+        for change in records.bindings:
+            assert change.instance != change.previous
+            assert (change.previous is None) == (change.reason is BindingReason.COLD)
+        for decision in records.decisions:
+            assert decision.chosen
+        for sample in records.loads:
+            assert min(sample.running, sample.waiting, sample.pending_prefill_tokens, sample.in_flight) >= 0
+
+    def check_move(self, move: MigrationRecord) -> None:
+        assert move.source != move.target
+        assert move.kind in ("session", "request")
+        assert move.trigger is not BindingReason.COLD
+        assert move.outcome in ("completed", "failed", "cancelled", "refused")
+        if move.trigger is BindingReason.HOTSPOT:
+            assert move.kind == "request"
+            assert move.benefit_seconds > 0
+            assert move.predicted_target_ttft_seconds < self.table.slo.ttft_seconds
+        assert move.benefit_seconds == pytest.approx(move.predicted_source_ttft_seconds - move.predicted_target_ttft_seconds)
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def everything_ends(self) -> None:
+        for name in sorted(self.alive):
+            if name in self.alive:
+                self.end(name)
+                self.see(self.scheduler.cancel(name, self.now))
+        assert all(
+            (load.pending_prefill_tokens, load.dispatched_prefill_tokens, load.waiting, load.prefilling, load.decoding, load.decode_tokens)
+            == (0, 0, 0, 0, 0, 0)
+            for load in self.scheduler.loads()
+        )
+
+    @invariant()
+    def counters_are_exact(self) -> None:
+        assert self.scheduler.discrepancies() == ()
+
+    @invariant()
+    def every_request_is_counted_once(self) -> None:
+        dispatched = sum(1 for instance in self.alive.values() if instance is not None)
+        counted = self.scheduler.in_flight()
+        assert sum(one.in_flight for one in counted) - sum(one.waiting for one in counted) == dispatched
+        assert self.scheduler.waiting() == len(self.alive) - dispatched
+
+    @invariant()
+    def nothing_waits_where_nothing_is_accepted(self) -> None:
+        for load in self.scheduler.loads():
+            assert not load.waiting or load.entry.accepting
+
+    def teardown(self) -> None:
+        for name in sorted(self.alive):
+            self.scheduler.cancel(name, self.now)
+        self.scheduler.tick(self.now + 1)
+        assert all(one.in_flight == 0 for one in self.scheduler.in_flight())
+        assert self.scheduler.waiting() == 0
+        assert self.scheduler.discrepancies() == ()
+
+
+def test_any_history_keeps_the_books_exact() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
+        SchedulerHistory,
+        settings=settings(
+            max_examples=120,
+            stateful_step_count=50,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
