@@ -99,9 +99,10 @@ def check_rules(value: Any, tree: RuleTree, path: str = "", old: Any = ABSENT) -
 
 def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
     causes = []
-    context = {"self": to_cel(value, tree.schema)}
+    visible = _visible_at_root if not path else _unchanged
+    context = {"self": to_cel(visible(value), tree.schema)}
     if old is not ABSENT and old is not None:
-        context["oldSelf"] = to_cel(old, tree.schema)
+        context["oldSelf"] = to_cel(visible(old), tree.schema)
     for rule in tree.rules:
         if rule.is_transition and "oldSelf" not in context:
             continue
@@ -112,6 +113,16 @@ def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
         except CELEvalError as error:
             causes.append(invalid_value(at, value, f"{_reason_of(error)} evaluating rule: {rule.message or rule.text}"))
     return causes
+
+
+def _visible_at_root(item: Object) -> Object:
+    """Of an object's metadata, rules see the name and nothing else."""
+    names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
+    return {**item, "metadata": names}
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _fault(rule: Rule, path: str, value: Any, message: str) -> Cause:

@@ -82,23 +82,22 @@ def _share(percent: str, of: int) -> int:
 
 
 def _expected(resources: Resources, pods: Iterable[Object]) -> int:
-    """One per pod, but at least what each controller with a scale asks for if all its pods are counted."""
-    own = 0
+    """What the pods' controllers ask for where they have a scale, otherwise one per pod there is."""
+    total = 0
     by_controller: dict[str, int] = {}
     for pod in pods:
         owner = next((one for one in pod["metadata"].get("ownerReferences", ()) if one.get("controller")), None)
         if owner is None:
-            own += 1
+            total += 1
         else:
             by_controller[owner["uid"]] = by_controller.get(owner["uid"], 0) + 1
-    total = own
     for uid, count in by_controller.items():
         stored = resources.store.by_uid(uid)
         kind = resources.registry.by_storage(stored.resource) if stored else None
-        wanted = 0
-        if stored is not None and kind is not None and kind.scale is not None and not kind.custom:
-            wanted = scale_of(kind.scale, stored.object)["spec"]["replicas"]
-        total += max(wanted, count)
+        if stored is not None and kind is not None and kind.scale is not None:
+            total += int(scale_of(kind.scale, stored.object)["spec"]["replicas"])
+        else:
+            total += count
     return total
 
 

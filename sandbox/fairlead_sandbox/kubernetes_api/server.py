@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import random
 import socket
 import ssl
@@ -23,6 +24,7 @@ from fairlead_sandbox.kubernetes_api.disruption import DisruptionController
 from fairlead_sandbox.kubernetes_api.endpoints import Endpoints, not_allowed
 from fairlead_sandbox.kubernetes_api.errors import ApiError, NotAcceptable, NotFound, Unauthorized
 from fairlead_sandbox.kubernetes_api.exchanges import answer, error_answer, raw_answer, read_body, write_options
+from fairlead_sandbox.kubernetes_api.expiry import expire_events
 from fairlead_sandbox.kubernetes_api.garbage import GarbageCollector
 from fairlead_sandbox.kubernetes_api.kinds import CREATE_ONLY
 from fairlead_sandbox.kubernetes_api.logs import LogSource, file_log_source
@@ -36,6 +38,8 @@ from fairlead_sandbox.kubernetes_api.resources import Resources, WriteOptions
 from fairlead_sandbox.kubernetes_api.reviews import answer_review
 from fairlead_sandbox.kubernetes_api.store import Change, EventType, Store
 from fairlead_sandbox.kubernetes_api.subresources import Subresources
+
+_log = logging.getLogger(__name__)
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
@@ -73,12 +77,17 @@ class KubernetesApi:
         self.subresources = Subresources(self.resources, self.endpoints, source)
         self.garbage = GarbageCollector(self.resources)
         self.disruption = DisruptionController(self.resources)
+        self.failure = ""
+        """What went wrong in the background; empty while all is well."""
         self._tasks: list[asyncio.Task[None]] = []
         self.store.subscribe(self._follow_definitions)
         self._create_first_namespaces()
 
     async def start(self) -> None:
-        self._tasks = [asyncio.create_task(self.garbage.run()), asyncio.create_task(self.disruption.run())]
+        jobs = (self.garbage.run(), self.disruption.run(), expire_events(self.resources))
+        self._tasks = [asyncio.create_task(job) for job in jobs]
+        for task in self._tasks:
+            task.add_done_callback(self._note_end)
 
     async def stop(self) -> None:
         self.endpoints.close_watches()
@@ -86,6 +95,12 @@ class KubernetesApi:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.store.close()
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """A background job that ends by itself is a bug: the health endpoints say so from then on."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failure = f"{type(error).__name__}: {error}"
+            _log.error("background job failed", exc_info=error)
 
     def _create_first_namespaces(self) -> None:
         kind = self.registry.find("", "v1", "namespaces")
@@ -139,7 +154,7 @@ def _guard(api: KubernetesApi) -> Middleware:
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             if request.path in _OPEN_PATHS:
-                return web.Response(text="ok")
+                return web.Response(text=api.failure or "ok", status=500 if api.failure else 200)
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             account = api.accounts.authenticate(token.strip()) if scheme.lower() == "bearer" else None
             if account is None:
@@ -246,7 +261,7 @@ async def running_server(
     accounts = ensure_accounts(state_dir / "tokens.csv")
     listener = listen(host, port)
     api = KubernetesApi(state_dir, accounts, log_source=log_source)
-    runner = web.AppRunner(create_app(api), access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    runner = web.AppRunner(create_app(api), access_log=None, handler_cancellation=True, shutdown_timeout=2.0)
     await runner.setup()
     try:
         context: ssl.SSLContext = certificates.server_context()
