@@ -1,0 +1,68 @@
+"""Addresses of this site: the current one with its query, and links derived from it. The URL is the whole state of a page. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from fairlead.tables import PoolKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """The page being shown: path below the base path, and its query parameters without empty ones."""
+
+    base: str
+    path: str
+    params: dict[str, str]
+
+    def url(self, **changes: str | int | None) -> str:
+        """This page with some parameters changed (None removes). Any change but `cursor` itself goes back to the first page."""
+        params: dict[str, str] = {name: value for name, value in self.params.items() if name != "cursor"}
+        for name, value in changes.items():
+            key = name.rstrip("_")
+            if value is None or value == "":
+                params.pop(key, None)
+            else:
+                params[key] = str(value)
+        return self.base + self.path + (f"?{urlencode(params)}" if params else "")
+
+    def ranged(self, ends: Mapping[str, str]) -> str:
+        """This page over another time range."""
+        return self.url(from_=ends["from"], to=ends["to"])
+
+    def export(self, kind: str) -> str:
+        """This list, whole, as `csv` or `json`."""
+        params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
+        return f"{self.base}{self.path}.{kind}" + (f"?{urlencode(params)}" if params else "")
+
+    @property
+    def back(self) -> str:
+        """Path and query below the base path, for coming back after a login."""
+        return self.path + (f"?{urlencode(self.params)}" if self.params else "")
+
+
+def segment(text: str) -> str:
+    """One path segment, safe for any name."""
+    return quote(text, safe="")
+
+
+def with_query(path: str, params: Mapping[str, str | int | None]) -> str:
+    """A path with those parameters that are set."""
+    kept = {name: str(value) for name, value in params.items() if value not in (None, "")}
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def pool_path(pool: str) -> str:
+    """`namespace/name` → `/pools/namespace/name`."""
+    key = PoolKey.parse(pool)
+    return f"/pools/{segment(key.namespace)}/{segment(key.name)}"
+
+
+def instance_path(pool: str, instance: str) -> str:
+    """Page of one instance."""
+    return f"{pool_path(pool)}/instances/{segment(instance)}"
+
+
+def session_path(pool: str, session: str) -> str:
+    """Page of one session."""
+    return f"/sessions/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"

@@ -1,0 +1,183 @@
+"""Wiring of the web UI: settings, client, routes, and the guards every request passes. The only place that joins pages to addresses."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import httpx
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ClientError
+from fairlead_client.resources import Problem
+from fairlead_web.asgi_streaming import streaming
+from fairlead_web.assets import load_assets
+from fairlead_web.pages import (
+    access,
+    audit,
+    decisions,
+    errors,
+    fleet,
+    heatmap,
+    instances,
+    migrations,
+    plans,
+    pool_detail,
+    pools,
+    rejections,
+    sessions,
+    slo,
+    spec,
+    streams,
+)
+from fairlead_web.pages import help as help_pages
+from fairlead_web.pages import settings as settings_pages
+from fairlead_web.rendering import Renderer
+from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
+from fairlead_web.settings import web_settings
+from fairlead_web.visits import Site, Visit, visit_of
+
+Handler = Callable[[Visit], Awaitable[Response]]
+POOL = "/pools/{namespace}/{name}"
+
+PAGES: tuple[tuple[str, Handler], ...] = (
+    ("/", fleet.show),
+    ("/pools", pools.index),
+    (f"{POOL}/heatmap", heatmap.show),
+    (f"{POOL}/heatmap.png", heatmap.png),
+    (f"{POOL}/heatmap.bin", heatmap.binary),
+    (f"{POOL}/heatmap.json", heatmap.as_json),
+    (f"{POOL}/heatmap.csv", heatmap.as_csv),
+    (f"{POOL}/instances", instances.index),
+    (f"{POOL}/instances/{{instance}}", instances.show),
+    (f"{POOL}/spec", spec.show),
+    (POOL, pool_detail.show),
+    ("/sessions", sessions.index),
+    ("/sessions/{namespace}/{name}/{session:path}", sessions.show),
+    ("/migrations", migrations.index),
+    ("/migrations/{migration}", migrations.show),
+    ("/decisions", decisions.index),
+    ("/decisions/{decision}", decisions.show),
+    ("/rejections", rejections.index),
+    ("/slo", slo.index),
+    ("/audit", audit.index),
+    ("/audit/{entry}", audit.show),
+    ("/plans/{plan}", plans.show),
+    ("/settings", settings_pages.show),
+    ("/help", help_pages.show),
+    ("/live", streams.live),
+    ("/-/version", help_pages.release),
+    ("/-/palette.png", heatmap.palette),
+)
+WRITES: tuple[tuple[str, Handler], ...] = (
+    (f"{POOL}/plans", pool_detail.plan_scale),
+    ("/plans/{plan}/apply", plans.apply),
+    ("/plans/{plan}/undo", plans.undo),
+    ("/settings", settings_pages.save),
+    ("/settings/tokens", settings_pages.create_token),
+    ("/settings/tokens/{token}/revoke", settings_pages.revoke_token),
+    ("/settings/login-links", settings_pages.create_login_link),
+    ("/logout", access.sign_out),
+)
+
+
+def utc_now() -> datetime:
+    """The wall clock, in UTC."""
+    return datetime.now(UTC)
+
+
+def create_web_app(
+    api_transport: httpx.AsyncBaseTransport | None,
+    api_url: str,
+    public_url: str,
+    secure_cookies: bool | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> ASGIApp:
+    """The web UI as an ASGI app. `api_transport` reaches the API in this process (None: over the network at `api_url`).
+
+    `public_url` is what people open; `secure_cookies` None follows its scheme. Raises InvalidInput for an address that cannot be used.
+    """
+    settings, assets = web_settings(public_url, secure_cookies), load_assets()
+    site = Site(
+        settings=settings,
+        api=ControlApi(api_url, transport=streaming(api_transport)),
+        assets=assets,
+        renderer=Renderer(assets, settings.base_path, clock),
+        clock=clock,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await site.api.close()
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        detail = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
+        problem = Problem(type="about:blank", title=_titles(error.status_code), status=error.status_code, detail=detail)
+        return errors.page(site, request, problem, signed_in=settings.cookie_name in request.cookies)
+
+    base = settings.base_path
+    app = Starlette(
+        routes=_routes(site, base),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: refused},
+    )
+    return Shield(GZipMiddleware(app, minimum_size=1024, compresslevel=5), settings)
+
+
+def _routes(site: Site, base: str) -> list[BaseRoute]:
+    async def login(request: Request) -> Response:
+        return await access.show(site, request)
+
+    async def sign_in(request: Request) -> Response:
+        return await access.sign_in(site, request)
+
+    async def asset(request: Request) -> Response:
+        return await site.assets.serve(request)
+
+    routes: list[BaseRoute] = [
+        Route(f"{base}/static/{{version}}/{{name:path}}", asset),
+        Route(f"{base}/login", login, methods=["GET"]),
+        Route(f"{base}/login", sign_in, methods=["POST"]),
+    ]
+    routes += [
+        Route(f"{base}{path}.{kind}", signed_in(site, export.handler(kind)), methods=["GET"])
+        for path, export in streams.EXPORTS.items()
+        for kind in ("csv", "json")
+    ]
+    routes += [Route(base + path, signed_in(site, handler), methods=["POST"]) for path, handler in WRITES]
+    routes += [Route(base + path, signed_in(site, handler), methods=["GET"]) for path, handler in PAGES]
+    return routes
+
+
+def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """The handler for people with a session only; writes need the session's form token; failed calls become fitting answers."""
+
+    async def endpoint(request: Request) -> Response:
+        token = request.cookies.get(site.settings.cookie_name)
+        if not token or len(token) > access.LONGEST_TOKEN or not (token.isascii() and token.isprintable()):
+            return errors.session_ended(site, request)
+        try:
+            if request.method not in SAFE_METHODS:
+                form = await request.form()
+                given = request.headers.get("x-csrf-token") or str(form.get("csrf", ""))
+                if not csrf_matches(token, given):
+                    detail = "The form's token does not belong to this session. Nothing was changed; reload the page and submit again."
+                    problem = Problem(type="form-token", title="Form refused", status=403, detail=detail, remedy="Reload the page first.")
+                    return errors.page(site, request, problem, signed_in=True)
+            return await handler(visit_of(site, request, token))
+        except ClientError as error:
+            return errors.answer(site, request, error)
+
+    return endpoint
+
+
+def _titles(status: int) -> str:
+    return {404: "No such page", 405: "This address does not take that"}.get(status, "The request cannot be served")

@@ -1,0 +1,78 @@
+"""Static files under one content-hashed address: `/static/<hash>/js/main.js`, cacheable for ever, so that modules may import each other relatively.
+
+`vendor/CHECKSUMS` lists third-party files with version, licence and SHA-256; `verify_vendor` compares.
+"""
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+STATIC = Path(__file__).parent / "static"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """One file, as sent: plain and compressed bodies, and its content type."""
+
+    body: bytes
+    packed: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assets:
+    """Every static file in memory; `version` is the hash of all of them."""
+
+    version: str
+    files: dict[str, Asset]
+
+    def path(self, name: str) -> str:
+        """Address of a file, below the base path. Raises KeyError for a name that does not exist."""
+        _ = self.files[name]
+        return f"/static/{self.version}/{name}"
+
+    async def serve(self, request: Request) -> Response:
+        """`/static/{version}/{name}`; an old version answers 404 rather than mixing two releases in one page."""
+        asset = self.files.get(request.path_params["name"])
+        if asset is None or request.path_params["version"] != self.version:
+            return Response("No such file.\n", 404, media_type="text/plain")
+        headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("accept-encoding", "") and len(asset.packed) < len(asset.body):
+            return Response(asset.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.content_type)
+        return Response(asset.body, headers=headers, media_type=asset.content_type)
+
+
+def load_assets(folder: Path = STATIC) -> Assets:
+    """Read every file of a known type below `folder`."""
+    files: dict[str, Asset] = {}
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in _TYPES:
+            continue
+        body = path.read_bytes()
+        name = path.relative_to(folder).as_posix()
+        digest.update(name.encode() + b"\0" + body)
+        files[name] = Asset(body=body, packed=gzip.compress(body, 9, mtime=0), content_type=_TYPES[path.suffix])
+    return Assets(version=digest.hexdigest()[:16], files=files)
+
+
+def verify_vendor(folder: Path = STATIC / "vendor") -> list[str]:
+    """Vendored files that do not match `CHECKSUMS` (lines of `sha256  file`, comments with #), or are not listed there."""
+    listed = {
+        line.split()[1]: line.split()[0]
+        for line in (folder / "CHECKSUMS").read_text().splitlines()
+        if line.strip() and not line.startswith("#")
+    }
+    present = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.name != "CHECKSUMS"}
+    return sorted(name for name in listed.keys() | present.keys() if listed.get(name) != present.get(name))

@@ -1,0 +1,100 @@
+"""Contexts of audit, plans, settings, and of the pages that need no session: login, help, errors."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairlead_client.resources import AuditEntry, AuditVerification, LoginLink, Plan, Problem, TokenItem
+from fairlead_client.resources import Page as Listing
+from fairlead_web.rendering import Context
+from fairlead_web.shells import Preferences, Shell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(Context):
+    template: ClassVar[str] = "pages/audit.html"
+    shell: Shell
+    listing: Listing[AuditEntry]
+    verification: AuditVerification | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One field that changed, before and after as text."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntryPage(Context):
+    template: ClassVar[str] = "pages/audit_entry.html"
+    shell: Shell
+    entry: AuditEntry
+    changes: list[Change]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPage(Context):
+    """`submitted` are the confirmation and reason as last sent; `problem` is why applying was refused."""
+
+    template: ClassVar[str] = "pages/plan.html"
+    shell: Shell
+    plan: Plan
+    pool_name: str
+    changes: list[Change]
+    problem: Problem | None
+    confirm: str
+    reason: str
+    can_apply: bool
+    can_undo: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsPage(Context):
+    """`created` carries the one answer in which a new token's secret is visible, `login_link` a fresh one-time link with its full address."""
+
+    template: ClassVar[str] = "pages/settings.html"
+    shell: Shell
+    tokens: Listing[TokenItem] | None
+    created: TokenItem | None
+    login_link: LoginLink | None
+    login_address: str
+    problem: Problem | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelpPage(Context):
+    template: ClassVar[str] = "pages/help.html"
+    shell: Shell
+    glossary: tuple[tuple[str, str], ...]
+    shortcuts: tuple[tuple[str, str], ...]
+    patterns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginPage(Context):
+    """`token` is a one-time link's, held in the form until the person presses the button; `problem` says why the last try failed."""
+
+    template: ClassVar[str] = "pages/login.html"
+    title: str
+    preferences: Preferences
+    token: str
+    next: str
+    problem: Problem | None
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPage(Context):
+    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is."""
+
+    template: ClassVar[str] = "pages/error.html"
+    title: str
+    preferences: Preferences
+    problem: Problem
+    remedy: str
+    command: str
+    retry_path: str
+    signed_in: bool
+    home: str

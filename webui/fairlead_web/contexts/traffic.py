@@ -1,0 +1,130 @@
+"""Contexts of sessions, migrations, decisions, rejections and SLO pages."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairlead_client.resources import (
+    CandidateTerm,
+    Migration,
+    RejectionGroup,
+    RejectionReport,
+    RoutingDecision,
+    SessionDetail,
+    SessionSummary,
+    SloVersion,
+)
+from fairlead_client.resources import Page as Listing
+from fairlead_web.charts import HolderBand, Sparkline, StackedTimeline
+from fairlead_web.rendering import Context
+from fairlead_web.shells import Shell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsPage(Context):
+    template: ClassVar[str] = "pages/sessions.html"
+    shell: Shell
+    listing: Listing[SessionSummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage(Context):
+    template: ClassVar[str] = "pages/session.html"
+    shell: Shell
+    detail: SessionDetail
+    band: HolderBand
+    migrations: list[Migration] | None
+    decisions: list[RoutingDecision] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """Moves from one instance to another: `heat` 0-9 for shading, `url` the list of exactly these."""
+
+    count: int
+    heat: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowMatrix:
+    """Rows are sources, columns targets, both sorted by how many moves they have. `hidden` moves are of instances beyond the ones shown."""
+
+    targets: list[str]
+    rows: list[tuple[str, list[MatrixCell | None], int]]
+    column_totals: list[int]
+    total: int
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationsPage(Context):
+    template: ClassVar[str] = "pages/migrations.html"
+    shell: Shell
+    listing: Listing[Migration]
+    timeline: StackedTimeline | None
+    matrix: FlowMatrix | None
+    by_trigger: list[tuple[str, int]]
+    paid_off: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One line of the comparison of what was promised and what happened. `length` is its share of the longest, 0-100."""
+
+    words: str
+    seconds: float | None
+    length: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationPage(Context):
+    template: ClassVar[str] = "pages/migration.html"
+    shell: Shell
+    migration: Migration
+    verdict: str
+    phases: list[Phase]
+    decision: RoutingDecision | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionsPage(Context):
+    template: ClassVar[str] = "pages/decisions.html"
+    shell: Shell
+    listing: Listing[RoutingDecision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One candidate with its place: `role` is chosen, runner-up or empty; `hit_length`, `ttft_length` are bar lengths 0-100."""
+
+    term: CandidateTerm
+    role: str
+    hit_length: float
+    ttft_length: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPage(Context):
+    template: ClassVar[str] = "pages/decision.html"
+    shell: Shell
+    decision: RoutingDecision
+    why: str
+    candidates: list[Candidate]
+    term_names: list[str]
+    margin: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionsPage(Context):
+    template: ClassVar[str] = "pages/rejections.html"
+    shell: Shell
+    report: RejectionReport
+    groups: list[tuple[RejectionGroup, Sparkline]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloPage(Context):
+    template: ClassVar[str] = "pages/slo.html"
+    shell: Shell
+    pools: list[tuple[str, list[SloVersion]]]

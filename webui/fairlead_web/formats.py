@@ -1,0 +1,75 @@
+"""Numbers and times as text. Pure. `static/js/formats.js` mirrors `count`, `compact`, `share` and `seconds` for live cells; a browser test compares them."""
+
+from datetime import UTC, datetime
+
+NONE = "–"
+
+
+def count(value: float | None) -> str:
+    """Whole number with thousands separated: 12345 → `12,345`; None → an en dash."""
+    return NONE if value is None else f"{round(value):,}"
+
+
+def compact(value: float | None) -> str:
+    """Amount in three digits: 950 → `950`, 12345 → `12.3 k`, 4200000 → `4.2 M`."""
+    if value is None:
+        return NONE
+    if abs(value) < 1000:
+        return f"{round(value)}"
+    if abs(value) < 999_950:
+        return f"{value / 1000:.1f} k"
+    return f"{value / 1_000_000:.1f} M"
+
+
+def share(value: float | None) -> str:
+    """0-1 as percent with one decimal: 0.834 → `83.4 %`."""
+    return NONE if value is None else f"{value * 100:.1f} %"
+
+
+def seconds(value: float | None) -> str:
+    """Latency: 0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75.0 s`."""
+    if value is None:
+        return NONE
+    if abs(value) < 0.9995:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.2f} s" if abs(value) < 9.995 else f"{value:.1f} s"
+
+
+def rate(value: float | None) -> str:
+    """Per-second or per-hour rate: one decimal under 100, none above."""
+    if value is None:
+        return NONE
+    return f"{value:.1f}" if abs(value) < 99.95 else f"{value:,.0f}"
+
+
+def score(value: float) -> str:
+    """A policy's own number: four significant digits, no exponent for common sizes."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def span(total: float) -> str:
+    """Length of time in its two biggest units: 4325 → `1 h 12 min`."""
+    whole = max(0, round(total))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 and whole < 600 else f"{whole // 60} min"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min" if whole % 3600 // 60 else f"{whole // 3600} h"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h" if whole % 86400 // 3600 else f"{whole // 86400} d"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """`12 s ago`; times slightly in the future (clock skew) read `now`."""
+    gone = (now - moment).total_seconds()
+    return "now" if gone < 1 else f"{span(gone)} ago"
+
+
+def clock(moment: datetime) -> str:
+    """UTC date and time to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def words(text: str) -> str:
+    """A reason or trigger as words: `hot-migration` → `hot migration`, `NotEnoughInstances` stays."""
+    return text.replace("-", " ").replace("_", " ")

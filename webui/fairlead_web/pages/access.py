@@ -1,0 +1,57 @@
+"""`/login`, `/logout`: a one-time link or a pasted token becomes a session. Opening a link changes nothing, so previews do not burn it."""
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources import Problem
+from fairlead_web.contexts.governance import LoginPage
+from fairlead_web.security import clear_session_cookie, local_path, set_session_cookie
+from fairlead_web.visits import Site, Visit, preferences_of, problem_of
+
+LONGEST_TOKEN = 512
+
+
+async def show(site: Site, request: Request) -> Response:
+    token = request.query_params.get("token", "")[:LONGEST_TOKEN]
+    return _page(site, request, token, request.query_params.get("next"), None, ended="ended" in request.query_params)
+
+
+async def sign_in(site: Site, request: Request) -> Response:
+    """Exchanges the token for a session; the page says why when that fails and keeps nothing of the token."""
+    form = await request.form()
+    token, target = str(form.get("token", "")).strip(), local_path(str(form.get("next", "/")))
+    if not token or len(token) > LONGEST_TOKEN or not token.isprintable():
+        problem = Problem(type="invalid-input", title="No token", status=422, detail="Paste the token, or open the login link again.")
+        return _page(site, request, "", target, problem)
+    try:
+        session = await site.api.login(token)
+    except (ApiProblem, ApiUnreachable) as error:
+        return _page(site, request, "", target, problem_of(error))
+    response = RedirectResponse(site.settings.base_path + target, 303)
+    set_session_cookie(response, site.settings, session.token)
+    return response
+
+
+async def sign_out(visit: Visit) -> Response:
+    """Ends the session in the API first, so that a copied cookie dies with it."""
+    try:
+        await visit.api.logout()
+    except ApiProblem as error:
+        if error.problem.status != 401:
+            raise
+    response = RedirectResponse(visit.link("/login"), 303)
+    clear_session_cookie(response, visit.site.settings)
+    return response
+
+
+def _page(site: Site, request: Request, token: str, target: str | None, problem: Problem | None, *, ended: bool = False) -> Response:
+    context = LoginPage(
+        title="Sign in",
+        preferences=preferences_of(request),
+        token=token,
+        next=local_path(target),
+        problem=problem,
+        ended=ended,
+    )
+    return HTMLResponse(site.renderer.render(context), problem.status if problem else 200)

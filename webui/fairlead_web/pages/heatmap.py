@@ -1,0 +1,176 @@
+"""`/pools/{namespace}/{name}/heatmap`: load per instance over time, as picture, canvas data, table, CSV and JSON of one and the same answer."""
+
+import hashlib
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from fairlead_client.resources import METRICS, Heatmap
+from fairlead_web import exports
+from fairlead_web.addresses import instance_path, with_query
+from fairlead_web.charts import time_ticks
+from fairlead_web.contexts.pools import HeatmapPage, HeatmapTable
+from fairlead_web.heatmap_cells import cell_at, cell_size, packed, picture, summary, text_of
+from fairlead_web.pages.pool_detail import crumbs_below
+from fairlead_web.palette import LEVELS, cividis, encode_png
+from fairlead_web.shells import Crumb
+from fairlead_web.time_ranges import stamp
+from fairlead_web.visits import Visit
+
+WORDS = {
+    "pending_prefill_tokens": "Pending prefill",
+    "running": "Running",
+    "waiting": "Waiting",
+    "in_flight": "In flight",
+    "kv_usage": "KV cache usage",
+    "ttft_p95": "TTFT p95",
+    "tpot_p95": "TPOT p95",
+    "hit_rate": "Prefix hit rate",
+    "requests": "Requests",
+    "failed": "Failed requests",
+}
+SORTS = ("name", "max", "latest")
+TABLE_ROWS, TABLE_COLUMNS = 50, 24
+MOST_COLUMNS, RANKED = 360, 8
+
+
+async def show(visit: Visit) -> Response:
+    heatmap = await fetch(visit)
+    if "cell.x" in visit.here.params and "cell.y" in visit.here.params:
+        return _clicked(visit, heatmap)
+    shell = await visit.shell(
+        f"Heatmap of {heatmap.pool}",
+        "pools",
+        crumbs=crumbs_below(heatmap.pool, Crumb(words="Heatmap")),
+        pool=heatmap.pool,
+        tab="heatmap",
+        ranged=True,
+        live="instances,migrations",
+    )
+    end = heatmap.start + timedelta(seconds=heatmap.columns * heatmap.step_seconds)
+    size = cell_size(heatmap.columns, len(heatmap.rows))
+    return visit.page(
+        HeatmapPage(
+            shell=shell,
+            pool=heatmap.pool,
+            heatmap=heatmap,
+            metrics=[(metric, WORDS[metric]) for metric in METRICS],
+            sort=_sort(visit),
+            size=size,
+            summary=summary(heatmap),
+            ranked=ranked(heatmap),
+            ticks=time_ticks(heatmap.start, end, heatmap.columns * size.width) if heatmap.columns else (),
+            table=table(heatmap, _whole(visit.param("column")), _whole(visit.param("row"))) if visit.param("view") == "table" else None,
+            limit_words=None if heatmap.limit is None else text_of(heatmap.limit, heatmap.unit),
+            top_words=text_of(heatmap.maximum, heatmap.unit),
+        )
+    )
+
+
+async def png(visit: Visit) -> Response:
+    """The picture, one pixel per cell."""
+    body = picture(await fetch(visit))
+    etag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if visit.request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="image/png", headers=headers)
+
+
+async def palette(visit: Visit) -> Response:
+    """The legend: all levels in a row."""
+    body = encode_png(LEVELS, 1, bytes(range(LEVELS)), cividis())
+    return Response(body, media_type="image/png", headers={"Cache-Control": "private, max-age=86400"})
+
+
+async def binary(visit: Visit) -> Response:
+    """The canvas's input; see `heatmap_cells.packed`."""
+    return Response(packed(await fetch(visit)), media_type="application/octet-stream")
+
+
+async def as_json(visit: Visit) -> Response:
+    """The API's answer; `instance` narrows it to one row, for exact numbers of big maps."""
+    heatmap = await fetch(visit)
+    if wanted := visit.param("instance"):
+        heatmap = _only(heatmap, wanted)
+    return Response(msgspec.json.encode(heatmap), media_type="application/json")
+
+
+async def as_csv(visit: Visit) -> Response:
+    """The picture as numbers."""
+    heatmap = await fetch(visit)
+    name = f"heatmap-{heatmap.pool.replace('/', '-')}-{heatmap.metric}.csv"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(exports.csv_lines(exports.heatmap_rows(heatmap)), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def fetch(visit: Visit) -> Heatmap:
+    """The heatmap the URL asks for; unknown metrics and sorts fall back, the API checks the rest."""
+    metric = visit.param("metric") or ""
+    columns = _whole(visit.param("columns"))
+    return await visit.api.heatmap(
+        visit.pool_key(),
+        metric=metric if metric in METRICS else "pending_prefill_tokens",
+        start=visit.range.start_text,
+        end=visit.range.end_text,
+        columns=min(MOST_COLUMNS, columns) if columns else 120,
+        aggregate="mean" if visit.param("aggregate") == "mean" else "max",
+        sort=_sort(visit),
+    )
+
+
+def ranked(heatmap: Heatmap) -> list[tuple[str, str, float, bool]]:
+    """Hottest instances: id, peak as text, bar length 0-100, whether it broke the limit."""
+    peaks = []
+    for row in heatmap.rows:
+        known = [value for value in row.values if value is not None]
+        if known:
+            peaks.append((max(known), row))
+    peaks.sort(key=lambda item: (-item[0], item[1].instance))
+    top = peaks[0][0] if peaks and peaks[0][0] > 0 else 1.0
+    return [(row.instance, text_of(peak, heatmap.unit), round(peak / top * 100, 1), bool(row.breaches)) for peak, row in peaks[:RANKED]]
+
+
+def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
+    """A page of the numbers; by default the newest columns and the first rows."""
+    last = max(0, heatmap.columns - TABLE_COLUMNS)
+    left = min(first_column - 1, last) if first_column else last
+    rows = heatmap.rows[max(0, first_row - 1) : max(0, first_row - 1) + TABLE_ROWS]
+    right = min(heatmap.columns, left + TABLE_COLUMNS)
+    return HeatmapTable(
+        columns=[f"{heatmap.start + timedelta(seconds=column * heatmap.step_seconds):%H:%M:%S}" for column in range(left, right)],
+        rows=[
+            (row.instance, [(text_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)])
+            for row in rows
+        ],
+        first_column=left + 1,
+        first_row=max(0, first_row - 1) + 1,
+    )
+
+
+def _clicked(visit: Visit, heatmap: Heatmap) -> Response:
+    """A click on the picture without scripts: coordinates lead to the instance in that cell's window."""
+    cell = cell_at(heatmap, _whole(visit.param("cell.x")), _whole(visit.param("cell.y")))
+    if cell is None:
+        rest = {name: value for name, value in visit.here.params.items() if not name.startswith("cell.")}
+        return RedirectResponse(visit.link(with_query(visit.here.path, rest)), 303)
+    instance, start, end = cell
+    path = with_query(instance_path(heatmap.pool, instance), {"from": stamp(start), "to": stamp(end)})
+    return RedirectResponse(visit.link(path), 303)
+
+
+def _only(heatmap: Heatmap, instance: str) -> Heatmap:
+    rows = [row for row in heatmap.rows if row.instance == instance]
+    return replace(heatmap, rows=rows, migrations=[move for move in heatmap.migrations if instance in (move.source, move.target)])
+
+
+def _sort(visit: Visit) -> str:
+    asked = visit.param("sort") or "name"
+    return asked if asked in SORTS else "name"
+
+
+def _whole(text: str | None) -> int:
+    """A whole number of a query, 0 when missing or not one."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0

@@ -1,0 +1,60 @@
+"""`/help` and `/-/version`: words, keys, patterns; which release this is."""
+
+from importlib.metadata import version
+
+from starlette.responses import JSONResponse, Response
+
+from fairlead_web.contexts.governance import HelpPage
+from fairlead_web.shells import Crumb
+from fairlead_web.visits import Visit
+
+GLOSSARY = (
+    ("Instance", "One engine process that computes requests; in Kubernetes, one pod owned by the pool."),
+    ("Binding", "Which instance holds a session's KV cache, and therefore gets the session's next request."),
+    ("Migration", "A binding, or one queued request, moved to another instance: because the old one was hot, draining or lost."),
+    ("Decision", "The routing of one request: candidates, their scores, the chosen one and why. A sample of all decisions is kept."),
+    ("Pending prefill", "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is."),
+    ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
+    ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
+    ("Attainment", "Share of requests whose TTFT was within the SLO, over the last 5 minutes."),
+    ("Early rejection", "Refusing a request at once (429, Retry-After) when no instance could meet its SLO."),
+    ("Anchor", "A point of an instance on the hash ring; more anchors, a larger share of new sessions."),
+    ("Draining", "Takes no new requests; its sessions are moved and its running requests finish before the pod is deleted."),
+    ("Plan", "A change previewed by the Kubernetes API without being made: what would differ, who would be affected."),
+)
+PATTERNS = (
+    ("A bright row", "One instance stays hot: a few heavy sessions are bound to it. Look at its sessions; migrations should move some."),
+    ("A dark row among bright ones", "An instance gets no work: starting, cordoned, or a small share of the ring. Look at its state."),
+    ("A bright column", "All instances at once: a burst of traffic, not a routing problem. Look at rejections and scale."),
+    ("A diagonal", "Heat walks from instance to instance: migrations chase a heavy session. Look at the flow matrix for A to B and back."),
+    ("A hatched end", "No data: the instance is gone, or the routers stopped reporting."),
+)
+SHORTCUTS = (
+    ("g o", "Overview"),
+    ("g p", "Pools"),
+    ("g h", "Heatmap of the current pool"),
+    ("g s", "Sessions"),
+    ("g m", "Migrations"),
+    ("g d", "Decisions"),
+    ("g r", "Rejections"),
+    ("g a", "Audit"),
+    ("/", "Search or first filter of the page"),
+    ("j, k", "Next, previous row"),
+    ("Enter", "Open the row"),
+    ("t z", "Zoom out the time range"),
+    ("t ← / t →", "Earlier, later"),
+    ("t a", "Make the range absolute (permalink)"),
+    ("l", "Pause or resume live updates"),
+    ("d", "Change the theme"),
+    ("?", "This list"),
+    ("Esc", "Close, leave"),
+)
+
+
+async def show(visit: Visit) -> Response:
+    shell = await visit.shell("Help", "help", crumbs=(Crumb(words="Help"),))
+    return visit.page(HelpPage(shell=shell, glossary=GLOSSARY, shortcuts=SHORTCUTS, patterns=PATTERNS))
+
+
+async def release(visit: Visit) -> Response:
+    return JSONResponse({"name": "fairlead", "version": version("fairlead"), "assets": visit.site.assets.version})

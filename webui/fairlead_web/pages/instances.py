@@ -1,0 +1,146 @@
+"""`…/instances` and `…/instances/{id}`: which instances a pool has, and everything known of one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from starlette.responses import Response
+
+from fairlead.tables import PoolKey
+from fairlead_client.resources import Heatmap, InstanceSummary, InstanceTransition
+from fairlead_web import findings, formats
+from fairlead_web.charts import Bar, sparkline, time_ticks
+from fairlead_web.contexts.pools import Facet, InstancePage, InstancesPage, MetricChart
+from fairlead_web.heatmap_cells import text_of
+from fairlead_web.pages.heatmap import WORDS
+from fairlead_web.pages.pool_detail import crumbs_below
+from fairlead_web.shells import Crumb
+from fairlead_web.time_ranges import TimeRange
+from fairlead_web.visits import Visit
+
+CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95", "tpot_p95", "hit_rate", "requests")
+STATE_ORDER = ("Pending", "Starting", "Warming", "Serving", "Cordoned", "Draining", "Lost", "Gone")
+STATE_WIDTH = 1080
+SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
+    "name": lambda instance: (instance.id,),
+    "pending": lambda instance: (-instance.pending_prefill_tokens, instance.id),
+    "running": lambda instance: (-instance.running, instance.id),
+    "waiting": lambda instance: (-instance.waiting, instance.id),
+    "kv": lambda instance: (-(instance.kv_usage or 0.0), instance.id),
+    "sessions": lambda instance: (-instance.bound_sessions, instance.id),
+    "hits": lambda instance: (-(instance.hit_rate or 0.0), instance.id),
+    "ttft": lambda instance: (-(instance.ttft_p95_seconds or 0.0), instance.id),
+    "state": lambda instance: (STATE_ORDER.index(instance.state) if instance.state in STATE_ORDER else 99, instance.id),
+}
+
+
+async def index(visit: Visit) -> Response:
+    key = visit.pool_key()
+    listing, pool = await asyncio.gather(visit.api.instances(key, cursor=visit.param("cursor"), limit=100), visit.api.pool(key))
+    sort, state = visit.param("sort") or "name", visit.param("state")
+    sort = sort if sort in SORTS else "name"
+    wanted = (visit.param("q") or "").lower()
+    shown = [one for one in listing.items if (state is None or one.state == state) and wanted in f"{one.id} {one.node or ''}".lower()]
+    shell = await visit.shell(
+        f"Instances of {key}",
+        "pools",
+        crumbs=crumbs_below(str(key), Crumb(words="Instances")),
+        pool=str(key),
+        tab="instances",
+        live="instances",
+        findings=findings.of_pool(pool.pool, listing.items),
+    )
+    states = [
+        Facet(words=words, count=count, chosen=words == state, url=visit.here.url(state=None if words == state else words))
+        for words, count in sorted(Counter(one.state for one in listing.items).items())
+    ]
+    return visit.page(
+        InstancesPage(shell=shell, pool=str(key), instances=sorted(shown, key=SORTS[sort]), listing=listing, sort=sort, states=states)
+    )
+
+
+async def show(visit: Visit) -> Response:
+    key, name = visit.pool_key(), visit.request.path_params["instance"]
+    pool = str(key)
+    detail, sessions, arrived, left, decisions, heatmaps = await asyncio.gather(
+        visit.api.instance(key, name),
+        visit.attempt("sessions", visit.api.sessions({"pool": pool, "instance": name, "limit": 10})),
+        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8})),
+        visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8})),
+        visit.attempt("decisions", visit.api.decisions(visit.filters(ranged=True) | {"pool": pool, "instance": name, "limit": 10})),
+        visit.attempt("load samples", _heatmaps(visit, key)),
+    )
+    shell = await visit.shell(
+        name,
+        "pools",
+        crumbs=crumbs_below(pool, Crumb(words="Instances", path=f"/pools/{pool}/instances"), Crumb(words=name)),
+        pool=pool,
+        tab="instances",
+        ranged=True,
+        live="instances,migrations,decisions",
+        findings=(),
+    )
+    return visit.page(
+        InstancePage(
+            shell=shell,
+            pool=pool,
+            detail=detail,
+            charts=charts(heatmaps or [], name),
+            states=state_band(detail.transitions, visit.range),
+            state_ticks=time_ticks(visit.range.start, visit.range.end, STATE_WIDTH),
+            sessions=sessions.items if sessions else None,
+            arrived=arrived.items if arrived else None,
+            left=left.items if left else None,
+            decisions=decisions.items if decisions else None,
+        )
+    )
+
+
+async def _heatmaps(visit: Visit, pool: PoolKey) -> list[Heatmap]:
+    start, end = visit.range.start_text, visit.range.end_text
+    return await asyncio.gather(*(visit.api.heatmap(pool, metric=metric, start=start, end=end, columns=60) for metric in CHARTED))
+
+
+def charts(heatmaps: Sequence[Heatmap], instance: str) -> list[MetricChart]:
+    """One chart per metric that has the instance as a row."""
+    found = []
+    for heatmap in heatmaps:
+        values = next((row.values for row in heatmap.rows if row.instance == instance), None)
+        if values is None:
+            continue
+        known = [value for value in values if value is not None]
+        words = WORDS.get(heatmap.metric, formats.words(heatmap.metric))
+        peak = text_of(max(known), heatmap.unit) if known else "no data"
+        latest = text_of(known[-1], heatmap.unit) if known else "no data"
+        end_seconds = heatmap.columns * heatmap.step_seconds
+        end = datetime.fromtimestamp(heatmap.start.timestamp() + max(1, end_seconds), tz=heatmap.start.tzinfo)
+        label = f"{words} of {instance}: newest {latest}, highest {peak}"
+        found.append(
+            MetricChart(
+                metric=heatmap.metric,
+                words=words,
+                latest=latest,
+                peak=peak,
+                spark=sparkline(values, label, 320, 72),
+                ticks=time_ticks(heatmap.start, end, 320, most=4),
+            )
+        )
+    return found
+
+
+def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[Bar]:
+    """States over the range as bars; equal neighbours are one bar."""
+    ordered = sorted(transitions, key=lambda item: item.at)
+    bars: list[Bar] = []
+    for index, item in enumerate(ordered):
+        until = ordered[index + 1].at if index + 1 < len(ordered) else chosen.end
+        start, end = max(item.at, chosen.start), min(until, chosen.end)
+        if end <= start:
+            continue
+        x = (start - chosen.start).total_seconds() / chosen.seconds * STATE_WIDTH
+        width = max(1.0, (end - start).total_seconds() / chosen.seconds * STATE_WIDTH)
+        series = STATE_ORDER.index(item.after) if item.after in STATE_ORDER else 7
+        label = f"{item.after} for {formats.span((end - start).total_seconds())}: {item.reason}"
+        bars.append(Bar(x=round(x, 1), y=0, width=round(width, 1), height=18, series=series, label=label))
+    return bars

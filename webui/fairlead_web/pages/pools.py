@@ -1,0 +1,65 @@
+"""`/pools`: every pool, with facets."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from starlette.responses import Response
+
+from fairlead_client.resources import PoolSummary
+from fairlead_web import findings
+from fairlead_web.addresses import Here
+from fairlead_web.contexts.pools import Facet, PoolsPage
+from fairlead_web.shells import Crumb
+from fairlead_web.visits import Visit
+
+FACETS: dict[str, Callable[[PoolSummary], str]] = {
+    "namespace": lambda pool: pool.namespace,
+    "engine": lambda pool: pool.engine,
+    "policy": lambda pool: pool.policy,
+    "health": lambda pool: "ready" if pool.ready else "not ready",
+}
+SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
+    "name": lambda pool: (pool.namespace, pool.name),
+    "attainment": lambda pool: (2.0 if pool.attainment is None else pool.attainment,),
+    "requests": lambda pool: (-pool.requests_per_second,),
+    "serving": lambda pool: (-pool.serving,),
+    "rejections": lambda pool: (-pool.rejections_per_second,),
+    "migrations": lambda pool: (-pool.migrations_per_hour,),
+}
+
+
+async def index(visit: Visit) -> Response:
+    listing = await visit.api.pools(cursor=visit.param("cursor"), limit=100)
+    sort = visit.param("sort") or "name"
+    sort = sort if sort in SORTS else "name"
+    shown = sorted(chosen(listing.items, visit.here), key=SORTS[sort])
+    shell = await visit.shell(
+        "Pools", "pools", crumbs=(Crumb(words="Pools"),), live="pools", findings=findings.of_pools(listing.items), pools=listing.items
+    )
+    return visit.page(PoolsPage(shell=shell, pools=shown, listing=listing, facets=facets(listing.items, visit.here), sort=sort))
+
+
+def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:
+    """The pools that match every facet of the URL and whose name or model contains `q`."""
+    wanted = (here.params.get("q") or "").lower()
+    return [
+        pool
+        for pool in pools
+        if all(here.params.get(name) in (None, value(pool)) for name, value in FACETS.items())
+        and wanted in f"{pool.namespace}/{pool.name} {pool.model}".lower()
+    ]
+
+
+def facets(pools: Sequence[PoolSummary], here: Here) -> dict[str, list[Facet]]:
+    """Values of each facet with their counts; facets with a single value are left out unless chosen."""
+    result: dict[str, list[Facet]] = {}
+    for name, value in FACETS.items():
+        now = here.params.get(name)
+        counts = Counter(value(pool) for pool in pools)
+        if len(counts) < 2 and now is None:
+            continue
+        result[name] = [
+            Facet(words=words, count=count, chosen=words == now, url=here.url(**{name: None if words == now else words}))
+            for words, count in sorted(counts.items())
+        ]
+    return result

@@ -1,0 +1,22 @@
+"""`/rejections`: who was refused, grouped by cause, with what to do about it."""
+
+from starlette.responses import Response
+
+from fairlead_web import formats
+from fairlead_web.charts import sparkline
+from fairlead_web.contexts.traffic import RejectionsPage
+from fairlead_web.shells import Crumb
+from fairlead_web.visits import Visit
+
+
+async def index(visit: Visit) -> Response:
+    filters = visit.filters("pool", ranged=True)
+    report = await visit.api.rejections({name: value for name, value in filters.items() if name not in {"cursor", "limit"}})
+    shell = await visit.shell(
+        "Rejections", "rejections", crumbs=(Crumb(words="Rejections"),), pool=visit.param("pool"), ranged=True, live="rejections"
+    )
+    groups = [
+        (group, sparkline(group.sparkline, f"{formats.words(group.reason)} over the range: {group.count} in total", 160, 32))
+        for group in sorted(report.groups, key=lambda group: -group.count)
+    ]
+    return visit.page(RejectionsPage(shell=shell, report=report, groups=groups))

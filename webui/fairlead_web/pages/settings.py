@@ -1,0 +1,90 @@
+"""`/settings`: how pages look for this reader; API tokens and one-time login links for admins."""
+
+from starlette.responses import Response
+
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources import LoginLink, LoginLinkRequest, Problem, TokenItem, TokenRequest
+from fairlead_web.contexts.governance import SettingsPage
+from fairlead_web.security import local_path
+from fairlead_web.shells import THEMES, TIME_MODES, Crumb
+from fairlead_web.visits import PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, Visit
+
+YEAR = 365 * 24 * 3600
+REFUSALS = frozenset({400, 403, 404, 409, 422})
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def save(visit: Visit) -> Response:
+    """Stores preferences in cookies that scripts may read, and goes back to where the form was."""
+    form = await visit.form()
+    response = visit.redirect(local_path(str(form.get("next", "/settings"))))
+    secure = visit.site.settings.secure_cookies
+    for field, cookie, allowed in (
+        ("theme", THEME_COOKIE, THEMES),
+        ("time", TIME_COOKIE, TIME_MODES),
+        ("shortcuts", SHORTCUTS_COOKIE, ("on", "off")),
+    ):
+        value = form.get(field)
+        if value in allowed:
+            response.set_cookie(cookie, str(value), max_age=YEAR, path="/", secure=secure, httponly=False, samesite="lax")
+    return response
+
+
+async def create_token(visit: Visit) -> Response:
+    """A new API token; its secret is in this answer and nowhere else."""
+    form = await visit.form()
+    name, role, days = str(form.get("name", "")).strip(), str(form.get("role", "")), str(form.get("days", ""))
+    if not name or not days.isdigit() or not 1 <= int(days) <= 365:
+        detail = "name must not be empty" if not name else f"days: {days!r} cannot be used; write a whole number from 1 to 365"
+        return await _page(visit, problem=Problem(type="invalid-input", title="Token not created", status=422, detail=detail))
+    try:
+        return await _page(visit, created=await visit.api.create_token(TokenRequest(name=name, role=role, days=int(days))))
+    except ApiProblem as error:
+        return await _refused(visit, error)
+
+
+async def revoke_token(visit: Visit) -> Response:
+    try:
+        await visit.api.revoke_token(visit.request.path_params["token"])
+    except ApiProblem as error:
+        return await _refused(visit, error)
+    return visit.redirect("/settings")
+
+
+async def create_login_link(visit: Visit) -> Response:
+    """A one-time link to hand to a colleague; shown once."""
+    form = await visit.form()
+    role, subject = str(form.get("role", "viewer")), str(form.get("subject", "")).strip()
+    if not subject:
+        return await _page(
+            visit, problem=Problem(type="invalid-input", title="Link not created", status=422, detail="Say who the link is for.")
+        )
+    try:
+        return await _page(visit, link=await visit.api.create_login_link(LoginLinkRequest(role=role, subject=subject)))
+    except ApiProblem as error:
+        return await _refused(visit, error)
+
+
+async def _refused(visit: Visit, error: ApiProblem) -> Response:
+    if error.problem.status not in REFUSALS:
+        raise error
+    return await _page(visit, problem=error.problem)
+
+
+async def _page(
+    visit: Visit, *, created: TokenItem | None = None, link: LoginLink | None = None, problem: Problem | None = None
+) -> Response:
+    shell = await visit.shell("Settings", "settings", crumbs=(Crumb(words="Settings"),))
+    tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may("admin") else None
+    context = SettingsPage(
+        shell=shell,
+        tokens=tokens,
+        created=created,
+        login_link=link,
+        login_address=f"{visit.site.settings.public_url}/login?token={link.token}" if link else "",
+        problem=problem,
+    )
+    return visit.page(context, status=problem.status if problem else 200)

@@ -1,0 +1,39 @@
+"""`…/spec`: the pool's spec as YAML, its revisions, and the difference of any two."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from fairlead_client.resources import PoolRevision
+from fairlead_web.contexts.pools import SpecPage
+from fairlead_web.pages.pool_detail import crumbs_below
+from fairlead_web.shells import Crumb
+from fairlead_web.visits import Visit
+from fairlead_web.yaml_text import yaml_diff, yaml_text
+
+
+async def show(visit: Visit) -> Response:
+    key = visit.pool_key()
+    listing, detail = await asyncio.gather(visit.api.revisions(key, cursor=visit.param("cursor"), limit=100), visit.api.pool(key))
+    newest_first = sorted(listing.items, key=lambda revision: -revision.number)
+    after = _revision(newest_first, visit.param("b")) or (newest_first[0] if newest_first else None)
+    before = _revision(newest_first, visit.param("a"))
+    if before is None and after is not None:
+        before = next((revision for revision in newest_first if revision.number < after.number), None)
+    shell = await visit.shell(f"Spec of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Spec")), pool=str(key), tab="spec")
+    return visit.page(
+        SpecPage(
+            shell=shell,
+            pool=str(key),
+            revisions=newest_first,
+            listing=listing,
+            current=yaml_text(detail.spec),
+            before=before,
+            after=after,
+            diff=yaml_diff(before.spec, after.spec) if before and after else [],
+        )
+    )
+
+
+def _revision(revisions: list[PoolRevision], number: str | None) -> PoolRevision | None:
+    return next((revision for revision in revisions if str(revision.number) == number), None)

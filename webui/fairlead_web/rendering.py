@@ -1,0 +1,100 @@
+"""Contexts to HTML. One Jinja environment, strict about undefined names; one frozen dataclass per template, whose fields are exactly its variables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
+from markupsafe import Markup
+
+from fairlead_web import addresses, formats
+from fairlead_web.assets import Assets
+from fairlead_web.time_ranges import stamp
+
+TEMPLATES = Path(__file__).parent / "templates"
+LAYOUT = "layouts/page.html"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What one template gets. Subclasses name the template and add its variables as fields."""
+
+    template: ClassVar[str]
+
+
+class Renderer:
+    """Renders contexts. `base` is the path prefix of all links."""
+
+    def __init__(self, assets: Assets, base: str, clock: Callable[[], datetime]) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._clock = clock
+        self._environment.filters.update(
+            count=formats.count,
+            compact=formats.compact,
+            share=formats.share,
+            seconds=formats.seconds,
+            rate=formats.rate,
+            score=formats.score,
+            span=formats.span,
+            words=formats.words,
+            clock=formats.clock,
+            stamp=stamp,
+            segment=addresses.segment,
+            time=self._time,
+            plain=plain,
+        )
+        self._environment.globals.update(
+            asset=lambda name: base + assets.path(name),
+            link=lambda path, **params: base + addresses.with_query(path, {name.rstrip("_"): value for name, value in params.items()}),
+            pool_path=addresses.pool_path,
+            instance_path=addresses.instance_path,
+            session_path=addresses.session_path,
+        )
+        # A global rather than an import in each template, because a block rendered alone does not run its template's imports.
+        self._environment.globals["parts"] = self._environment.get_template("partials/_parts.html").module
+
+    def render(self, context: Context, block: str | None = None) -> str:
+        """The whole page, or only one of its blocks for an answer that is swapped into it."""
+        template = self._environment.get_template(context.template)
+        values = {field.name: getattr(context, field.name) for field in fields(context)}
+        if block is None:
+            return template.render(values)
+        owner = self._owner(context, block)
+        if owner is None:
+            raise LookupError(f"{context.template} has no block {block!r}")
+        return "".join(owner.blocks[block](owner.new_context(values)))
+
+    def has_block(self, context: Context, block: str) -> bool:
+        """Whether the context's template, or the page layout around it, can answer with this block alone."""
+        return self._owner(context, block) is not None
+
+    def _owner(self, context: Context, block: str) -> Template | None:
+        templates = (self._environment.get_template(context.template), self._environment.get_template(LAYOUT))
+        return next((template for template in templates if block in template.blocks), None)
+
+    def _time(self, moment: datetime | None) -> Markup:
+        """A `<time>`: how long ago, with the UTC time as its title; scripts rewrite it to the reader's choice."""
+        if moment is None:
+            return Markup("{}").format(formats.NONE)
+        return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+            moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            formats.clock(moment),
+            formats.ago(moment, self._clock()),
+        )
+
+
+def plain(value: Any) -> str:
+    """A JSON value of a diff as short text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,49 @@
+"""Settings of the web UI: where the API is, under which address people reach the pages, and how cookies are protected."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidInput
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """`public_url` is what browsers type (scheme, host, maybe port and a path prefix); `secure_cookies` asks for `__Host-` cookies over TLS."""
+
+    public_url: str
+    secure_cookies: bool
+
+    @property
+    def origin(self) -> str:
+        """`scheme://host[:port]` of the public URL, lower case."""
+        parts = urlsplit(self.public_url)
+        return f"{parts.scheme}://{parts.netloc}".lower()
+
+    @property
+    def base_path(self) -> str:
+        """Path prefix of every link: empty, or `/ops/infer` without a slash at the end."""
+        return urlsplit(self.public_url).path.rstrip("/")
+
+    @property
+    def cookie_name(self) -> str:
+        """`__Host-` cookies need TLS; plain HTTP (loopback) uses another name so that one never shadows the other."""
+        return "__Host-fairlead" if self.secure_cookies else "fairlead-session"
+
+    def allows_host(self, host: str) -> bool:
+        """Whether a Host header is ours: the public one, or a loopback name at any port (against DNS rebinding)."""
+        lowered = host.lower()
+        name = lowered if lowered.endswith("]") else lowered.rsplit(":", 1)[0] if ":" in lowered else lowered
+        return lowered == urlsplit(self.public_url).netloc.lower() or name in LOOPBACK_NAMES
+
+
+def web_settings(public_url: str, secure_cookies: bool | None = None) -> WebSettings:
+    """Checked settings; `secure_cookies` None follows the URL's scheme. Raises InvalidInput."""
+    parts = urlsplit(public_url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc:
+        raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "write the address people open, such as http://127.0.0.1:8080")
+    secure = parts.scheme == "https" if secure_cookies is None else secure_cookies
+    if secure and parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "secure cookies need https (or set secure_cookies to false)")
+    return WebSettings(public_url=public_url.rstrip("/"), secure_cookies=secure)

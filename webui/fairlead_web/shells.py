@@ -1,0 +1,79 @@
+"""What every page has around its content: who is signed in, pools to switch between, range, preferences, breadcrumbs. Data only."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead_client.resources import Identity, PoolSummary, Problem
+from fairlead_web.addresses import Here
+from fairlead_web.findings import Finding
+from fairlead_web.time_ranges import PRESETS, TimeRange
+
+SECTIONS = (
+    ("overview", "Overview", "/"),
+    ("pools", "Pools", "/pools"),
+    ("sessions", "Sessions", "/sessions"),
+    ("migrations", "Migrations", "/migrations"),
+    ("decisions", "Decisions", "/decisions"),
+    ("rejections", "Rejections", "/rejections"),
+    ("slo", "SLO", "/slo"),
+    ("audit", "Audit", "/audit"),
+)
+THEMES = ("auto", "light", "dark")
+TIME_MODES = ("relative", "local", "utc")
+RANKS = {"viewer": 1, "operator": 2, "admin": 3, "system": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    """A reader's choices, kept in cookies of their own. `shortcuts` = single-key shortcuts are on."""
+
+    theme: str = "auto"
+    time_mode: str = "relative"
+    shortcuts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crumb:
+    """One step of the breadcrumbs; `path` None for the page itself."""
+
+    words: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """The frame of one page. `ranged` = the page depends on the time range; `live_topics` empty = nothing to stream here;
+    `partial` names the sources that did not answer, with why."""
+
+    title: str
+    section: str
+    here: Here
+    identity: Identity | None
+    pools: list[PoolSummary]
+    pool: str | None
+    tab: str
+    csrf: str
+    preferences: Preferences
+    range: TimeRange
+    range_problem: str | None
+    ranged: bool
+    live_topics: str
+    crumbs: tuple[Crumb, ...]
+    findings: tuple[Finding, ...]
+    partial: tuple[str, ...]
+    problem: Problem | None
+    as_of: datetime
+
+    @property
+    def sections(self) -> tuple[tuple[str, str, str], ...]:
+        """Name, words and path of the main navigation."""
+        return SECTIONS
+
+    @property
+    def presets(self) -> tuple[tuple[str, str], ...]:
+        """Words and `from` of the range presets."""
+        return PRESETS
+
+    def may(self, role: str) -> bool:
+        """Whether the signed-in role reaches `role`. Pages only mirror this; the API decides."""
+        return self.identity is not None and RANKS.get(self.identity.role, 0) >= RANKS[role]

@@ -1,0 +1,114 @@
+"""Time ranges as people type them and as URLs carry them: `now-1h`, `2h`, `2026-11-21T10:00Z`. Pure; the clock is an argument."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fairlead.errors import InvalidInput
+
+DEFAULT_START = "now-1h"
+PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h", "now-24h"), ("7 d", "now-7d"))
+LONGEST = timedelta(days=90)
+SHORTEST = timedelta(seconds=10)
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(?:\d+[smhdw])+")
+_PART = re.compile(r"(\d+)([smhdw])")
+_REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 10:00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """A half-open range of UTC time. `start_text` and `end_text` are what the URL says; `live` = it ends at the present."""
+
+    start: datetime
+    end: datetime
+    start_text: str
+    end_text: str
+
+    @property
+    def live(self) -> bool:
+        """Whether the range moves with the clock."""
+        return self.end_text == "now"
+
+    @property
+    def seconds(self) -> float:
+        """Length of the range."""
+        return (self.end - self.start).total_seconds()
+
+    @property
+    def label(self) -> str:
+        """Words for the picker's button: `Last 1 h`, or the two ends."""
+        for words, start in PRESETS:
+            if self.live and self.start_text == start:
+                return f"Last {words}"
+        if self.live and self.start_text.startswith("now-"):
+            return f"Last {self.start_text.removeprefix('now-')}"
+        if self.start.date() == self.end.date():
+            return f"{self.start:%d %b %H:%M} – {self.end:%H:%M}"
+        return f"{self.start:%d %b %H:%M} – {self.end:%d %b %H:%M}"
+
+    @property
+    def absolute(self) -> dict[str, str]:
+        """The range with `now` frozen, as query parameters of a permalink."""
+        return {"from": stamp(self.start), "to": stamp(self.end)}
+
+    @property
+    def zoomed_out(self) -> dict[str, str]:
+        """Twice as long: a live range stays live, another grows around its middle."""
+        if self.live:
+            return {"from": f"now-{span_text(self.seconds * 2)}", "to": "now"}
+        half = (self.end - self.start) / 2
+        return {"from": stamp(self.start - half), "to": stamp(self.end + half)}
+
+    def shifted(self, direction: int) -> dict[str, str]:
+        """Half a range earlier (-1) or later (+1), as query parameters."""
+        step = (self.end - self.start) / 2 * direction
+        return {"from": stamp(self.start + step), "to": stamp(self.end + step)}
+
+
+def stamp(moment: datetime) -> str:
+    """RFC 3339 in UTC to the second, `Z` at the end."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def span_text(seconds: float) -> str:
+    """The shortest exact span in whole units: 7200 → `2h`, 5400 → `90m`."""
+    whole = max(1, round(seconds))
+    for unit in ("d", "h", "m"):
+        if whole % _UNITS[unit] == 0:
+            return f"{whole // _UNITS[unit]}{unit}"
+    return f"{whole}s"
+
+
+def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> TimeRange:
+    """Read `from` and `to` of a URL (either may be missing or empty). Raises InvalidInput naming the one that is wrong."""
+    start_given = (start_text or "").strip() or DEFAULT_START
+    end_given = (end_text or "").strip() or "now"
+    start, start_kept = _moment("from", start_given, now)
+    end, end_kept = _moment("to", end_given, now)
+    if end - start < SHORTEST:
+        raise InvalidInput("from", start_given, f"it must be at least 10 s before to ({end_given})")
+    if end - start > LONGEST:
+        raise InvalidInput("from", start_given, "a range can span at most 90 days")
+    return TimeRange(start=start, end=end, start_text=start_kept, end_text=end_kept)
+
+
+def _moment(name: str, text: str, now: datetime) -> tuple[datetime, str]:
+    lowered = text.lower().replace(" ", "")
+    if lowered == "now":
+        return now, "now"
+    span = lowered.removeprefix("now").removeprefix("-")
+    if _DURATION.fullmatch(span):
+        seconds = sum(int(amount) * _UNITS[unit] for amount, unit in _PART.findall(span))
+        if seconds > LONGEST.total_seconds() * 4:
+            raise InvalidInput(name, text, "spans reach back at most 360 days")
+        return now - timedelta(seconds=seconds), f"now-{span}"
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(name, text, _REMEDY) from None
+    if moment.year < 2000:
+        raise InvalidInput(name, text, _REMEDY)
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment, stamp(moment)

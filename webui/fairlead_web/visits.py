@@ -1,0 +1,197 @@
+"""One request of one person: their token, the API as them, their range and preferences, and how to answer them."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
+from fairlead_client.resources import Page, PoolSummary, Problem
+from fairlead_web.addresses import Here
+from fairlead_web.assets import Assets
+from fairlead_web.findings import Finding
+from fairlead_web.rendering import Context, Renderer
+from fairlead_web.security import csrf_token
+from fairlead_web.settings import WebSettings
+from fairlead_web.shells import THEMES, TIME_MODES, Crumb, Preferences, Shell
+from fairlead_web.time_ranges import TimeRange, parse_range
+
+Answer = TypeVar("Answer")
+THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
+PAGE_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What all requests share. `api` has no token of its own; `clock` gives UTC now."""
+
+    settings: WebSettings
+    api: ControlApi
+    assets: Assets
+    renderer: Renderer
+    clock: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A request of a signed-in person. `range_problem` says what was wrong with the URL's range, which then fell back to the last hour."""
+
+    site: Site
+    request: Request
+    token: str
+    api: ControlApi
+    here: Here
+    range: TimeRange
+    range_problem: str | None
+    preferences: Preferences
+    now: datetime
+    failures: list[str]
+
+    def param(self, name: str) -> str | None:
+        """A query parameter that is set and not empty."""
+        return self.here.params.get(name)
+
+    def filters(self, *names: str, ranged: bool = False) -> dict[str, str | int | float | bool | None]:
+        """Query for the API: the named parameters, paging, and the range if the list has one."""
+        query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
+        query["limit"] = PAGE_ROWS
+        if ranged:
+            query |= self.range.absolute if not self.range.live else {"from": self.range.start_text, "to": "now"}
+        return query
+
+    def pool_key(self) -> PoolKey:
+        """The pool named by the path."""
+        return PoolKey(namespace=self.request.path_params["namespace"], name=self.request.path_params["name"])
+
+    def link(self, path: str) -> str:
+        """A path of this site as a browser must ask for it."""
+        return self.here.base + path
+
+    async def attempt(self, source: str, answer: Awaitable[Answer]) -> Answer | None:
+        """An answer the page can do without: None, and a note on the page, when its source fails. Ended sessions still end the visit."""
+        try:
+            return await answer
+        except (ApiProblem, ApiUnreachable) as error:
+            if isinstance(error, ApiProblem) and error.problem.status == 401:
+                raise
+            self.failures.append(f"{source}: {error}")
+            return None
+
+    async def shell(
+        self,
+        title: str,
+        section: str,
+        *,
+        crumbs: tuple[Crumb, ...] = (),
+        pool: str | None = None,
+        tab: str = "",
+        ranged: bool = False,
+        live: str = "",
+        findings: tuple[Finding, ...] = (),
+        problem: Problem | None = None,
+        pools: list[PoolSummary] | None = None,
+    ) -> Shell:
+        """The page's frame; asks the API who this is and which pools there are."""
+        identity, listed = await asyncio.gather(self.api.whoami(), _known(pools) if pools is not None else self._pools())
+        return Shell(
+            title=title,
+            section=section,
+            here=self.here,
+            identity=identity,
+            pools=listed,
+            pool=pool,
+            tab=tab,
+            csrf=csrf_token(self.token, secrets.token_hex(8)),
+            preferences=self.preferences,
+            range=self.range,
+            range_problem=self.range_problem,
+            ranged=ranged,
+            live_topics=live,
+            crumbs=crumbs,
+            findings=findings,
+            partial=tuple(self.failures),
+            problem=problem,
+            as_of=self.now,
+        )
+
+    async def _pools(self) -> list[PoolSummary]:
+        page: Page[PoolSummary] | None = await self.attempt("pools", self.api.pools(limit=PAGE_ROWS))
+        return page.items if page else []
+
+    def page(self, context: Context, status: int = 200) -> Response:
+        """The page, or only the block htmx asked for: a partial request that targets an element names a block by that element's id."""
+        headers = {"Vary": "HX-Request, HX-Request-Type, HX-Target, Cookie"}
+        block = None
+        if self.request.headers.get("hx-request-type") == "partial":
+            wanted = self.request.headers.get("hx-target", "").partition("#")[2].replace("-", "_")
+            block = wanted if wanted and self.site.renderer.has_block(context, wanted) else None
+        return HTMLResponse(self.site.renderer.render(context, block), status, headers)
+
+    def redirect(self, path: str) -> Response:
+        """After a write: go and see. htmx is told by a header, since it would follow a redirect silently."""
+        if self.request.headers.get("hx-request"):
+            return Response(status_code=204, headers={"HX-Redirect": self.link(path)})
+        return RedirectResponse(self.link(path), 303)
+
+    async def form(self) -> FormData:
+        """The submitted form, already checked for its token."""
+        return await self.request.form()
+
+
+async def _known(pools: list[PoolSummary]) -> list[PoolSummary]:
+    return pools
+
+
+def problem_of(error: ClientError) -> Problem:
+    """A client's error as a problem document; an unreachable API counts as 503."""
+    if isinstance(error, ApiProblem):
+        return error.problem
+    return Problem(type="unreachable", title="The control API is not reachable", status=503, detail=str(error))
+
+
+def preferences_of(request: Request) -> Preferences:
+    """Choices from the cookies; anything unknown is the default."""
+    theme = request.cookies.get(THEME_COOKIE, "auto")
+    mode = request.cookies.get(TIME_COOKIE, "relative")
+    return Preferences(
+        theme=theme if theme in THEMES else "auto",
+        time_mode=mode if mode in TIME_MODES else "relative",
+        shortcuts=request.cookies.get(SHORTCUTS_COOKIE, "on") != "off",
+    )
+
+
+def here_of(request: Request, base: str) -> Here:
+    """The current address, empty parameters dropped, the last of repeated ones kept."""
+    return Here(base=base, path=request.url.path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
+
+
+def visit_of(site: Site, request: Request, token: str) -> Visit:
+    """Start a visit; a range that cannot be read falls back to the default and is reported on the page."""
+    now = site.clock()
+    here = here_of(request, site.settings.base_path)
+    problem = None
+    try:
+        chosen = parse_range(here.params.get("from"), here.params.get("to"), now)
+    except InvalidInput as error:
+        chosen, problem = parse_range(None, None, now), str(error)
+    return Visit(
+        site=site,
+        request=request,
+        token=token,
+        api=site.api.with_token(token),
+        here=here,
+        range=chosen,
+        range_problem=problem,
+        preferences=preferences_of(request),
+        now=now,
+        failures=[],
+    )
