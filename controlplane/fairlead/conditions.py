@@ -156,7 +156,9 @@ def _progressing(facts: PoolFacts) -> Finding:
 
 def _slo_met(facts: PoolFacts) -> Finding:
     kind = ConditionType.SLO_MET
-    if facts.observations is None or facts.slo_percentile is None:
+    if facts.slo_percentile is None:
+        return Finding(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+    if facts.observations is None:
         return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
     attained = facts.observations.ttft_attainment
     if attained is None:

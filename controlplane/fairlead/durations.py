@@ -14,7 +14,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 def parse_duration(text: object, field: str) -> float:
     """Seconds of a duration such as `1h30m`. Raises InvalidInput naming `field` for anything else, also for plain numbers but `0`."""
-    if not isinstance(text, str) or _WHOLE.match(text) is None:
+    if not isinstance(text, str) or _WHOLE.fullmatch(text) is None:
         raise InvalidInput(field, text, "write a duration with a unit, such as 500ms, 5s, 30m or 1h")
     return sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
 

@@ -266,6 +266,11 @@ def _read_text(shape: Shape, value: object, path: str) -> Any:
         raise InvalidInput(path, value, f"write one of {', '.join(shape.enum)}")
     if shape.max_length is not None and len(value) > shape.max_length:
         raise InvalidInput(path, value, f"write at most {shape.max_length} characters")
-    if shape.pattern and re.search(shape.pattern, value) is None:
+    if shape.pattern and re.search(_as_in_kubernetes(shape.pattern), value) is None:
         raise InvalidInput(path, value, f"write text that matches {shape.pattern}")
     return shape.convert(value) if shape.convert else value
+
+
+def _as_in_kubernetes(pattern: str) -> str:
+    """Python's `$` also matches before a last newline, Kubernetes' does not."""
+    return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern

@@ -14,7 +14,7 @@ from fairlead_operator.telling import Teller
 logger = logging.getLogger(__name__)
 
 _SAYS = {
-    DeletionReason.DRAINED: ("Drained", "is empty: no session is bound there, no request runs there"),
+    DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
     DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; what still ran there is cut off"),
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
     DeletionReason.OUTDATED: ("InstanceReplaced", "never served and has an old template"),

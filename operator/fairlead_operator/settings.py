@@ -27,10 +27,10 @@ class Pace:
     settled: float = 10.0
     children: float = 300.0
     """Service and PodDisruptionBudget are applied again at least so often."""
-    farewell_drain: float = 20.0
+    farewell_drain: float = 15.0
     """Longest drain of a deleted pool's instances."""
-    farewell: float = 25.0
-    """After this a deleted pool's finalizer goes, even when the control API never answered."""
+    farewell: float = 20.0
+    """After this a deleted pool's finalizer goes, even when the control API never answered; with the calls under way that makes 30 at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 import itertools
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -22,8 +24,7 @@ class KubernetesClient:
 
     @staticmethod
     def of(kubeconfig: str) -> "KubernetesClient":
-        with open(kubeconfig, encoding="utf-8") as file:
-            document = yaml.safe_load(file)
+        document = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))
         session = requests.Session()
         session.trust_env = False
         cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
@@ -44,9 +45,6 @@ class KubernetesClient:
 
 
 def _written(data: str, kubeconfig: str) -> str:
-    from base64 import b64decode
-    from pathlib import Path
-
     path = Path(kubeconfig).with_suffix(".ca.crt")
     path.write_bytes(b64decode(data))
     return str(path)

@@ -148,9 +148,7 @@ class World:
         if isinstance(action, CreateInstance):
             self.created += 1
             name = f"chat-b{self.created:05}"
-            self.pods[name] = instance(
-                name, InstanceState.PENDING, since=self.now, created_at=self.now, spec_hash=action.spec_hash
-            )
+            self.pods[name] = instance(name, InstanceState.PENDING, since=self.now, created_at=self.now, spec_hash=action.spec_hash)
         elif isinstance(action, DeleteInstance):
             self.pods[action.instance] = replace(self.pods[action.instance], terminating=True)
         else:

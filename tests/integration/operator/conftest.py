@@ -1,0 +1,38 @@
+"""One Kubernetes API for the module, one operator process per test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fake_pool_states import running_fake_control_api
+from pod_phases import KubernetesClient, running_pod_phases
+from running_operator import OperatorProcess, Stage, eventually, running_kubernetes_api
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_kubernetes_api(tmp_path_factory.mktemp("kubernetes")) as path:
+        yield path
+
+
+@pytest.fixture
+def stage(kubeconfig: str, tmp_path: Path) -> Iterator[Stage]:
+    client = KubernetesClient.of(kubeconfig)
+    with running_fake_control_api() as api, running_pod_phases(client) as phases:
+        operator = OperatorProcess(kubeconfig=kubeconfig, api_url=api.url, log=tmp_path / "operator.log")
+        operator.start()
+        stage = Stage(client=client, api=api, phases=phases, operator=operator)
+        try:
+            yield stage
+        finally:
+            api.up, api.acknowledges, phases.starts = True, True, True
+            api.in_flight.clear()
+            for name in stage.made:
+                if stage.pool(name) is not None:
+                    stage.delete(name)
+            if operator.process is not None and operator.process.poll() is None:
+                eventually(lambda: not any(stage.pool(name) for name in stage.made), "the pools are gone", 40)
+                eventually(lambda: not any(stage.pods(name) for name in stage.made), "the pods are collected", 20)
+            operator.kill()
+            print((tmp_path / "operator.log").read_text(encoding="utf-8"))

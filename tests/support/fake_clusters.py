@@ -1,0 +1,94 @@
+"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch, apply, delete."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
+
+
+def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """JSON merge patch."""
+    result = dict(document)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            before = result.get(name)
+            result[name] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            result[name] = copy.deepcopy(value)
+    return result
+
+
+@dataclass(slots=True)
+class FakeCluster:
+    """`refuse` may name calls that fail: it is asked with (verb, resource, name) and gives an error or None."""
+
+    objects: dict[tuple[Resource, str], dict[str, Any]] = field(default_factory=dict)
+    calls: list[tuple[str, Resource, str]] = field(default_factory=list)
+    refuse: Callable[[str, Resource, str], ClusterRefused | ClusterUnavailable | None] = field(default=lambda verb, resource, name: None)
+    version: int = 0
+
+    def _called(self, verb: str, resource: Resource, name: str) -> None:
+        self.calls.append((verb, resource, name))
+        error = self.refuse(verb, resource, name)
+        if error is not None:
+            raise error
+
+    def put(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+        """Store a copy with a new resourceVersion."""
+        self.version += 1
+        stored = copy.deepcopy(body)
+        stored["metadata"] |= {"resourceVersion": str(self.version)}
+        stored["metadata"].setdefault("uid", f"uid-{self.version}")
+        self.objects[resource, stored["metadata"]["name"]] = stored
+        return stored
+
+    def all(self, resource: Resource) -> list[dict[str, Any]]:
+        return [body for (kind, _), body in sorted(self.objects.items(), key=lambda item: item[0][1]) if kind is resource]
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+        self._called("get", resource, name)
+        return copy.deepcopy(self.objects.get((resource, name)))
+
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        self._called("find", resource, selector)
+        label, _, value = selector.partition("=")
+        return [copy.deepcopy(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
+
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+        self._called("create", resource, body["metadata"]["name"])
+        if (resource, body["metadata"]["name"]) in self.objects:
+            return False
+        self.put(resource, body)
+        return True
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, kind: str = "merge", subresource: str = ""
+    ) -> bool:
+        self._called(kind, resource, name)
+        known = self.objects.get((resource, name))
+        if kind == "apply":
+            self.put(resource, body)
+            return True
+        if known is None:
+            return False
+        version = body.get("metadata", {}).get("resourceVersion")
+        if version is not None and version != known["metadata"]["resourceVersion"]:
+            raise ClusterRefused(409, "Conflict", "the object has been modified")
+        patched = self.put(resource, merged(known, body))
+        if patched["metadata"].get("deletionTimestamp") and not patched["metadata"].get("finalizers"):
+            self._collect(resource, name)
+        return True
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
+        self._called("delete", resource, name)
+        return self.objects.pop((resource, name), None) is not None
+
+    def _collect(self, resource: Resource, name: str) -> None:
+        owner = self.objects.pop((resource, name))["metadata"]["uid"]
+        for key, body in list(self.objects.items()):
+            if any(reference["uid"] == owner for reference in body["metadata"].get("ownerReferences", [])):
+                del self.objects[key]

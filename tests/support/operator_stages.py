@@ -1,0 +1,141 @@
+"""Rounds of the operator on a fake cluster and a fake control API, in virtual time."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.tables import PoolKey
+from fairlead_operator.cluster import Resource
+from fairlead_operator.observing import format_second
+from fairlead_operator.rounds import PoolRounds, Surroundings
+from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
+from fairlead_operator.synchronizing import ControlPlaneSilent
+from fake_clusters import FakeCluster
+
+KEY = PoolKey(namespace="default", name="chat")
+SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(url="http://api", token="t"), engine_image="fairlead/engine:1")
+
+
+@dataclass(slots=True)
+class FakeControlPlane:
+    """Takes everything while `up`; routers acknowledge at once while `acknowledges`."""
+
+    up: bool = True
+    acknowledges: bool = True
+    attainment: float | None = None
+    in_flight: dict[str, int] = field(default_factory=dict)
+    states: list[PoolState] = field(default_factory=list)
+    events: list[PoolEvent] = field(default_factory=list)
+    deleted: list[PoolKey] = field(default_factory=list)
+
+    def _answer(self) -> None:
+        if not self.up:
+            raise ControlPlaneSilent("connection refused")
+
+    async def put_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
+        self._answer()
+        self.states.append(state)
+        instances = tuple(
+            InstanceObservation(
+                id=item.id, in_flight=self.in_flight.get(item.id, 0), bound_sessions=0, cache_tokens=0, acknowledged=self.acknowledges
+            )
+            for item in state.instances
+        )
+        return PoolObservations(
+            table_version=1,
+            table_acknowledged=self.acknowledges,
+            live_routers=1,
+            ttft_attainment=self.attainment,
+            requests_per_second=0.0,
+            instances=instances,
+        )
+
+    async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> None:
+        self._answer()
+        self.events.extend(events)
+
+    async def delete_pool(self, pool: PoolKey) -> None:
+        self._answer()
+        self.deleted.append(pool)
+
+
+@dataclass(slots=True)
+class VirtualStage:
+    """A pool `chat` and its rounds. `now` moves only when a test moves it."""
+
+    now: float = 1_800_000_000.0
+    cluster: FakeCluster = field(default_factory=FakeCluster)
+    api: FakeControlPlane = field(default_factory=FakeControlPlane)
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    rounds: PoolRounds | None = None
+
+    def restart(self) -> None:
+        """A new operator process: nothing is remembered."""
+        surroundings = Surroundings(
+            settings=SETTINGS,
+            cluster=self.cluster,
+            control_plane=self.api,
+            clock=lambda: self.now,
+            new_suffix=lambda: f"{next(self.numbers):05}",
+            new_id=lambda: f"{next(self.numbers):016}",
+        )
+        self.rounds = PoolRounds(KEY, surroundings)
+
+    def apply(self, **spec: Any) -> None:
+        """Create the pool or change its spec, as kubectl."""
+        known = self.cluster.objects.get((Resource.POOLS, "chat"))
+        generation = known["metadata"]["generation"] + 1 if known else 1
+        metadata: dict[str, Any] = {"namespace": "default", "name": "chat"} | (known["metadata"] if known else {})
+        metadata |= {
+            "generation": generation,
+            "managedFields": [{"manager": "kubectl", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}}}],
+        }
+        body: dict[str, Any] = {"metadata": metadata, "spec": {"model": "m", "replicas": 2, **spec}}
+        if known and "status" in known:
+            body["status"] = known["status"]
+        self.cluster.put(Resource.POOLS, body)
+
+    def delete(self) -> None:
+        pool = self.pool()
+        pool["metadata"]["deletionTimestamp"] = format_second(self.now)
+        self.cluster.put(Resource.POOLS, pool)
+
+    def pool(self) -> dict[str, Any]:
+        return self.cluster.objects[Resource.POOLS, "chat"]
+
+    def exists(self) -> bool:
+        return (Resource.POOLS, "chat") in self.cluster.objects
+
+    def pods(self) -> list[dict[str, Any]]:
+        return self.cluster.all(Resource.PODS)
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        condition: dict[str, Any] = next(item for item in self.pool()["status"]["conditions"] if item["type"] == kind)
+        return condition
+
+    def reasons(self) -> list[str]:
+        return [event["reason"] for event in self.cluster.all(Resource.EVENTS)]
+
+    def pods_become_ready(self) -> None:
+        for pod in self.pods():
+            pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
+
+    async def round(self) -> float | None:
+        """One round, as the loop would run it."""
+        if self.rounds is None:
+            self.restart()
+        assert self.rounds is not None
+        return await self.rounds.run()
+
+    async def settle(self) -> float | None:
+        """Rounds with ready pods until nothing is under way; the last answer."""
+        due: float | None = None
+        for _ in range(12):
+            self.pods_become_ready()
+            self.now += 1
+            due = await self.round()
+            if due == SETTINGS.pace.settled:
+                break
+        return due

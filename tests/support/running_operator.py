@@ -1,0 +1,168 @@
+"""The operator as a real process against a real HTTP Kubernetes API, with a pretended control API and kubelet."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from fake_pool_states import TOKEN, FakeControlApi
+from pod_phases import KubernetesClient, PodPhases
+
+Value = TypeVar("Value")
+
+ROOT = Path(__file__).resolve().parents[2]
+POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
+
+
+def eventually(look: Callable[[], Value | None], wish: str, seconds: float = 15.0) -> Value:
+    """The first truthy value `look` gives; an AssertionError saying the wish when it does not come."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = look()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"it never came to this: {wish}"
+        time.sleep(0.03)
+
+
+@contextmanager
+def running_kubernetes_api(folder: Path) -> Iterator[str]:
+    """A sandbox Kubernetes API with our CRD; yields the path of its kubeconfig."""
+    kubeconfig = folder / "kubeconfig"
+    command = [
+        sys.executable,
+        "-m",
+        "fairlead_sandbox.kubernetes_api.main",
+        "--state-dir",
+        str(folder),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+    ]
+    with (folder / "kubernetes.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
+        try:
+            eventually(
+                lambda: process.poll() is None and b"ready" in (folder / "kubernetes.log").read_bytes(), "the Kubernetes API is ready", 30
+            )
+            client = KubernetesClient.of(str(kubeconfig))
+            definition = yaml.safe_load((ROOT / "crds" / "inferencepools.fairlead.dev.yaml").read_text(encoding="utf-8"))
+            client.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+            eventually(lambda: client.session.get(client.server + POOLS, timeout=5).ok, "the CRD is served")
+            yield str(kubeconfig)
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+
+
+@dataclass(slots=True)
+class OperatorProcess:
+    """Started and killed as a test wishes."""
+
+    kubeconfig: str
+    api_url: str
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "KUBECONFIG": self.kubeconfig,
+            "FAIRLEAD_API_URL": self.api_url,
+            "FAIRLEAD_API_TOKEN": TOKEN,
+            "FAIRLEAD_OPERATOR_RESYNC_SECONDS": "2",
+        }
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "fairlead_operator.main"]
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(timeout=10)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(timeout=15)
+
+
+@dataclass(slots=True)
+class Stage:
+    """Everything a test of the operator acts on."""
+
+    client: KubernetesClient
+    api: FakeControlApi
+    phases: PodPhases
+    operator: OperatorProcess
+    made: list[str] = field(default_factory=list)
+
+    def apply(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Create a small pool; `spec` overrides."""
+        body = {
+            "apiVersion": "fairlead.dev/v1alpha1",
+            "kind": "InferencePool",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"model": f"model-{name}", "replicas": 2, **spec},
+        }
+        self.made.append(name)
+        return self.client.call("POST", POOLS, body)
+
+    def edit(self, name: str, spec: dict[str, Any]) -> None:
+        self.client.merge(f"{POOLS}/{name}", {"spec": spec})
+
+    def pool(self, name: str) -> dict[str, Any] | None:
+        response = self.client.session.get(f"{self.client.server}{POOLS}/{name}", timeout=10)
+        document: dict[str, Any] | None = response.json() if response.ok else None
+        return document
+
+    def status(self, name: str) -> dict[str, Any]:
+        status: dict[str, Any] = (self.pool(name) or {}).get("status") or {}
+        return status
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        return next((item for item in self.status(name).get("conditions") or [] if item["type"] == kind), {})
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.client.call("GET", f"/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool={name}")[
+            "items"
+        ]
+        return items
+
+    def names(self, name: str) -> set[str]:
+        return {pod["metadata"]["name"] for pod in self.pods(name)}
+
+    def marked(self, name: str) -> set[str]:
+        """Pods with the drain mark."""
+        return {
+            pod["metadata"]["name"] for pod in self.pods(name) if "fairlead.dev/draining-since" in pod["metadata"].get("annotations", {})
+        }
+
+    def kubernetes_events(self, name: str) -> set[str]:
+        items = self.client.call("GET", "/api/v1/namespaces/default/events")["items"]
+        return {item["reason"] for item in items if item["involvedObject"]["name"] == name}
+
+    def settle(self, name: str, replicas: int) -> None:
+        """Wait until exactly so many instances are there and serve, and the status says so."""
+        eventually(
+            lambda: (
+                len(self.pods(name)) == replicas
+                and self.status(name).get("serving") == replicas
+                and self.condition(name, "Ready").get("status") == "True"
+                and self.condition(name, "Progressing").get("status") == "False"
+            ),
+            f"{name} settles at {replicas} instances",
+        )
+
+    def delete(self, name: str) -> None:
+        self.client.call("DELETE", f"{POOLS}/{name}", {"propagationPolicy": "Background"})

@@ -1,0 +1,88 @@
+"""Conditions and their reasons."""
+
+from dataclasses import replace
+
+import pytest
+
+from fairlead.conditions import ConditionType, Finding, PoolFacts, Problem, Refusal, findings, merge_conditions
+from fairlead.instances import InstanceState
+from pool_worlds import answer, instance, seen, wanted
+
+S = InstanceState
+
+SETTLED = PoolFacts(
+    problem=None,
+    desired=wanted(2),
+    instances=(instance("a"), instance("b")),
+    observations=answer(seen("a"), seen("b")),
+    api_problem=None,
+    slo_percentile=90.0,
+    troubles={},
+    apply_problem=None,
+)
+
+
+def of(facts: PoolFacts) -> dict[str, tuple[str, str]]:
+    return {finding.type.value: (finding.status, finding.reason) for finding in findings(facts)}
+
+
+def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
+    assert of(SETTLED) == {
+        "Ready": ("True", "AllServing"),
+        "InstancesReady": ("True", "AllServing"),
+        "RingSynced": ("True", "Acknowledged"),
+        "Progressing": ("False", "Settled"),
+        "SLOMet": ("Unknown", "NoTraffic"),
+        "ControlPlaneReachable": ("True", "Answered"),
+        "Degraded": ("False", "AsExpected"),
+    }
+
+
+def test_every_situation_has_every_condition_once() -> None:
+    for facts in (SETTLED, replace(SETTLED, desired=None, slo_percentile=None), replace(SETTLED, observations=None, instances=())):
+        assert [finding.type for finding in findings(facts)] == list(ConditionType)
+
+
+def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> None:
+    facts = replace(SETTLED, problem=Problem(reason=Refusal.INVALID_ROUTING, message="spec.routing.policy: 'x' cannot be used"))
+    assert of(facts)["Ready"] == ("False", "InvalidRouting")
+    assert of(facts)["InstancesReady"] == ("True", "AllServing")
+    assert "last good spec stays in force" in findings(facts)[0].message
+    assert "nothing is created" in findings(replace(facts, desired=None))[0].message
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind", "expected"),
+    [
+        (replace(SETTLED, desired=wanted(3)), "InstancesReady", ("False", "InstancesStarting")),
+        (replace(SETTLED, desired=wanted(0), instances=()), "Ready", ("True", "ScaledToZero")),
+        (replace(SETTLED, instances=(instance("a"), instance("b", S.LOST))), "InstancesReady", ("False", "InstancesLost")),
+        (replace(SETTLED, instances=(instance("a"), instance("b", S.LOST))), "Degraded", ("True", "InstancesLost")),
+        (replace(SETTLED, instances=(instance("a", S.WARMING),), observations=None), "Ready", ("False", "WaitingForControlPlane")),
+        (replace(SETTLED, observations=None, api_problem="refused"), "ControlPlaneReachable", ("False", "NoAnswer")),
+        (replace(SETTLED, observations=None), "RingSynced", ("Unknown", "ControlPlaneUnreachable")),
+        (replace(SETTLED, observations=answer(seen("a", acknowledged=False))), "RingSynced", ("False", "WaitingForRouters")),
+        (replace(SETTLED, observations=answer(live_routers=0)), "RingSynced", ("True", "NoLiveRouter")),
+        (replace(SETTLED, desired=wanted(2, spec_hash="new")), "Progressing", ("True", "RollingReplacement")),
+        (replace(SETTLED, instances=(*SETTLED.instances, instance("c", S.DRAINING))), "Progressing", ("True", "Draining")),
+        (replace(SETTLED, desired=wanted(3)), "Progressing", ("True", "Scaling")),
+        (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.95)), "SLOMet", ("True", "TargetMet")),
+        (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.5)), "SLOMet", ("False", "TargetMissed")),
+        (replace(SETTLED, troubles={"ErrImagePull": ("a",)}), "Degraded", ("True", "ErrImagePull")),
+        (replace(SETTLED, apply_problem="quota"), "Degraded", ("True", "ActionFailed")),
+        (replace(SETTLED, desired=wanted(3, minimum=3)), "Degraded", ("True", "BelowMinimum")),
+    ],
+)
+def test_each_situation_has_its_named_reason(facts: PoolFacts, kind: str, expected: tuple[str, str]) -> None:
+    assert of(facts)[kind] == expected
+
+
+def test_the_transition_time_changes_only_with_the_status() -> None:
+    def finding(status: str, message: str) -> Finding:
+        return Finding(type=ConditionType.READY, status=status, reason="R", message=message)
+
+    [first] = merge_conditions((), (finding("True", "one"),), 1, "t1")
+    [reworded] = merge_conditions((first,), (finding("True", "two"),), 2, "t2")
+    assert (reworded["lastTransitionTime"], reworded["message"], reworded["observedGeneration"]) == ("t1", "two", 2)
+    [turned] = merge_conditions((reworded,), (finding("False", "two"),), 2, "t3")
+    assert turned["lastTransitionTime"] == "t3"

@@ -1,0 +1,122 @@
+"""Reading an InferencePool's spec."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.pools import POLICIES, PoolSpec, parse_spec
+from fairlead.routing.registry import policy_names
+
+TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm/vllm-openai:v1"}]}}
+
+
+def test_a_spec_of_one_line_gets_every_default() -> None:
+    spec = parse_spec({"model": "m"})
+    assert spec == PoolSpec(model="m")
+    assert (spec.replicas, spec.roles[0].name, spec.roles[0].min_replicas, spec.roles[0].max_replicas) == (1, Role.BOTH, 0, 64)
+    assert (spec.engine.type, spec.engine.port, spec.routing.policy, spec.early_rejection.mode) == ("simulated", 8000, "dualmap", "Off")
+    assert (spec.slo.ttft_seconds, spec.slo.tpot_seconds, spec.drain.timeout_seconds, spec.routing.session.ttl_seconds) == (
+        5,
+        0.1,
+        120,
+        1800,
+    )
+
+
+def test_durations_become_seconds() -> None:
+    spec = parse_spec({"model": "m", "slo": {"ttft": "1m30s", "tpot": "50ms"}, "engine": {"simulated": {"decodeStep": "25ms"}}})
+    assert spec.slo.ttft_seconds == 90
+    assert spec.slo.tpot_seconds == pytest.approx(0.05)
+    assert spec.simulated is not None
+    assert spec.simulated.decode_step_seconds == pytest.approx(0.025)
+
+
+def test_the_facts_for_routers_carry_the_scaled_prefill_speed() -> None:
+    document = {
+        "model": "m",
+        "engine": {"prefillTokensPerSecond": 1000, "simulated": {"timeScale": 10}},
+        "routing": {
+            "policy": "ear",
+            "parameters": {"a": 1},
+            "blockTokens": 128,
+            "anchorsPerInstance": 7,
+            "session": {"header": "X-Session"},
+        },
+        "earlyRejection": {"mode": "Load", "headroom": 0.5},
+    }
+    facts = parse_spec(document).facts()
+    assert facts.engine.prefill_tokens_per_second == 10_000
+    assert (facts.engine.block_tokens, facts.anchors_per_instance) == (128, 7)
+    assert (facts.routing.policy, facts.routing.parameters) == ("ear", {"a": 1})
+    assert facts.session.header == "x-session"
+    assert (facts.early_rejection.mode, facts.early_rejection.headroom) == ("Load", 0.5)
+
+
+def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
+    spec = parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "template": TEMPLATE}]})
+    assert spec.simulated is None
+    assert spec.roles[0].template == TEMPLATE
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "remedy"),
+    [
+        ({}, "spec.model", "it is required"),
+        ({"model": 7}, "spec.model", "write text"),
+        ({"model": "two words"}, "spec.model", "matches"),
+        ({"model": "m\n"}, "spec.model", "matches"),
+        ({"model": "m", "replica": 3}, "spec.replica", "remove it; the fields of spec are model, replicas"),
+        ({"model": "m", "replicas": "3"}, "spec.replicas", "whole number"),
+        ({"model": "m", "replicas": True}, "spec.replicas", "whole number"),
+        ({"model": "m", "replicas": 2.5}, "spec.replicas", "whole number"),
+        ({"model": "m", "replicas": -1}, "spec.replicas", "at least 0"),
+        ({"model": "m", "replicas": 65}, "spec.replicas", "at most spec.roles[0].maxReplicas (64)"),
+        (
+            {"model": "m", "replicas": 1, "roles": [{"name": "both", "minReplicas": 2}]},
+            "spec.replicas",
+            "at least spec.roles[0].minReplicas (2)",
+        ),
+        (
+            {"model": "m", "roles": [{"name": "both", "minReplicas": 2, "maxReplicas": 1}]},
+            "spec.roles[0].minReplicas",
+            "at most maxReplicas (1)",
+        ),
+        ({"model": "m", "roles": []}, "spec.roles", "list of 1 to 1"),
+        ({"model": "m", "roles": [{"name": "prefill"}]}, "spec.roles[0].name", "one of both"),
+        ({"model": "m", "engine": {"type": "sglang"}}, "spec.engine.type", "one of simulated, vllm"),
+        ({"model": "m", "engine": {"type": "vllm"}}, "spec.roles[0].template", "required for engine.type vllm"),
+        (
+            {"model": "m", "engine": {"type": "vllm", "simulated": {}}, "roles": [{"name": "both", "template": TEMPLATE}]},
+            "spec.engine.simulated",
+            "remove it",
+        ),
+        (
+            {"model": "m", "roles": [{"name": "both", "template": {"spec": {"containers": [{"name": "engine"}]}}}]},
+            "spec.roles[0].template.spec.containers[0].image",
+            "image",
+        ),
+        ({"model": "m", "roles": [{"name": "both", "template": {"spec": {}}}]}, "spec.roles[0].template.spec.containers", "at least one"),
+        ({"model": "m", "slo": {"ttft": 5}}, "spec.slo.ttft", "with a unit"),
+        ({"model": "m", "slo": {"ttft": "5 s"}}, "spec.slo.ttft", "with a unit"),
+        ({"model": "m", "slo": {"ttft": "0s"}}, "spec.slo.ttft", "at least 0.001s"),
+        ({"model": "m", "slo": {"percentile": 0}}, "spec.slo.percentile", "at least 1"),
+        ({"model": "m", "slo": {"percentile": float("nan")}}, "spec.slo.percentile", "at least 1"),
+        ({"model": "m", "slo": "fast"}, "spec.slo", "object with fields"),
+        ({"model": "m", "routing": {"policy": "fastest"}}, "spec.routing.policy", "one of round-robin"),
+        ({"model": "m", "routing": {"parameters": [1]}}, "spec.routing.parameters", "write an object"),
+        ({"model": "m", "earlyRejection": {"mode": "load"}}, "spec.earlyRejection.mode", "one of Off, Load"),
+        ({"model": "m", "drain": {"migrateSessions": "yes"}}, "spec.drain.migrateSessions", "true or false"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_remedy(document: dict[str, Any], field: str, remedy: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_spec(document)
+    assert refused.value.field == field
+    assert remedy in refused.value.remedy
+    assert "\n" not in str(refused.value)
+
+
+def test_every_policy_of_the_schema_is_registered_and_the_other_way_round() -> None:
+    assert set(POLICIES) == set(policy_names())

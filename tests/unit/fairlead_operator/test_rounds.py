@@ -1,0 +1,178 @@
+"""Rounds on a fake cluster, in virtual time."""
+
+from fairlead_operator.cluster import ClusterRefused, Resource
+from operator_stages import KEY, SETTINGS, VirtualStage
+
+
+async def test_a_new_pool_settles_and_is_then_left_alone() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=3)
+    assert await stage.settle() == SETTINGS.pace.settled
+    assert len(stage.pods()) == 3
+    assert stage.condition("Ready")["status"] == "True"
+    assert stage.pool()["metadata"]["finalizers"] == ["fairlead.dev/farewell"]
+    stage.cluster.calls.clear()
+    stage.now += 10
+    await stage.round()
+    assert {verb for verb, _, _ in stage.cluster.calls} == {"get", "find"}, "a settled pool is only read"
+
+
+async def test_a_restarted_operator_has_nothing_to_do_for_a_settled_pool() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    before = [pod["metadata"] for pod in stage.pods()]
+    stage.restart()
+    await stage.round()
+    assert [pod["metadata"] for pod in stage.pods()] == before
+
+
+async def test_what_changed_is_told_once_with_before_and_after() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.apply(routing={"policy": "ear"}, replicas=3)
+    await stage.settle()
+    [change] = [event for event in stage.api.events if event.reason == "PolicyChanged"]
+    assert change.before is not None
+    assert change.after is not None
+    assert (change.before["policy"], change.after["policy"]) == ("dualmap", "ear")
+    assert "kubectl" in change.message
+    assert stage.reasons().count("PolicyChanged") == 1
+    assert stage.pool()["status"]["lastScale"] | {"at": ""} == {"at": "", "from": 2, "to": 3, "reason": "spec.replicas set by kubectl"}
+    assert "SLOChanged" not in stage.reasons()
+
+
+async def test_a_refused_spec_is_told_once_and_the_api_hears_the_problem() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.apply(slo={"ttft": "0s"}, replicas=9)
+    for _ in range(3):
+        await stage.round()
+    assert stage.condition("Ready")["reason"] == "InvalidSpec"
+    assert stage.reasons().count("SpecRefused") == 1
+    problem = stage.api.states[-1].problem
+    assert problem is not None
+    assert problem.startswith("spec.slo.ttft")
+    assert stage.api.states[-1].spec["replicas"] == 9, "the API is told the object's own spec"
+    assert len(stage.pods()) == 2
+    stage.apply(slo={"ttft": "-1"})
+    await stage.round()
+    await stage.round()
+    assert stage.reasons().count("SpecRefused") == 2, "another generation is another refusal"
+
+
+async def test_a_first_spec_that_is_refused_creates_nothing() -> None:
+    stage = VirtualStage()
+    stage.apply(routing={"policy": "dualmap", "parameters": {"nonsense": 1}})
+    await stage.round()
+    await stage.round()
+    assert stage.pods() == []
+    assert stage.condition("Ready")["reason"] == "InvalidRouting"
+    assert "nonsense" in stage.condition("Ready")["message"]
+
+
+async def test_a_refused_pod_is_named_and_tried_again() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1)
+    stage.cluster.refuse = lambda verb, resource, name: (
+        ClusterRefused(403, "Forbidden", "exceeded quota: gpus") if (verb, resource) == ("create", Resource.PODS) else None
+    )
+    assert await stage.round() == SETTINGS.pace.busy
+    assert stage.condition("Degraded")["reason"] == "ActionFailed"
+    assert "exceeded quota" in stage.condition("Degraded")["message"]
+    stage.cluster.refuse = lambda verb, resource, name: None
+    await stage.settle()
+    assert stage.condition("Ready")["status"] == "True"
+    assert stage.condition("Degraded")["status"] == "False"
+
+
+async def test_history_waits_for_the_control_api_and_arrives_in_order() -> None:
+    stage = VirtualStage()
+    stage.api.up = False
+    stage.apply()
+    await stage.settle()
+    assert stage.api.events == []
+    assert stage.condition("ControlPlaneReachable")["status"] == "False"
+    assert stage.condition("InstancesReady")["reason"] == "WaitingForControlPlane"
+    stage.api.up = True
+    await stage.settle()
+    assert [event.reason for event in stage.api.events] == ["InstanceCreated", "InstanceCreated"]
+    assert stage.condition("Ready")["status"] == "True"
+
+
+async def test_figures_alone_are_written_no_more_often_than_a_settled_pool_is_looked_at() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.now += 10
+    for step in range(40):
+        stage.api.attainment = 0.95 + step / 1000
+        stage.now += 0.5
+        await stage.round()
+    writes = [call for call in stage.cluster.calls if call == ("merge", Resource.POOLS, "chat")]
+    stage.cluster.calls.clear()
+    assert stage.condition("SLOMet")["status"] == "True"
+    assert len(writes) < 12
+
+
+async def test_a_namesakes_pods_are_not_touched() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1)
+    await stage.settle()
+    [pod] = stage.pods()
+    foreign = {"metadata": pod["metadata"] | {"name": "chat-bother", "ownerReferences": [{"uid": "another"}]}, "spec": {}}
+    stage.cluster.put(Resource.PODS, foreign)
+    await stage.settle()
+    assert len(stage.pods()) == 2
+    assert [instance.id for instance in stage.api.states[-1].instances] == [pod["metadata"]["name"]]
+
+
+async def test_a_deleted_pool_waits_for_its_requests_and_then_tells_the_api() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.api.in_flight = {pod["metadata"]["name"]: 1 for pod in stage.pods()}
+    stage.delete()
+    for _ in range(3):
+        stage.now += 1
+        await stage.round()
+    assert stage.exists()
+    assert {instance.state for instance in stage.api.states[-1].instances} == {"Draining"}
+    stage.api.in_flight = {}
+    await stage.round()
+    assert not stage.exists()
+    assert stage.pods() == []
+    assert stage.api.deleted == [KEY]
+    assert await stage.round() is None
+
+
+async def test_deletion_waits_for_a_silent_control_api_thirty_seconds_at_most_and_tells_it_later() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.api.up = False
+    stage.delete()
+    deleted_at = stage.now
+    while stage.exists():
+        due = await stage.round()
+        assert due is not None
+        stage.now += due
+        assert stage.now - deleted_at <= 24
+    assert await stage.round() == SETTINGS.pace.settled, "the API still has to be told"
+    stage.api.up = True
+    assert await stage.round() is None
+    assert stage.api.deleted == [KEY]
+
+
+async def test_a_pool_deleted_with_orphaned_pods_leaves_them_serving() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.pool()["metadata"]["finalizers"].append("orphan")
+    stage.delete()
+    await stage.round()
+    assert stage.api.deleted == [KEY]
+    assert stage.pool()["metadata"]["finalizers"] == ["orphan"]
+    assert all("fairlead.dev/draining-since" not in pod["metadata"]["annotations"] for pod in stage.pods())
