@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+
+import pytest
+
+from running_engine import StartEngine, engine_starter
+
+
+@pytest.fixture
+def start_engine() -> Iterator[StartEngine]:
+    """Starts engine servers on free ports; they serve `m` and are ready at once unless told otherwise."""
+    with engine_starter() as start:
+        yield start

@@ -1,0 +1,259 @@
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from running_engine import RunningEngine, StartEngine
+
+CHAT = "/v1/chat/completions"
+
+
+def chat(text: str = "hello there", **fields: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], **fields}
+
+
+def metric(url: str, name: str, **labels: str) -> float:
+    for family in text_string_to_metric_families(httpx.get(f"{url}/metrics").text):
+        for sample in family.samples:
+            if sample.name == f"vllm:{name}" and labels.items() <= sample.labels.items():
+                return sample.value
+    raise AssertionError(f"no metric {name}")
+
+
+def wait_for(url: str, name: str, value: float, **labels: str) -> None:
+    deadline = time.monotonic() + 5
+    while metric(url, name, **labels) != value:
+        assert time.monotonic() < deadline, f"{name} never became {value}"
+
+
+async def events(client: httpx.AsyncClient, url: str, headers: dict[str, str] | None = None, **fields: Any) -> AsyncGenerator[bytes]:
+    async with client.stream("POST", f"{url}{CHAT}", json=chat(stream=True, **fields), headers=headers) as response:
+        assert response.status_code == 200
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                yield line[6:].encode()
+
+
+@pytest.fixture
+def engine(start_engine: StartEngine) -> RunningEngine:
+    return start_engine()
+
+
+def test_a_whole_answer_has_its_words_usage_and_reason(start_engine: StartEngine) -> None:
+    engine = start_engine("--time-scale", "10")
+    text = "word " * 100
+    first = httpx.post(f"{engine.url}{CHAT}", json=chat(text, max_tokens=5)).json()
+    assert first["usage"] == {
+        "prompt_tokens": 125,
+        "total_tokens": 130,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
+    assert first["choices"][0]["finish_reason"] == "length"
+    assert len(first["choices"][0]["message"]["content"]) == 20
+    second = httpx.post(f"{engine.url}{CHAT}", json=chat(text, max_tokens=5)).json()
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 112
+    assert second["choices"] == first["choices"], "equal prompts get equal answers"
+    completion = httpx.post(f"{engine.url}/v1/completions", json={"model": "m", "prompt": text}, timeout=10).json()
+    assert completion["usage"]["completion_tokens"] == 128
+    assert completion["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_a_stream_brings_every_token_once_and_ends_with_usage_and_done(engine: RunningEngine) -> None:
+    async with httpx.AsyncClient() as client:
+        whole = (await client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=30))).json()
+        received = [event async for event in events(client, engine.url, max_tokens=30, stream_options={"include_usage": True})]
+    assert received[-1] == b"[DONE]"
+    chunks = [orjson.loads(event) for event in received[:-1]]
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
+    assert text == whole["choices"][0]["message"]["content"]
+    assert chunks[-2]["choices"][0]["finish_reason"] == "length"
+    assert chunks[-1]["usage"]["completion_tokens"] == 30
+
+
+async def test_tokens_arrive_when_the_engine_made_them(engine: RunningEngine) -> None:
+    stamps: list[float] = []
+    async with httpx.AsyncClient() as client:
+        started = time.monotonic()
+        stream = events(client, engine.url, {"x-sim-timing": "1"}, max_tokens=30, messages=[{"role": "user", "content": "x" * 2500}])
+        received = []
+        async for event in stream:
+            stamps.append(time.monotonic() - started)
+            received.append(event)
+    timing = orjson.loads(received[-2])["timing"]
+    assert timing["first_token"] - timing["admitted"] == pytest.approx(0.1, abs=1e-6), "625 tokens at 6,250 a second"
+    assert timing["finished"] - timing["first_token"] == pytest.approx(29 * 0.0201, rel=0.01)
+    assert stamps[0] == pytest.approx(timing["first_token"] - timing["arrived"], abs=0.15)
+    assert stamps[0] >= 0.1
+    assert stamps[-1] - stamps[0] == pytest.approx(timing["finished"] - timing["first_token"], abs=0.15)
+    assert len(received) > 15, "tokens are not held back until the end"
+
+
+async def test_a_sped_up_engine_bundles_tokens_into_few_chunks(start_engine: StartEngine) -> None:
+    engine = start_engine("--time-scale", "20", "--stream-interval-ms", "50")
+    async with httpx.AsyncClient() as client:
+        started = time.monotonic()
+        received = [event async for event in events(client, engine.url, max_tokens=500)]
+        took = time.monotonic() - started
+    assert took == pytest.approx(500 * 0.02005 / 20, abs=0.25)
+    words = [orjson.loads(event)["choices"][0]["delta"].get("content", "") for event in received[:-1]]
+    assert len("".join(words)) == 2000
+    assert len(words) <= 20
+
+
+async def test_a_client_that_leaves_frees_its_blocks(engine: RunningEngine) -> None:
+    async with httpx.AsyncClient() as client:
+        stream = events(client, engine.url, max_tokens=5000)
+        await anext(stream)
+        assert metric(engine.url, "num_requests_running") == 1
+        assert metric(engine.url, "kv_cache_usage_perc") > 0
+        await stream.aclose()
+    wait_for(engine.url, "request_success_total", 1, finished_reason="abort")
+    assert metric(engine.url, "num_requests_running") == 0
+    assert metric(engine.url, "kv_cache_usage_perc") == 0
+
+
+def test_a_full_waiting_list_is_answered_with_503(start_engine: StartEngine) -> None:
+    engine = start_engine("--max-running", "1", "--max-waiting", "1")
+
+    async def three() -> list[httpx.Response]:
+        async with httpx.AsyncClient(timeout=20) as client:
+            long = asyncio.ensure_future(client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=60)))
+            while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_running{engine="0",model_name="m"} 1') < 0:
+                pass
+            queued = asyncio.ensure_future(client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=1)))
+            while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_waiting{engine="0",model_name="m"} 1') < 0:
+                pass
+            refused = await client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=1))
+            return [await long, await queued, refused]
+
+    long, queued, refused = asyncio.run(three())
+    assert (long.status_code, queued.status_code, refused.status_code) == (200, 200, 503)
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["error"]["message"] == "the engine already has 1 requests waiting; try again later"
+
+
+def test_bad_requests_are_answered_in_openai_style(start_engine: StartEngine) -> None:
+    engine = start_engine("--kv-cache-tokens", "1600")
+    cases: list[tuple[str, bytes, int, str]] = [
+        (CHAT, b"{", 400, "not valid JSON"),
+        (CHAT, orjson.dumps(chat() | {"model": "other"}), 404, "The model `other` does not exist."),
+        (CHAT, orjson.dumps(chat("x" * 8000)), 400, "maximum context length is 1600 tokens"),
+        (CHAT, b" " * 1_200_000, 413, "the body exceeds"),
+        ("/v1/embeddings", b"{}", 404, "not here"),
+    ]
+    for path, body, status, message in cases:
+        response = httpx.post(f"{engine.url}{path}", content=body)
+        assert response.status_code == status
+        assert message in response.json()["error"]["message"]
+        assert response.json()["error"]["code"] == status
+    assert httpx.get(f"{engine.url}{CHAT}").status_code == 405
+    assert httpx.post(f"{engine.url}/health").status_code == 405
+    assert httpx.get(f"{engine.url}/nothing").status_code == 404
+
+
+def test_models_version_and_readiness_are_served(start_engine: StartEngine) -> None:
+    engine = start_engine("--kv-cache-tokens", "1600")
+    card = httpx.get(f"{engine.url}/v1/models").json()["data"][0]
+    assert (card["id"], card["max_model_len"]) == ("m", 1600)
+    assert httpx.get(f"{engine.url}/version").json()["version"].startswith("fairlead-simulator ")
+    assert httpx.get(f"{engine.url}/health").status_code == 200
+    late = start_engine("--startup-seconds", "60")
+    assert httpx.get(f"{late.url}/health").status_code == 503
+    refused = httpx.post(f"{late.url}{CHAT}", json=chat())
+    assert (refused.status_code, refused.json()["error"]["message"]) == (503, "the engine is starting")
+
+
+def test_failures_happen_as_asked(engine: RunningEngine) -> None:
+    def post(failure: str, **fields: Any) -> httpx.Response:
+        return httpx.post(f"{engine.url}{CHAT}", json=chat(**fields), headers={"x-sim-fail": failure}, timeout=5)
+
+    with pytest.raises(httpx.TransportError):
+        post("refuse")
+    assert post("error-500").status_code == 500
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{engine.url}{CHAT}", json=chat(), headers={"x-sim-fail": "hang"}, timeout=0.3)
+    with pytest.raises(httpx.RemoteProtocolError):
+        post("die-mid-stream", max_tokens=10)
+    received = b""
+    with (  # noqa: PT012  the stream must break while it is read
+        pytest.raises(httpx.RemoteProtocolError),
+        httpx.stream(
+            "POST", f"{engine.url}{CHAT}", json=chat(stream=True, max_tokens=20), headers={"x-sim-fail": "die-mid-stream"}
+        ) as response,
+    ):
+        for piece in response.iter_bytes():
+            received += piece
+    assert b'"content":"' in received
+    assert b"[DONE]" not in received
+    timings = {}
+    for failure in ("slow:1", "slow:4"):
+        headers = {"x-sim-fail": failure, "x-sim-timing": "1"}
+        timings[failure] = httpx.post(f"{engine.url}{CHAT}", json=chat(failure * 500, max_tokens=1), headers=headers).json()["timing"]
+    took = [timing["first_token"] - timing["admitted"] for timing in timings.values()]
+    assert took[1] == pytest.approx(4 * took[0], rel=1e-3)
+    assert post("explode").status_code == 400
+    wait_for(engine.url, "num_requests_running", 0)
+    assert engine.process.poll() is None
+
+
+async def test_on_sigterm_it_finishes_what_runs_and_refuses_what_is_new(engine: RunningEngine) -> None:
+    async with httpx.AsyncClient(timeout=20) as client:
+        stream = events(client, engine.url, max_tokens=40)
+        await anext(stream)
+        engine.process.terminate()
+        with pytest.raises(httpx.ConnectError):  # noqa: PT012  asked until it refuses
+            async with httpx.AsyncClient() as other:
+                while True:
+                    await other.get(f"{engine.url}/health", headers={"connection": "close"})
+        rest = [event async for event in stream]
+    assert rest[-1] == b"[DONE]"
+    assert await asyncio.to_thread(engine.process.wait, 10) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--port", "x"], "'--port': 'x' is not a valid integer"),
+        (["--time-scale", "0"], "'--time-scale': 0.0 is not in the range x>0"),
+        (["--max-running", "0"], "'--max-running'"),
+        (["--nonsense"], "No such option"),
+        (["--kv-cache-tokens", "8"], "--kv-cache-tokens 8 is less than one block (--block-size 16)"),
+        (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid:8000"),
+    ],
+)
+def test_bad_flags_end_with_one_line(flags: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "fairlead_simulator.engine_server", "--model", "m", *flags]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode in (1, 2)
+    assert message in ended.stderr
+    assert ended.stderr.startswith("fairlead-engine: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_taken_port_ends_with_one_line(engine: RunningEngine) -> None:
+    command = [sys.executable, "-m", "fairlead_simulator.engine_server", "--model", "m", "--port", str(engine.port)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert f"cannot listen on 127.0.0.1:{engine.port}: Address already in use" in ended.stderr
+
+
+def test_an_idle_engine_is_small(engine: RunningEngine) -> None:
+    assert httpx.get(f"{engine.url}/health").status_code == 200
+    facts = Path(f"/proc/{engine.process.pid}")
+    if not facts.exists():
+        pytest.skip("needs /proc")
+    resident_kb = next(line.split()[1] for line in (facts / "status").read_text().splitlines() if line.startswith("VmRSS"))
+    ticks = (facts / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    assert int(resident_kb) < 45_000
+    assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 0.5
