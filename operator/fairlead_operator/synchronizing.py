@@ -73,7 +73,7 @@ class HttpControlPlane:
             raise ControlPlaneSilent(f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
         if response.is_success or response.status_code in fine:
             return response.content
-        raise ControlPlaneSilent(f"{method} {path}: {response.status_code} {response.text[:300]}")
+        raise ControlPlaneSilent(f"{method} {path}: {response.status_code} {' '.join(response.text.split())[:300]}")
 
 
 def _path(pool: PoolKey, rest: str = "") -> str:

@@ -1,0 +1,174 @@
+"""The CRD: generated, structural, and in agreement with `parse_spec`; a Kubernetes API accepts the good examples and refuses the bad."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from fairlead.errors import InvalidInput
+from fairlead.pools import PoolSpec, parse_spec
+from fairlead.schemas import structural_schema
+from pod_phases import KubernetesClient
+from running_operator import POOLS, ROOT, running_kubernetes_api
+
+CRD = ROOT / "crds" / "inferencepools.fairlead.dev.yaml"
+GOOD = sorted((ROOT / "examples").glob("*.yaml"))
+BAD = sorted((ROOT / "examples" / "invalid").glob("*.yaml"))
+
+REFUSALS = {
+    "schema-error": "spec.replicas",
+    "unknown-field": "spec.replica",
+    "cel-error": "replicas must not be greater than roles[].maxReplicas",
+    "missing-template": "roles[].template is required unless engine.type is simulated",
+    "unknown-policy": "spec.routing.policy",
+}
+TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
+REFUSED_BY_THE_OPERATOR = {"bad-parameter-type", "zero-slo"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesClient]:
+    with running_kubernetes_api(tmp_path_factory.mktemp("kubernetes")) as kubeconfig:
+        yield KubernetesClient.of(kubeconfig)
+
+
+def document(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def schemas(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema inside a schema, with its path."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from schemas(inner, f"{path}.{name}")
+    if "items" in schema:
+        yield from schemas(schema["items"], f"{path}[]")
+
+
+def test_the_committed_crd_is_what_the_types_generate() -> None:
+    result = subprocess.run([sys.executable, ROOT / "scripts" / "generate_crds.py", "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_field_of_the_spec_is_typed_and_described_and_nothing_unknown_is_kept() -> None:
+    for path, schema in schemas(structural_schema(PoolSpec)):
+        assert "type" in schema, path
+        if ".template" in path:
+            continue
+        assert path in {"", ".roles[]"} or schema.get("description"), path
+        assert path == ".routing.parameters" or "x-kubernetes-preserve-unknown-fields" not in schema, path
+
+
+def test_every_default_satisfies_its_own_schema() -> None:
+    for path, schema in schemas(structural_schema(PoolSpec)):
+        if "default" in schema:
+            assert Draft202012Validator(schema).is_valid(schema["default"]), path
+
+
+specs = st.fixed_dictionaries(
+    {"model": st.sampled_from(["m", "a/b", "two words", ""])},
+    optional={
+        "replicas": st.integers(-1, 5) | st.just("3"),
+        "roles": st.lists(
+            st.fixed_dictionaries({"name": st.sampled_from(["both", "prefill"])}, optional={"minReplicas": st.integers(-1, 3)}), max_size=2
+        ),
+        "slo": st.fixed_dictionaries({}, optional={"ttft": st.sampled_from(["5s", "5", "1h", "x"]), "percentile": st.integers(0, 101)}),
+        "routing": st.fixed_dictionaries({}, optional={"policy": st.sampled_from(["ear", "nope"]), "blockTokens": st.integers(0, 3)}),
+        "engine": st.fixed_dictionaries(
+            {}, optional={"port": st.integers(0, 70000), "metrics": st.fixed_dictionaries({"path": st.text(max_size=3)})}
+        ),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(specs)
+def test_what_the_core_accepts_the_schema_accepts(spec: dict[str, Any]) -> None:
+    try:
+        parse_spec(spec)
+    except InvalidInput:
+        return
+    assert list(Draft202012Validator(structural_schema(PoolSpec)).iter_errors(spec)) == []
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_the_good_examples_are_accepted_and_read(path: Path, client: KubernetesClient) -> None:
+    stored = client.call("POST", POOLS + "?fieldValidation=Strict", document(path))
+    spec = parse_spec(stored["spec"])
+    assert spec == parse_spec(document(path)["spec"]), "the API's defaults are the core's"
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_the_bad_examples_are_refused_by_name(path: Path, client: KubernetesClient) -> None:
+    response = client.session.post(client.server + POOLS + "?fieldValidation=Strict", json=document(path), timeout=10)
+    if path.stem in REFUSED_BY_THE_OPERATOR:
+        assert response.status_code == 201
+        return
+    assert response.status_code in {400, 422}
+    assert REFUSALS[path.stem] in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("a" * 53, "at most 52 characters"), ("0chat", "must start with a letter"), ("chat.v2", "must start with a letter")],
+)
+def test_a_name_no_pod_could_bear_is_refused(name: str, message: str, client: KubernetesClient) -> None:
+    body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": name}, "spec": {"model": "m"}}
+    response = client.session.post(client.server + POOLS, json=body, timeout=10)
+    assert response.status_code == 422
+    assert message in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ({"model": "other"}, "model cannot be changed"),
+        (
+            {"engine": {"type": "vllm"}, "roles": [{"name": "both", "template": TEMPLATE}]},
+            "engine.type cannot be changed",
+        ),
+        ({"engine": {"type": "vllm", "simulated": {}}}, "only for engine.type simulated"),
+        ({"roles": [{"name": "both", "minReplicas": 5, "maxReplicas": 4}]}, "minReplicas must not be greater than maxReplicas"),
+        ({"roles": [{"name": "both", "minReplicas": 2}]}, "replicas must not be less than roles[].minReplicas"),
+        ({"roles": [{"name": "both", "template": {"spec": {"containers": []}}}]}, "containers"),
+    ],
+)
+def test_a_change_against_a_rule_is_refused_with_its_sentence(patch: dict[str, Any], message: str, client: KubernetesClient) -> None:
+    name = "ruled"
+    if not client.session.get(f"{client.server}{POOLS}/{name}", timeout=10).ok:
+        body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": name}, "spec": {"model": "m"}}
+        client.call("POST", POOLS, body)
+    response = client.session.patch(
+        f"{client.server}{POOLS}/{name}", json={"spec": patch}, headers={"Content-Type": "application/merge-patch+json"}, timeout=10
+    )
+    assert response.status_code == 422
+    assert message in response.json()["message"]
+
+
+def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesClient) -> None:
+    body = {
+        "apiVersion": "fairlead.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"name": "columns"},
+        "spec": {"model": "m", "replicas": 3},
+    }
+    client.call("POST", POOLS, body)
+    status = {"replicas": 2, "serving": 1, "selector": "fairlead.dev/pool=columns"}
+    status["conditions"] = [
+        {"type": "Ready", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ]
+    client.merge(f"{POOLS}/columns/status", {"status": status})
+    scale = client.call("GET", f"{POOLS}/columns/scale")
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"], scale["status"]["selector"]) == (3, 2, "fairlead.dev/pool=columns")
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    table = client.session.get(f"{client.server}{POOLS}/columns", headers=accept, timeout=10).json()
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Ready", "Replicas", "Serving", "Policy", "SLO", "Age"]
+    assert table["rows"][0]["cells"][:6] == ["columns", "False", 3, 1, "dualmap", "5s"]

@@ -1,0 +1,134 @@
+"""Manifests."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.instances import InstanceState, Role
+from fairlead.pools import parse_spec
+from fairlead_operator.children import PoolIdentity, disruption_budget, event, instance_name, pod, service, spec_hash, state_annotations
+
+IDENTITY = PoolIdentity(namespace="ns", name="chat", uid="u1")
+NOW = "2026-01-01T00:00:00Z"
+
+
+def simulated(**changes: Any) -> Any:
+    return parse_spec({"model": "m", **changes})
+
+
+def with_template(**container: Any) -> Any:
+    template = {
+        "metadata": {"labels": {"team": "a", "fairlead.dev/pool": "forged"}, "annotations": {"note": "x"}},
+        "spec": {
+            "nodeSelector": {"gpu": "h100"},
+            "containers": [{"name": "sidecar", "image": "s"}, {"name": "engine", "image": "vllm:1", **container}],
+        },
+    }
+    return parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "template": template}]})
+
+
+def made(spec: Any) -> dict[str, Any]:
+    return pod(IDENTITY, spec, role=Role.BOTH, name="chat-babcde", image="fairlead/engine:9", now=NOW)
+
+
+def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
+    metadata = made(simulated())["metadata"]
+    assert metadata["labels"] | {} == {
+        "fairlead.dev/pool": "chat",
+        "fairlead.dev/instance": "chat-babcde",
+        "llm-d.ai/role": "both",
+        "app.kubernetes.io/managed-by": "fairlead",
+    }
+    assert metadata["ownerReferences"][0]["uid"] == "u1"
+    assert metadata["ownerReferences"][0]["controller"] is True
+    assert metadata["annotations"]["fairlead.dev/state"] == "Pending"
+    assert metadata["annotations"]["fairlead.dev/spec-hash"] == spec_hash(simulated(), Role.BOTH)
+    assert instance_name("chat", Role.BOTH, "abcde") == "chat-babcde"
+
+
+def test_a_simulated_engine_is_told_everything_by_arguments() -> None:
+    spec = simulated(
+        engine={"port": 9000, "prefillTokensPerSecond": 500, "simulated": {"decodeStep": "30ms", "startup": "2s", "timeScale": 4}}
+    )
+    [container] = made(spec)["spec"]["containers"]
+    arguments = dict(zip(container["args"][::2], container["args"][1::2], strict=True))
+    assert container["image"] == "fairlead/engine:9"
+    assert container["command"] == ["fairlead-engine"]
+    assert arguments == {
+        "--model": "m",
+        "--host": "$(POD_IP)",
+        "--port": "9000",
+        "--prefill-tokens-per-second": "500",
+        "--decode-step-ms": "30",
+        "--kv-cache-tokens": "1198372",
+        "--block-size": "16",
+        "--max-running": "256",
+        "--max-waiting": "1024",
+        "--time-scale": "4",
+        "--bytes-per-token": "4",
+        "--startup-seconds": "2",
+    }
+    assert container["readinessProbe"]["httpGet"] == {"path": "/health", "port": 9000}
+
+
+def test_a_persons_template_is_kept_and_only_completed() -> None:
+    probe = {"httpGet": {"path": "/ready", "port": 1}}
+    body = made(with_template(readinessProbe=probe, env=[{"name": "POD_IP", "value": "mine"}]))
+    sidecar, engine = body["spec"]["containers"]
+    assert sidecar == {"name": "sidecar", "image": "s"}
+    assert engine["readinessProbe"] == probe
+    assert [item["name"] for item in engine["env"]] == ["POD_IP", "POD_NAME"]
+    assert engine["env"][0]["value"] == "mine"
+    assert engine["ports"][0]["containerPort"] == 8000
+    assert body["spec"]["nodeSelector"] == {"gpu": "h100"}
+    assert body["metadata"]["labels"]["team"] == "a"
+    assert body["metadata"]["labels"]["fairlead.dev/pool"] == "chat"
+    assert body["metadata"]["annotations"]["note"] == "x"
+
+
+def test_making_a_pod_does_not_change_the_spec() -> None:
+    spec = with_template()
+    before = repr(spec)
+    made(spec)
+    assert repr(spec) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"engine": {"port": 9000}}, {"engine": {"kvCacheTokens": 5}}, {"engine": {"simulated": {"startup": "2s"}}}, {"model": "other"}],
+)
+def test_the_hash_changes_with_what_a_pod_depends_on(change: dict[str, Any]) -> None:
+    assert spec_hash(simulated(**change), Role.BOTH) != spec_hash(simulated(), Role.BOTH)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 5},
+        {"routing": {"policy": "ear"}},
+        {"slo": {"ttft": "1s"}},
+        {"drain": {"timeout": "1s"}},
+        {"earlyRejection": {"mode": "Load"}},
+        {"engine": {"simulated": {}}},
+        {"roles": [{"name": "both", "maxReplicas": 9}]},
+    ],
+)
+def test_the_hash_stays_with_everything_else(change: dict[str, Any]) -> None:
+    assert spec_hash(simulated(**change), Role.BOTH) == spec_hash(simulated(), Role.BOTH)
+
+
+def test_service_and_budget_select_the_pools_pods() -> None:
+    assert service(IDENTITY, simulated())["spec"]["selector"] == {"fairlead.dev/pool": "chat"}
+    assert disruption_budget(IDENTITY)["spec"]["selector"]["matchLabels"]["fairlead.dev/pool"] == "chat"
+    assert service(IDENTITY, simulated())["metadata"]["ownerReferences"][0]["uid"] == "u1"
+
+
+def test_only_draining_leaves_the_drain_mark() -> None:
+    assert "fairlead.dev/draining-since" in state_annotations(InstanceState.DRAINING, NOW)
+    assert "fairlead.dev/draining-since" not in state_annotations(InstanceState.LOST, NOW)
+
+
+def test_an_event_points_at_its_pool_and_is_no_longer_than_allowed() -> None:
+    body = event(IDENTITY, name="chat.1", reason="Drained", message="x" * 5000, warning=False, now=NOW)
+    assert body["involvedObject"]["uid"] == "u1"
+    assert len(body["message"]) == 1024

@@ -1,0 +1,36 @@
+"""The environment."""
+
+import pytest
+
+from fairlead.errors import InvalidInput
+from fairlead_operator.settings import read_settings
+
+GOOD = {"FAIRLEAD_API_URL": "http://api:8080/", "FAIRLEAD_API_TOKEN": "t"}
+
+
+def test_two_variables_are_enough() -> None:
+    settings = read_settings(GOOD)
+    assert settings.control_plane.url == "http://api:8080"
+    assert settings.namespaces == ()
+    assert settings.engine_image.startswith("fairlead/engine:")
+
+
+def test_namespaces_are_a_list() -> None:
+    assert read_settings(GOOD | {"FAIRLEAD_WATCH_NAMESPACES": "a, b,"}).namespaces == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("FAIRLEAD_API_URL", "api:8080"),
+        ("FAIRLEAD_API_TOKEN", ""),
+        ("FAIRLEAD_OPERATOR_HEALTH_PORT", "http"),
+        ("FAIRLEAD_OPERATOR_HEALTH_PORT", "70000"),
+        ("FAIRLEAD_OPERATOR_RESYNC_SECONDS", "0"),
+        ("FAIRLEAD_OPERATOR_RESYNC_SECONDS", "soon"),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, value: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_settings(GOOD | {name: value})
+    assert refused.value.field == name
