@@ -52,7 +52,7 @@ def create_app(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -
     if not settings.web:
         return api
     web = importlib.import_module("fairlead_web.app").create_web_app(
-        api_transport=httpx.ASGITransport(app=api), public_url=settings.public_url
+        api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=settings.public_url
     )
     return BesideWeb(api, web)
 
