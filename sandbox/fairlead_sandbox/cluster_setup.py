@@ -59,10 +59,17 @@ class ClusterSetup:
             while time.monotonic() < deadline:
                 pool = await client.request("GET", f"{POOLS}/{POOL_NAME}")
                 ready = _condition(pool, "Ready") or ready
-                if ready[0] == "True" or pool["spec"].get("replicas") == 0:
+                if ready[0] == "True" and await self._pods_are_ready(
+                    client, pool["spec"]["replicas"]
+                ):  # its word alone may be of the last run
                     return
                 await asyncio.sleep(0.2)
         raise SandboxError(f"pool {POOL_NAMESPACE}/{POOL_NAME} is not Ready after {POOL_READY_SECONDS:g} s: {ready[1]}")
+
+    async def _pods_are_ready(self, client: KubernetesClient, wanted: int) -> bool:
+        path, query = f"/api/v1/namespaces/{POOL_NAMESPACE}/pods", {"labelSelector": f"fairlead.dev/pool={POOL_NAME}"}
+        pods = (await client.request("GET", path, query=query))["items"]
+        return sum((_condition(pod, "Ready") or ("", ""))[0] == "True" for pod in pods) >= wanted
 
     def _client(self) -> KubernetesClient:
         return KubernetesClient(read_kubeconfig(self._directory.kubernetes / "kubeconfig"))

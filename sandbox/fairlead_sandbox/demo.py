@@ -6,8 +6,10 @@ from typing import Any
 POOL_NAMESPACE = "default"
 POOL_NAME = "demo"
 MODEL = "Qwen/Qwen3-32B"
-TIME_SCALE = 10.0
-"""The demo's engines work this many times as fast as the real ones, so that a modest trace shows something every second."""
+TIME_SCALE = 2.0
+"""The demo's engines work twice as fast as the real ones: the load below keeps them about half busy, with waiting now and then."""
+
+REQUESTS_PER_SECOND = 3.0
 
 
 def demo_pool() -> dict[str, Any]:
@@ -27,10 +29,10 @@ def demo_pool() -> dict[str, Any]:
     }
 
 
-def load_arguments(url: str) -> Sequence[str]:
+def load_arguments(urls: Sequence[str]) -> tuple[str, ...]:
     """Arguments of `fairlead replay` for the background load: a generated conversation trace, over and over, at a modest rate."""
     return (
-        *("--generate", "conversation", "--seed", "7", "--loop"),
-        *("--url", url, "--pool", f"{POOL_NAMESPACE}/{POOL_NAME}", "--model", MODEL),
-        *("--speed", "1"),
+        *("--generate", "conversation", "--seed", "7", "--loop", "--rate", str(REQUESTS_PER_SECOND)),
+        *("--pool", f"{POOL_NAMESPACE}/{POOL_NAME}", "--model", MODEL),
+        *(part for url in urls for part in ("--url", url)),
     )

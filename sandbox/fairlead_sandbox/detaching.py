@@ -41,7 +41,8 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
             if note.phase == "ready":
                 return note.summary
         if ended:
-            raise StartFailed(_last_line(log_path.read_text(encoding="utf-8", errors="replace")) + f" (log: {log_path})")
+            said = _last_line(log_path.read_text(encoding="utf-8", errors="replace"))
+            raise StartFailed(said if "(log: " in said else f"{said} (log: {log_path})")
         time.sleep(0.1)
     child.terminate()
     raise StartFailed(f"the sandbox was not ready within {WAIT_SECONDS:g} s (log: {log_path})")

@@ -142,7 +142,7 @@ def _operator(plan: SandboxPlan) -> ProcessSpec:
             "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
             "FAIRLEAD_WATCH_NAMESPACES": "",
         },
-        needs=("definitions", "api"),
+        needs=("definitions", "api", "kubelet"),  # stops before the kubelet: it must not take the node's end for lost instances
     )
 
 
@@ -166,7 +166,7 @@ def _load(plan: SandboxPlan) -> ProcessSpec:
     needs = ("demo-pool",) if plan.demo else ("operator",)
     return ProcessSpec(
         name="load",
-        command=python_module("fairlead_cli.main", "replay", *load_arguments(plan.router_urls[0])),
+        command=python_module("fairlead_cli.main", "replay", *load_arguments(plan.router_urls)),
         readiness=Started(),
         needs=(*needs, *router_names(plan.routers)),
         stop_signal=signal.SIGINT,

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 STARTS_AT_ONCE = 4
 RELIST_SECONDS = 1.0
+FAREWELL_SECONDS = 3.0
 
 
 class NodeAgent:
@@ -85,15 +86,28 @@ class NodeAgent:
         memory = state_file.Memory(address_node=self._addresses.node, address_position=self._addresses.position, pods=self._remembered)
         state_file.save(self._memory_path, memory)
 
-    def end_all(self, grace_seconds: float) -> None:
-        """The node goes down: end every pod's processes (the objects stay, and are started again by the next kubelet). Blocks."""
+    async def end_all(self, grace_seconds: float) -> None:
+        """The node goes down: end every pod's processes, and say in their status that they are not ready.
+
+        The objects stay, and the next kubelet starts them again. An API that is away is not waited for.
+        """
         for task in self._tasks.values():
             task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         processes = [
             container.process for pod in self._remembered.values() for container in pod.containers if container.process is not None
         ]
-        end_processes(processes, grace_seconds=grace_seconds)
+        await asyncio.to_thread(end_processes, processes, grace_seconds=grace_seconds)
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.state = self._adopt(worker.pod, worker.state)
+            self._remembered[worker.pod.uid] = worker.state
         self.save_now()
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await asyncio.gather(*(worker.report() for worker in workers))
+        except TimeoutError:
+            log.warning("the Kubernetes API was not told that the pods are down: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
         """After a list: whatever is not in it is gone, also pods that only the memory knows."""
@@ -223,10 +237,10 @@ class NodeAgent:
         self._dirty.set()
 
     def _ended(self, pod: PodSpec, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():  # the node goes down
+            return
         worker = self._workers.pop(pod.uid, None)
         self._tasks.pop(pod.uid, None)
-        if task.cancelled():
-            return
         if task.exception() is not None:
             log.error(
                 "pod %s/%s: its worker failed and is started again at the next list", pod.namespace, pod.name, exc_info=task.exception()

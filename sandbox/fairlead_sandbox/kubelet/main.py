@@ -52,7 +52,7 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
         done, _ = await asyncio.wait({*work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         for task in (*work, stopping):
             task.cancel()
-        agent.end_all(SHUTDOWN_GRACE_SECONDS)
+        await agent.end_all(SHUTDOWN_GRACE_SECONDS)
         for task in done - {stopping}:
             task.result()  # none of them returns: this raises what ended it
 

@@ -100,7 +100,7 @@ class PodWorker:
                     if isinstance(action, FinishDeletion) and await self._finish():
                         return
                     self._do(action)
-                wake_at = min(decision.wake_at, await self._report())
+                wake_at = min(decision.wake_at, await self.report())
                 try:
                     async with asyncio.timeout(max(0.0, wake_at - self._clock())):
                         await self._wake.wait()
@@ -215,7 +215,7 @@ class PodWorker:
         self._change(after, keep=(before.ready, before.started) != (after.ready, after.started))
         self._wake.set()
 
-    async def _report(self) -> float:
+    async def report(self) -> float:
         """Tell the API what changed; returns when to try again (monotonic), infinity when there is nothing to tell."""
         if self._abandoned:
             return float("inf")

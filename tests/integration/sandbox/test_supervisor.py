@@ -157,3 +157,39 @@ async def test_a_stop_during_the_start_leaves_nothing(tmp_path: Path) -> None:
 def test_a_circle_in_the_table_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="a needs b needs a, which is a circle"):
         supervise(tmp_path, toy("a", needs=("b",)), toy("b", needs=("a",)))
+
+
+LONELY_SUPERVISOR = """
+import asyncio, signal, sys
+from pathlib import Path
+from fairlead_sandbox.log_streams import Console
+from fairlead_sandbox.processes import PrintedLine, ProcessSpec
+from fairlead_sandbox.supervisor import Supervisor
+
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+
+async def main():
+    table = [ProcessSpec(name=name, command=(sys.executable, "-S", "-c", deaf), readiness=PrintedLine(prefix="ready")) for name in "abc"]
+    console = Console(None, names=(), coloured=False)
+    supervisor = Supervisor(table, logs=Path(sys.argv[1]), console=console, changed=lambda: None)
+    await supervisor.start()
+    print(*(note.pid for note in supervisor.notes), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_children_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    lonely = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LONELY_SUPERVISOR, str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )
+    assert lonely.stdout is not None
+    pids = [int(word) for word in (await lonely.stdout.readline()).split()]
+    assert len(pids) == 3
+    assert all(identity_of(pid) is not None for pid in pids)
+    lonely.kill()
+    await lonely.wait()
+    await eventually(lambda: all(identity_of(pid) is None for pid in pids))

@@ -1,0 +1,129 @@
+"""Embedded Postgres as this machine allows it (as root: in a user namespace), and what a crash leaves."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from io import StringIO
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.identities import identity_of
+from fairlead_sandbox.log_streams import Console
+from fairlead_sandbox.postgres import DATABASE, USER, PostgresServer, check_external, embedded_server
+from fairlead_sandbox.processes import Asked, ProcessSpec
+from fairlead_sandbox.supervisor import Supervisor
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a socket's may have about 107 bytes."""
+    made = Path(tempfile.mkdtemp(prefix="flpg"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@asynccontextmanager
+async def supervised(server: PostgresServer, logs: Path) -> AsyncIterator[Supervisor]:
+    spec = ProcessSpec(
+        name="postgres",
+        command=server.command(),
+        readiness=Asked(check=server.is_ready),
+        before_start=server.prepare,
+        user=server.identity.user,
+        stop_signal=signal.SIGINT,
+    )
+    supervisor = Supervisor([spec], logs=logs, console=Console(StringIO(), names=("postgres",), coloured=False), changed=lambda: None)
+    await supervisor.start()
+    try:
+        yield supervisor
+    finally:
+        await supervisor.stop()
+
+
+async def connect(server: PostgresServer) -> psycopg.AsyncConnection[tuple[object, ...]]:
+    return await psycopg.AsyncConnection.connect(host=str(server.socket_directory), user=USER, dbname=DATABASE, autocommit=True)
+
+
+async def rows(server: PostgresServer) -> int:
+    async with await connect(server) as connection:
+        found = await (await connection.execute("select count(*) from acknowledged")).fetchone()
+    assert found is not None
+    return int(str(found[0]))
+
+
+async def test_what_was_acknowledged_survives_a_killed_server_that_is_restarted(folder: Path) -> None:
+    server = embedded_server(data=folder / "pg", socket_directory=folder)
+    async with supervised(server, folder) as supervisor:
+        async with await connect(server) as connection:
+            await connection.execute("create table acknowledged (n int)")
+            await connection.execute("insert into acknowledged select generate_series(1, 1000)")
+        first = supervisor.notes[0].pid
+        assert first is not None
+        assert identity_of(first) is not None
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while supervisor.notes[0].state != "ready" or supervisor.notes[0].pid == first:
+                await asyncio.sleep(0.05)
+        assert await rows(server) == 1000
+        async with await connect(server) as connection:
+            setting = await (await connection.execute("show fsync")).fetchone()
+        assert setting == ("on",)
+    assert not (folder / "pg" / "postmaster.pid").exists(), "it was stopped cleanly"
+    async with supervised(server, folder):
+        assert await rows(server) == 1000
+
+
+async def test_a_server_left_by_a_killed_supervisor_is_replaced(folder: Path) -> None:
+    server = embedded_server(data=folder / "pg", socket_directory=folder)
+    server.prepare()
+    stray = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
+    try:
+        async with asyncio.timeout(10):
+            while not await server.is_ready():
+                await asyncio.sleep(0.05)
+        async with supervised(server, folder) as supervisor:
+            assert stray.wait(5) == 0
+            assert supervisor.notes[0].restarts == 0
+    finally:
+        stray.kill()
+
+
+async def test_a_pid_file_that_names_somebody_else_is_forgotten(folder: Path) -> None:
+    server = embedded_server(data=folder / "pg", socket_directory=folder)
+    server.initialise()
+    (folder / "pg" / "postmaster.pid").write_text(f"{os.getppid()}\n{folder / 'pg'}\n")
+    async with supervised(server, folder):
+        assert identity_of(os.getppid()) is not None, "and left alone"
+
+
+def test_a_first_start_that_was_cut_short_is_repeated(folder: Path) -> None:
+    (folder / "pg" / "base").mkdir(parents=True)
+    server = embedded_server(data=folder / "pg", socket_directory=folder)
+    server.initialise()
+    assert (folder / "pg" / "PG_VERSION").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        (
+            "postgresql://app:secret@127.0.0.1:1/nothing",
+            r"FAIRLEAD_DATABASE_URL: postgresql://app:\*\*\*@127\.0\.0\.1:1/nothing does not answer",
+        ),
+        ("mysql://app@127.0.0.1/x", "'mysql' cannot be used; Fairlead stores in Postgres only"),
+        ("nonsense", "not a database URL; write postgresql://"),
+    ],
+)
+async def test_a_database_of_ones_own_that_cannot_be_used_is_one_clear_line_without_its_password(url: str, complaint: str) -> None:
+    with pytest.raises(SandboxError, match=complaint) as refusal:
+        await check_external(url)
+    assert "\n" not in str(refusal.value)
+    assert "secret" not in str(refusal.value)

@@ -1,0 +1,90 @@
+"""The command line: quick, complete, and never a traceback."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import click
+import pytest
+
+from fairlead.errors import InvalidInput
+from fairlead_cli import main as command_line
+from fairlead_cli.subcommands import SUBCOMMANDS, ClickCommand
+
+
+def replace_up(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
+    def broken() -> None:
+        raise problem
+
+    monkeypatch.setattr(command_line, "_load", lambda name, command: click.Command(name=name, callback=broken))
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (InvalidInput("spec.replicas", -1, "write 0 or more"), "fairlead: spec.replicas: -1 cannot be used; write 0 or more\n"),
+        (FileNotFoundError(2, "No such file or directory", "trace.jsonl"), "fairlead: trace.jsonl: No such file or directory\n"),
+        (ConnectionRefusedError("connection refused"), "fairlead: connection refused\n"),
+        (ZeroDivisionError("division\nby zero"), "fairlead: ZeroDivisionError: division by zero (set FAIRLEAD_DEBUG=1 to see where)\n"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(
+    problem: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_up(monkeypatch, problem)
+    assert command_line.run(["up"]) == 1
+    assert capsys.readouterr().err == line
+
+
+def test_ctrl_c_is_exit_code_130_and_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    replace_up(monkeypatch, KeyboardInterrupt())
+    assert command_line.run(["up"]) == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize("arguments", [["bogus"], ["up", "--routers", "0"], ["up", "--no-such-option"], ["logs", "a", "b"]])
+def test_a_wrong_command_line_is_exit_code_2_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(arguments) == 2
+    error = capsys.readouterr().err
+    assert "Usage: fairlead" in error
+    assert "Traceback" not in error
+
+
+def test_a_subcommand_whose_packages_are_missing_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "fairlead_sandbox.commands", None)
+    assert command_line.run(["up"]) == 1
+    assert "`fairlead up` is not installed completely" in (error := capsys.readouterr().err)
+    assert "install fairlead[sandbox]" in error
+
+
+def test_the_help_lists_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["--help"]) == 0
+    output = capsys.readouterr().out
+    assert all(f"  {name} " in output for name in SUBCOMMANDS)
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_subcommand_exists(name: str) -> None:
+    subcommand = SUBCOMMANDS[name]
+    assert find_spec(subcommand.module) is not None
+    if isinstance(subcommand, ClickCommand):
+        assert isinstance(command_line.LazyGroup(SUBCOMMANDS).get_command(click.Context(click.Group()), name), click.Command)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom fairlead_cli.main import run\nrun(['--help'])\n"
+        "heavy = {'aiohttp', 'fastapi', 'httpx', 'kopf', 'kubernetes', 'numpy', 'psycopg', 'rich', 'sqlalchemy', 'uvicorn', 'yaml'}\n"
+        "sys.exit(','.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_gets_all_its_arguments_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[list[str]] = []
+    monkeypatch.setattr("fairlead_cli.main.os.execv", lambda path, arguments: executed.append(arguments))
+    assert command_line.run(["engine", "--model", "m", "--help", "-x"]) == 0
+    assert executed == [[sys.executable, "-m", "fairlead_simulator.engine_server", "--model", "m", "--help", "-x"]]

@@ -1,0 +1,81 @@
+"""The state directory: its lock, its note, its private files, and short socket paths."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from fairlead_sandbox.errors import SandboxError
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory, write_private
+
+
+def test_one_supervisor_at_a_time_may_hold_the_directory(tmp_path: Path) -> None:
+    directory = StateDirectory(root=tmp_path)
+    assert not directory.is_locked()
+    lock = directory.lock()
+    assert lock is not None
+    assert directory.lock() is None
+    assert directory.is_locked()
+    lock.release()
+    assert not directory.is_locked()
+
+
+def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
+    directory = StateDirectory(root=tmp_path)
+    note = RunNote(
+        phase="ready",
+        supervisor_pid=7,
+        supervisor_started_ticks=8,
+        ports={"api": 8080},
+        urls={"dashboard": "http://127.0.0.1:8080"},
+        processes=(ProcessNote(name="api", state="ready", pid=9, started_ticks=10, restarts=2),),
+    )
+    directory.write_run(note)
+    assert directory.read_run() == note
+    assert stat.S_IMODE(directory.run_file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"phase": "ready", "colour": 1, "processes": []}', '{"phase": "ready"}'])
+def test_a_note_that_is_not_ours_is_no_note(tmp_path: Path, text: str) -> None:
+    directory = StateDirectory(root=tmp_path)
+    directory.run_file.write_text(text)
+    assert directory.read_run() is None
+
+
+def test_the_socket_moves_to_a_short_folder_when_the_path_would_be_too_long(tmp_path: Path) -> None:
+    near = StateDirectory(root=Path("/srv/f"))
+    far = StateDirectory(root=Path("/srv") / ("deep" * 20))
+    assert near.socket_directory == Path("/srv/f/run")
+    assert len(str(far.socket_directory)) < 70
+    assert far.socket_directory != StateDirectory(root=Path("/srv") / ("deep" * 21)).socket_directory
+
+
+def test_secrets_are_made_once_and_kept_private(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    made = load_or_create(path)
+    assert load_or_create(path) == made
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len({made.admin, made.operator, made.router}) == 3
+    assert [entry.split(":")[0] for entry in made.bootstrap.split(",")] == ["admin", "system", "system"]
+
+
+def test_a_damaged_secrets_file_is_refused_and_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("{}")
+    with pytest.raises(SandboxError, match="not a token file; delete it"):
+        load_or_create(path)
+    assert path.read_text() == "{}"
+
+
+def test_a_private_file_is_replaced_as_a_whole_and_leaves_no_temporary_one(tmp_path: Path) -> None:
+    write_private(tmp_path / "x", "one")
+    write_private(tmp_path / "x", "two")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_text() == "two"
+
+
+def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SandboxError, match=r"--state-dir .*file/x: cannot be created"):
+        StateDirectory(root=tmp_path / "file" / "x").create()
