@@ -91,7 +91,10 @@ class EnginePacer:
         return ticket
 
     def abort(self, generation: Generation) -> None:
-        self._tickets.pop(generation, None)
+        """Drop a generation, unless it has ended."""
+        ticket = self._tickets.pop(generation, None)
+        if ticket is not None:
+            self._streaming.pop(ticket, None)
         self.engine.abort(generation, self.now_ns())
         self._deliver()
         self._arm()
@@ -120,8 +123,6 @@ class EnginePacer:
         now = self._loop.time()
         if self._streaming and now >= self._next_tick and self.engine.decoding:
             self._next_tick = now + self._interval
-            for ticket in [ticket for ticket in self._streaming if ticket.gone]:
-                del self._streaming[ticket]
             for ticket in self._streaming:
                 ticket.wake()
         self._arm()

@@ -1,6 +1,7 @@
 """`fairlead replay`: flags checked, rows read, one replay run, figures shown and written."""
 
 import asyncio
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -130,7 +131,7 @@ def replay(
                 bursts=bursts,
                 max_in_flight=max_in_flight,
                 cancel_share=cancel_share,
-                session_prefix=trace.stem if trace is not None else f"conversation-{seed}",
+                session_prefix=re.sub(r"[^A-Za-z0-9._-]", "-", trace.stem) if trace is not None else f"conversation-{seed}",
                 seed=seed,
             ),
             clock=time.monotonic,

@@ -44,6 +44,11 @@ class Origin:
     secure: bool
     path: str
 
+    @property
+    def authority(self) -> str:
+        """For the Host header."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     @staticmethod
     def parse(url: str) -> "Origin":
         """`http(s)://host[:port][/path]`. Raises ValueError with a remedy."""

@@ -52,7 +52,7 @@ async def find_model(
 
 async def _model_of(client: HttpClient, origin: Origin, pool: str | None) -> str:
     answer = _Document()
-    head = f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\n\r\n".encode("latin-1")
+    head = f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.authority}\r\n\r\n".encode("latin-1")
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await client.request(origin, head, b"", answer)

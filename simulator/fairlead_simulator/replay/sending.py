@@ -45,7 +45,7 @@ class Sender:
         self._clock = clock
         fixed = "".join(f"{name}: {value}\r\n" for name, value in headers)
         self._heads = [
-            f"POST {origin.path}{_PATH} HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\ncontent-type: application/json\r\n"
+            f"POST {origin.path}{_PATH} HTTP/1.1\r\nhost: {origin.authority}\r\ncontent-type: application/json\r\n"
             f"accept: text/event-stream\r\n{fixed}{session_header}: "
             for origin in origins
         ]
