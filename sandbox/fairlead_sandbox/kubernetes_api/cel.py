@@ -223,13 +223,20 @@ def to_cel(value: Any, schema: Object | None) -> Any:
     if isinstance(value, float):
         return celtypes.IntType(int(value)) if schema.get("type") == "integer" else celtypes.DoubleType(value)
     if isinstance(value, str):
-        match schema.get("format"):
-            case "date-time":
-                return celtypes.TimestampType(parse_timestamp(value))
-            case "duration":
-                return celtypes.DurationType(value)
-        return celtypes.StringType(value)
+        return _text_to_cel(value, schema.get("format", ""))
     return value
+
+
+def _text_to_cel(text: str, form: str) -> Any:
+    try:
+        match form:
+            case "date-time":
+                return celtypes.TimestampType(parse_timestamp(text))
+            case "duration":
+                return celtypes.DurationType(text)
+    except ValueError:
+        pass  # not what its format says, which validation reports; rules then see plain text
+    return celtypes.StringType(text)
 
 
 @cache

@@ -4,8 +4,8 @@ ApiError
 ├── BadRequest 400            ├── Unauthorized 401         ├── Forbidden 403
 ├── NotFound 404              ├── MethodNotAllowed 405     ├── NotAcceptable 406
 ├── AlreadyExists 409         ├── Conflict 409             ├── Expired 410
-├── UnsupportedMediaType 415  ├── Invalid 422              ├── TooManyRequests 429
-└── NotImplementedHere 501
+├── TooLarge 413              ├── UnsupportedMediaType 415 ├── Invalid 422
+└── TooManyRequests 429       └── NotImplementedHere 501
 """
 
 from __future__ import annotations
@@ -134,6 +134,10 @@ class Conflict(ApiError):
 
 class Expired(ApiError):
     code, reason = 410, "Expired"
+
+
+class TooLarge(ApiError):
+    code, reason = 413, "RequestEntityTooLarge"
 
 
 class UnsupportedMediaType(ApiError):

@@ -153,10 +153,10 @@ def remove_path(value: Any, path: Path, schema: Object | None) -> None:
     steps = steps_of_list(value, schema) or {}
     if step not in steps:
         return
-    if rest:
-        remove_path(steps[step], rest, item_schema(schema))
-    else:
+    if not rest:
         value.remove(steps[step])
+    elif rest not in {(f"f:{key}",) for key in list_keys(schema)}:  # an item keeps its keys for as long as it stays
+        remove_path(steps[step], rest, item_schema(schema))
 
 
 def path_text(path: Path) -> str:

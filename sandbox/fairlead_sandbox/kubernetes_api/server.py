@@ -22,7 +22,7 @@ from fairlead_sandbox.kubernetes_api.admitting import decode_object
 from fairlead_sandbox.kubernetes_api.certificates import ensure_certificates
 from fairlead_sandbox.kubernetes_api.disruption import DisruptionController
 from fairlead_sandbox.kubernetes_api.endpoints import Endpoints, not_allowed
-from fairlead_sandbox.kubernetes_api.errors import ApiError, NotAcceptable, NotFound, Unauthorized
+from fairlead_sandbox.kubernetes_api.errors import ApiError, NotAcceptable, NotFound, TooLarge, Unauthorized
 from fairlead_sandbox.kubernetes_api.exchanges import answer, error_answer, raw_answer, read_body, write_options
 from fairlead_sandbox.kubernetes_api.expiry import expire_events
 from fairlead_sandbox.kubernetes_api.garbage import GarbageCollector
@@ -163,6 +163,13 @@ def _guard(api: KubernetesApi) -> Middleware:
             return await handler(request)
         except ApiError as error:
             return error_answer(error)
+        except web.HTTPRequestEntityTooLarge:
+            return error_answer(TooLarge(f"Request entity too large: limit is {_MAX_BODY_BYTES}"))
+        except web.HTTPException:
+            raise
+        except Exception:  # noqa: BLE001 - logged with its traceback; the client gets a Status, not a page of text
+            _log.exception("request failed", extra={"method": request.method, "path": request.path})
+            return error_answer(ApiError(f"Internal error occurred while handling {request.method} {request.path}; see the server's log"))
 
     return guard
 

@@ -120,7 +120,7 @@ def apply(
     last = owners[manager.identity][1] if manager.identity in owners else frozenset()
     held_by_others = frozenset().union(*(theirs for identity, (_, theirs) in result.items() if identity != manager.identity))
     merged = _merge(copy_of(live), applied, schema)
-    for path in sorted(last - fields - held_by_others, key=len, reverse=True):
+    for path in sorted(last - fields - held_by_others, key=len):
         if not any(held[: len(path)] == path for held in held_by_others | fields):
             remove_path(merged, path, schema)
     result[manager.identity] = (manager, fields)

@@ -1,0 +1,111 @@
+"""Who gets in, and what the server says about itself."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from fairlead_sandbox.kubernetes_api.server import RunningServer
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@pytest.mark.parametrize("headers", [{"Authorization": ""}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic YTpi"}])
+def test_without_a_token_nothing_but_health_is_told(api: httpx.Client, headers: dict[str, str]) -> None:
+    for path in ("/healthz", "/readyz", "/livez"):
+        assert api.get(path, headers=headers).text == "ok"
+    for path in ("/", "/api", "/version", "/openapi/v3", "/api/v1/pods"):
+        answer = api.get(path, headers=headers)
+        assert (answer.status_code, answer.json()["reason"]) == (401, "Unauthorized")
+
+
+def test_each_account_has_a_kubeconfig_only_its_owner_reads(server: RunningServer) -> None:
+    folder = server.kubeconfig.parent
+    accounts = {"admin", "fairlead-operator", "fairlead-api", "kubelet"}
+    assert {path.name.removeprefix("kubeconfig-") for path in folder.glob("kubeconfig-*")} == accounts
+    for name in accounts:
+        path = folder / f"kubeconfig-{name}"
+        config = yaml.safe_load(path.read_text())
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert config["users"][0]["user"]["token"] == server.token(name)
+        assert config["clusters"][0]["cluster"]["server"] == server.url
+        authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
+        assert authority == server.certificate_authority.read_bytes()
+    assert server.kubeconfig.read_text() == (folder / "kubeconfig-admin").read_text()
+
+
+def review(api: httpx.Client, group: str, kind: str, spec: dict[str, Any], token: str = "") -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = api.post(f"/apis/{group}/v1/{kind.lower()}s", json={"spec": spec}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    status: dict[str, Any] = answer.json()["status"]
+    return status
+
+
+def test_reviews_answer_who_and_whether(api: httpx.Client, server: RunningServer) -> None:
+    authorization, authentication = "authorization.k8s.io", "authentication.k8s.io"
+    question = {"resourceAttributes": {"verb": "delete", "resource": "pods"}}
+    assert review(api, authorization, "SelfSubjectAccessReview", question)["allowed"] is True
+    assert review(api, authorization, "SubjectAccessReview", {**question, "user": "nobody"})["allowed"] is False
+    operator = "system:serviceaccount:fairlead:operator"
+    assert review(api, authorization, "SubjectAccessReview", {**question, "user": operator})["allowed"] is True
+    found = review(api, authentication, "TokenReview", {"token": server.token("fairlead-operator")})
+    assert (found["authenticated"], found["user"]["username"]) == (True, operator)
+    assert review(api, authentication, "TokenReview", {"token": "wrong"})["authenticated"] is False
+    myself = review(api, authentication, "SelfSubjectReview", {}, token=server.token("kubelet"))
+    assert myself["userInfo"]["username"] == "system:node:sandbox"
+    assert api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json={"spec": {}}).status_code == 422
+
+
+def test_both_forms_of_discovery_list_the_same_resources(api: httpx.Client) -> None:
+    plain: set[tuple[str, str, str]] = set()
+    groups = api.get("/apis").json()["groups"]
+    for path, group in [("/api/v1", ""), *((f"/apis/{one['preferredVersion']['groupVersion']}", one["name"]) for one in groups)]:
+        for resource in api.get(path).json()["resources"]:
+            if "/" not in resource["name"]:
+                plain.add((group, resource["name"], resource["kind"]))
+    aggregated = {
+        (item["metadata"]["name"], resource["resource"], resource["responseKind"]["kind"])
+        for root in ("/api", "/apis")
+        for item in api.get(root, headers={"Accept": AGGREGATED}).json()["items"]
+        for resource in item["versions"][0]["resources"]
+    }
+    assert aggregated == plain
+    assert {("", "pods", "Pod"), ("apps", "deployments", "Deployment"), ("acme.dev", "widgets", "Widget")} <= plain
+    assert api.get("/api", headers={"Accept": AGGREGATED}).headers["Content-Type"] == AGGREGATED
+
+
+def test_every_openapi_document_is_closed_under_reference(api: httpx.Client) -> None:
+    paths = api.get("/openapi/v3").json()["paths"]
+    assert {"api/v1", "apis/apps/v1", "apis/acme.dev/v1"} <= paths.keys()
+    for entry in paths.values():
+        document = api.get(entry["serverRelativeURL"]).json()
+        schemas = document["components"]["schemas"]
+        missing = {name for name in _references(document) if name.removeprefix("#/components/schemas/") not in schemas}
+        assert missing == set()
+
+
+def _references(node: Any) -> set[str]:
+    if isinstance(node, list):
+        return {name for item in node for name in _references(item)}
+    if not isinstance(node, dict):
+        return set()
+    own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+    return own | {name for value in node.values() for name in _references(value)}
+
+
+def test_writes_are_documented_with_what_kubectl_looks_for(api: httpx.Client) -> None:
+    document = api.get("/openapi/v3/apis/acme.dev/v1").json()
+    operation = document["paths"]["/apis/acme.dev/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    assert operation["x-kubernetes-group-version-kind"] == {"group": "acme.dev", "version": "v1", "kind": "Widget"}
+    assert {"fieldValidation", "dryRun", "fieldManager", "force"} == {one["name"] for one in operation["parameters"]}
+    assert document["components"]["schemas"]["dev.acme.v1.Widget"]["properties"]["spec"]["description"] == "What the widget should be."
+
+
+def test_openapi_of_the_second_version_is_declined(api: httpx.Client) -> None:
+    assert api.get("/openapi/v2").status_code == 406

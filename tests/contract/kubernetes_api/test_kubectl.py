@@ -1,0 +1,123 @@
+"""kubectl, unmodified, where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fairlead_sandbox.kubernetes_api.server import RunningServer
+
+KUBECTL = shutil.which("kubectl")
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
+WIDGET = """
+apiVersion: acme.dev/v1
+kind: Widget
+metadata: {name: a}
+spec: {image: "x:1", replicas: 2}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec: {containers: [{name: c, image: "i:1"}]}
+"""
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def kubectl(server: RunningServer, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """Runs kubectl in the test's namespace; `text` goes to its standard input."""
+    home = tmp_path_factory.getbasetemp() / "kubectl-home"
+    home.mkdir(exist_ok=True)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(server.kubeconfig)}
+
+    def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(KUBECTL), "--namespace", namespace, *arguments]
+        return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+def output(ended: subprocess.CompletedProcess[str]) -> str:
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+def test_apply_creates_then_changes_nothing_then_configures(kubectl: Kubectl) -> None:
+    assert output(kubectl("apply", "-f", "-", text=WIDGET)) == "widget.acme.dev/a created"
+    assert output(kubectl("apply", "-f", "-", text=WIDGET)) == "widget.acme.dev/a unchanged"
+    changed = WIDGET.replace("replicas: 2", "replicas: 3")
+    differs = kubectl("diff", "-f", "-", text=changed)
+    assert differs.returncode == 1
+    assert "+  replicas: 3" in differs.stdout
+    assert output(kubectl("apply", "-f", "-", text=changed)) == "widget.acme.dev/a configured"
+    assert output(kubectl("diff", "-f", "-", text=changed)) == ""
+
+
+def test_apply_refuses_unknown_fields_and_broken_rules(kubectl: Kubectl) -> None:
+    unknown = kubectl("apply", "-f", "-", text=WIDGET.replace("replicas", "replica"))
+    assert unknown.returncode == 1
+    assert 'strict decoding error: unknown field "spec.replica"' in unknown.stderr
+    broken = kubectl("apply", "-f", "-", text=WIDGET.replace("replicas: 2", "replicas: 9"))
+    assert "replicas must not exceed maxReplicas" in broken.stderr
+
+
+def test_get_scale_wait_and_delete(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", text=WIDGET)
+    header, row = output(kubectl("get", "wd", "-o", "wide")).splitlines()
+    assert header.split() == ["NAME", "REPLICAS", "READY", "IMAGE", "AGE"]
+    assert row.split()[:3] == ["a", "2", "x:1"]
+    assert output(kubectl("scale", "widget/a", "--replicas=3")) == "widget.acme.dev/a scaled"
+    beyond = kubectl("scale", "widget/a", "--replicas=9")
+    assert (beyond.returncode, "replicas must not exceed maxReplicas" in beyond.stderr) == (1, True)
+    assert output(kubectl("wait", "--for=jsonpath={.spec.replicas}=3", "widget/a", "--timeout=5s")).endswith("condition met")
+    assert output(kubectl("delete", "widget", "a")).startswith('widget.acme.dev "a" deleted')
+    assert "No resources found" in kubectl("get", "widgets").stderr
+
+
+def test_server_side_apply_meets_its_conflict(kubectl: Kubectl) -> None:
+    output(kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", text=WIDGET))
+    changed = WIDGET.replace("replicas: 2", "replicas: 3")
+    refused = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", text=changed)
+    assert refused.returncode == 1
+    assert 'conflict with "gitops": .spec.replicas' in refused.stderr
+    output(kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", text=changed))
+    assert output(kubectl("get", "widget", "a", "-o", "jsonpath={.spec.replicas}")) == "3"
+
+
+def test_explain_reads_the_schema(kubectl: Kubectl) -> None:
+    assert "What the widget should be." in output(kubectl("explain", "widget.spec"))
+    assert "image\t<string> -required-" in output(kubectl("explain", "widgets.spec"))
+    assert "Container's working directory" in output(kubectl("explain", "pod.spec.containers.workingDir"))
+
+
+def test_logs_describe_label_and_drain_by_eviction(kubectl: Kubectl, namespace: str, log_folder: Path, api: httpx.Client) -> None:
+    output(kubectl("apply", "-f", "-", text=POD))
+    (log_folder / f"{namespace}_web.log").write_text("one\ntwo\n")
+    assert output(kubectl("logs", "web", "--tail=1")) == "two"
+    assert output(kubectl("label", "pod", "web", "tier=front")) == "pod/web labeled"
+    described = output(kubectl("describe", "pod", "web"))
+    assert "tier=front" in described
+    assert "i:1" in described
+    assert output(kubectl("set", "image", "pod/web", "c=i:2")) == "pod/web image updated"
+    assert api.get(f"/api/v1/namespaces/{namespace}/pods/web").json()["spec"]["containers"][0]["image"] == "i:2"
+    assert output(kubectl("get", "pods")).splitlines()[1].split()[:3] == ["web", "0/1", "Pending"]
+
+
+def test_commands_that_speak_protobuf_are_understood(kubectl: Kubectl, namespace: str, api: httpx.Client) -> None:
+    assert output(kubectl("create", "configmap", "c", "--from-literal=k=v")) == "configmap/c created"
+    assert output(kubectl("create", "secret", "generic", "s", "--from-literal=k=v")) == "secret/s created"
+    assert api.get(f"/api/v1/namespaces/{namespace}/secrets/s").json()["data"] == {"k": "dg=="}
+    assert output(kubectl("create", "namespace", f"{namespace}-x")) == f"namespace/{namespace}-x created"
+    assert output(kubectl("delete", "namespace", f"{namespace}-x")).startswith(f'namespace "{namespace}-x" deleted')
+    assert output(kubectl("auth", "can-i", "delete", "pods")) == "yes"
+    assert "system:admin" in output(kubectl("auth", "whoami"))
+    refused = kubectl("create", "deployment", "d", "--image=i")
+    assert "kubectl apply -f -" in refused.stderr

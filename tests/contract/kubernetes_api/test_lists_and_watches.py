@@ -1,0 +1,204 @@
+"""Lists, selectors, pages, tables, and watches that miss nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+
+
+def make(api: httpx.Client, core: str, name: str, **labels: str) -> dict[str, Any]:
+    answer: dict[str, Any] = api.post(f"{core}/configmaps", json={"metadata": {"name": name, "labels": labels}}).json()
+    return answer
+
+
+def label(api: httpx.Client, core: str, name: str, **labels: str | None) -> None:
+    body = json.dumps({"metadata": {"labels": labels}})
+    assert api.patch(f"{core}/configmaps/{name}", content=body, headers=MERGE).status_code == 200
+
+
+def watch(api: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]:
+    """All events of a watch, which the server ends after `timeoutSeconds`."""
+    with api.stream("GET", path, params={"watch": "true", "timeoutSeconds": "1", **query}) as answer:
+        assert answer.status_code == 200
+        return [json.loads(line) for line in answer.iter_lines() if line]
+
+
+def names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("app=a", ["one"]),
+        ("app==b,tier!=x", ["two"]),
+        ("app in (a, b)", ["one", "two"]),
+        ("app notin (a)", ["three", "two"]),
+        ("!app", ["three"]),
+        ("tier", ["one"]),
+        ("app", ["one", "two"]),
+    ],
+)
+def test_label_selectors_choose(api: httpx.Client, core: str, selector: str, expected: list[str]) -> None:
+    make(api, core, "one", app="a", tier="x")
+    make(api, core, "two", app="b")
+    make(api, core, "three")
+    items = api.get(f"{core}/configmaps", params={"labelSelector": selector}).json()["items"]
+    assert [item["metadata"]["name"] for item in items] == expected
+
+
+def test_field_selectors_choose_and_name_what_they_cannot(api: httpx.Client, core: str) -> None:
+    pod = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    api.post(f"{core}/pods", json={**pod, "metadata": {"name": "free"}})
+    api.post(f"{core}/pods", json={"metadata": {"name": "placed"}, "spec": {**pod["spec"], "nodeName": "n1"}})
+    chosen = api.get(f"{core}/pods", params={"fieldSelector": "spec.nodeName=n1,status.phase=Pending"}).json()["items"]
+    assert [item["metadata"]["name"] for item in chosen] == ["placed"]
+    chosen = api.get(f"{core}/pods", params={"fieldSelector": "spec.nodeName!=n1"}).json()["items"]
+    assert [item["metadata"]["name"] for item in chosen] == ["free"]
+    answer = api.get(f"{core}/pods", params={"fieldSelector": "spec.colour=red"})
+    assert (answer.status_code, answer.json()["message"]) == (400, "field label not supported: spec.colour")
+    assert api.get(f"{core}/pods", params={"labelSelector": "a==(b"}).status_code == 400
+
+
+def test_pages_cover_everything_once_at_one_resource_version(api: httpx.Client, core: str) -> None:
+    for number in range(5):
+        make(api, core, f"c{number}")
+    found, versions, token = [], set(), ""
+    while True:
+        page = api.get(f"{core}/configmaps", params={"limit": "2", **({"continue": token} if token else {})}).json()
+        found += [item["metadata"]["name"] for item in page["items"]]
+        versions.add(page["metadata"]["resourceVersion"])
+        token = page["metadata"].get("continue", "")
+        make(api, core, f"zz{len(found)}")  # later than the first page, so a watch from its version reports it
+        if not token or len(found) > 20:
+            break
+    assert found[:5] == [f"c{number}" for number in range(5)]
+    assert len(set(found)) == len(found)
+    assert len(versions) == 1
+    assert api.get(f"{core}/configmaps", params={"continue": "nonsense"}).status_code == 400
+
+
+def test_a_list_says_what_it_is(api: httpx.Client, widgets: str) -> None:
+    answer = api.get(widgets).json()
+    assert (answer["kind"], answer["apiVersion"]) == ("WidgetList", "acme.dev/v1")
+    assert answer["metadata"]["resourceVersion"].isdigit()
+
+
+def test_tables_show_the_printer_columns(api: httpx.Client, widgets: str, core: str) -> None:
+    api.post(widgets, json={"metadata": {"name": "a"}, "spec": {"image": "x:1"}})
+    status = {"status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]}}
+    api.patch(f"{widgets}/a/status", content=json.dumps(status), headers=MERGE)
+    table = api.get(widgets, headers=TABLE).json()
+    assert [(column["name"], column["priority"]) for column in table["columnDefinitions"]] == [
+        ("Name", 0),
+        ("Replicas", 0),
+        ("Ready", 0),
+        ("Image", 1),
+        ("Age", 0),
+    ]
+    cells = table["rows"][0]["cells"]
+    assert cells[:4] == ["a", 1, "True", "x:1"]
+    assert cells[4].endswith("s")
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    api.post(f"{core}/pods", json={"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    assert api.get(f"{core}/pods", headers=TABLE).json()["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
+
+
+def test_metadata_can_be_had_alone(api: httpx.Client, core: str) -> None:
+    made = make(api, core, "a")
+    headers = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+    partial = api.get(f"{core}/configmaps/a", headers=headers).json()
+    assert (partial["kind"], partial["metadata"]) == ("PartialObjectMetadata", made["metadata"])
+    headers = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+    assert api.get(f"{core}/configmaps", headers=headers).json()["items"][0]["kind"] == "PartialObjectMetadata"
+
+
+def test_a_watch_without_a_version_begins_with_what_exists(api: httpx.Client, core: str) -> None:
+    make(api, core, "a")
+    assert names(watch(api, f"{core}/configmaps")) == [("ADDED", "a")]
+
+
+def test_a_watch_resumes_after_the_version_it_names(api: httpx.Client, core: str) -> None:
+    made = make(api, core, "a")
+    label(api, core, "a", x="1")
+    api.delete(f"{core}/configmaps/a")
+    events = watch(api, f"{core}/configmaps", resourceVersion=made["metadata"]["resourceVersion"])
+    assert names(events) == [("MODIFIED", "a"), ("DELETED", "a")]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert versions == sorted(versions)
+    assert versions[0] > int(made["metadata"]["resourceVersion"])
+
+
+def test_a_watch_sees_changes_while_it_runs(api: httpx.Client, core: str) -> None:
+    path = f"{core}/configmaps"
+    version = api.get(path).json()["metadata"]["resourceVersion"]
+    with api.stream("GET", path, params={"watch": "true", "timeoutSeconds": "10", "resourceVersion": version}) as answer:
+        lines = answer.iter_lines()
+        for name in ("a", "b"):
+            make(api, core, name)
+            assert json.loads(next(lines))["object"]["metadata"]["name"] == name
+
+
+def test_selectors_turn_changes_into_arrivals_and_departures(api: httpx.Client, core: str) -> None:
+    made = make(api, core, "a", app="x")
+    version = made["metadata"]["resourceVersion"]
+    label(api, core, "a", app="y")
+    label(api, core, "a", app="x")
+    label(api, core, "a", more="z")
+    make(api, core, "b", app="q")
+    events = watch(api, f"{core}/configmaps", resourceVersion=version, labelSelector="app=x")
+    assert names(events) == [("DELETED", "a"), ("ADDED", "a"), ("MODIFIED", "a")]
+
+
+def test_initial_events_end_with_a_bookmark(api: httpx.Client, core: str) -> None:
+    make(api, core, "a")
+    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
+    events = watch(api, f"{core}/configmaps", **query)
+    assert [event["type"] for event in events][:2] == ["ADDED", "BOOKMARK"]
+    assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    answer = api.get(f"{core}/configmaps", params={"watch": "true", "sendInitialEvents": "true"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("version", ["1", "999999999", "nonsense"])
+def test_a_version_that_cannot_be_resumed_is_gone(api: httpx.Client, core: str, version: str) -> None:
+    events = watch(api, f"{core}/configmaps", resourceVersion=version)
+    assert [(event["type"], event["object"]["code"], event["object"]["reason"]) for event in events] == [("ERROR", 410, "Expired")]
+
+
+def test_a_watch_ends_when_its_time_is_over(api: httpx.Client, core: str) -> None:
+    began = time.monotonic()
+    watch(api, f"{core}/configmaps", allowWatchBookmarks="true")
+    assert 0.9 < time.monotonic() - began < 3
+
+
+def test_a_watch_may_speak_in_tables(api: httpx.Client, core: str) -> None:
+    make(api, core, "a")
+    with api.stream("GET", f"{core}/configmaps", params={"watch": "true", "timeoutSeconds": "1"}, headers=TABLE) as answer:
+        events = [json.loads(line) for line in answer.iter_lines() if line]
+    assert [(event["object"]["kind"], event["object"]["rows"][0]["cells"][:2]) for event in events] == [("Table", ["a", 0])]
+
+
+def test_many_watches_see_every_change_in_order(api: httpx.Client, core: str) -> None:
+    version = api.get(f"{core}/configmaps").json()["metadata"]["resourceVersion"]
+    seen: list[list[tuple[str, str]]] = []
+
+    def follow() -> None:
+        seen.append(names(watch(api, f"{core}/configmaps", resourceVersion=version, timeoutSeconds="2")))
+
+    threads = [threading.Thread(target=follow) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        make(api, core, f"c{number:02}")
+    for thread in threads:
+        thread.join()
+    assert seen == [[("ADDED", f"c{number:02}") for number in range(30)]] * 5

@@ -1,0 +1,141 @@
+"""Pods: binding, grace, logs, eviction under a budget."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+def make(api: httpx.Client, core: str, name: str, node: str = "", **extra: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": "i"}], **({"nodeName": node} if node else {}), **extra}
+    answer = api.post(f"{core}/pods", json={"metadata": {"name": name, "labels": {"app": "a"}}, "spec": spec})
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def set_status(api: httpx.Client, core: str, name: str, **status: Any) -> None:
+    answer = api.patch(f"{core}/pods/{name}/status", content=json.dumps({"status": status}), headers=MERGE)
+    assert answer.status_code == 200, answer.text
+
+
+def run(api: httpx.Client, core: str, name: str) -> None:
+    make(api, core, name, node="n1")
+    set_status(api, core, name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+
+
+def evict(api: httpx.Client, core: str, name: str) -> httpx.Response:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    return api.post(f"{core}/pods/{name}/eviction", json=body)
+
+
+def test_a_pod_is_bound_once(api: httpx.Client, core: str) -> None:
+    make(api, core, "a")
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
+    assert api.post(f"{core}/pods/a/binding", json=body).status_code == 201
+    pod = api.get(f"{core}/pods/a").json()
+    assert pod["spec"]["nodeName"] == "n1"
+    assert [(one["type"], one["status"]) for one in pod["status"]["conditions"]] == [("PodScheduled", "True")]
+    assert api.post(f"{core}/pods/a/binding", json=body).status_code == 409
+
+
+def test_a_running_pods_spec_stays_but_for_its_images(api: httpx.Client, core: str) -> None:
+    make(api, core, "a")
+    change = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
+    strategic = {"Content-Type": "application/strategic-merge-patch+json"}
+    assert api.patch(f"{core}/pods/a", content=json.dumps(change), headers=strategic).status_code == 200
+    refused = api.patch(f"{core}/pods/a", content=b'{"spec":{"restartPolicy":"Never"}}', headers=strategic)
+    assert refused.status_code == 422
+    assert "pod updates may not change fields other than" in refused.json()["message"]
+
+
+def test_a_pod_nowhere_goes_at_once_and_one_on_a_node_waits_for_the_kubelet(api: httpx.Client, core: str) -> None:
+    make(api, core, "free")
+    api.delete(f"{core}/pods/free")
+    assert api.get(f"{core}/pods/free").status_code == 404
+    make(api, core, "placed", node="n1", terminationGracePeriodSeconds=20)
+    marked = api.delete(f"{core}/pods/placed").json()["metadata"]
+    assert marked["deletionGracePeriodSeconds"] == 20
+    shorter = api.delete(f"{core}/pods/placed", params={"gracePeriodSeconds": "5"}).json()["metadata"]
+    assert shorter["deletionGracePeriodSeconds"] == 5
+    assert shorter["deletionTimestamp"] < marked["deletionTimestamp"]
+    assert api.delete(f"{core}/pods/placed", params={"gracePeriodSeconds": "9"}).json()["metadata"] == shorter
+    assert api.delete(f"{core}/pods/placed", params={"gracePeriodSeconds": "0"}).status_code == 200
+    assert api.get(f"{core}/pods/placed").status_code == 404
+
+
+def test_logs_are_read_whole_by_lines_and_by_bytes(api: httpx.Client, core: str, namespace: str, log_folder: Path) -> None:
+    make(api, core, "a", node="n1")
+    waiting = api.get(f"{core}/pods/a/log")
+    assert (waiting.status_code, "waiting to start" in waiting.json()["message"]) == (400, True)
+    (log_folder / f"{namespace}_a.log").write_text("one\ntwo\nthree\n")
+    assert api.get(f"{core}/pods/a/log").text == "one\ntwo\nthree\n"
+    assert api.get(f"{core}/pods/a/log", params={"tailLines": "2", "container": "c"}).text == "two\nthree\n"
+    assert api.get(f"{core}/pods/a/log", params={"tailLines": "0"}).text == ""
+    assert api.get(f"{core}/pods/a/log", params={"limitBytes": "5"}).text == "one\nt"
+    assert api.get(f"{core}/pods/a/log", params={"container": "other"}).status_code == 400
+    assert api.get(f"{core}/pods/a/log", params={"previous": "true"}).status_code == 400
+
+
+def test_a_followed_log_goes_on_until_the_pod_ends(api: httpx.Client, core: str, namespace: str, log_folder: Path) -> None:
+    run(api, core, "a")
+    path = log_folder / f"{namespace}_a.log"
+    path.write_text("one\n")
+    seen: list[str] = []
+
+    def follow() -> None:
+        with api.stream("GET", f"{core}/pods/a/log", params={"follow": "true"}) as answer:
+            seen.extend(answer.iter_lines())
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    end = time.monotonic() + 5
+    while not seen and time.monotonic() < end:
+        time.sleep(0.01)
+    with path.open("a") as file:
+        file.write("two\n")
+    set_status(api, core, "a", phase="Succeeded")
+    thread.join(5)
+    assert not thread.is_alive()
+    assert seen == ["one", "two"]
+
+
+@pytest.mark.parametrize(("budget", "allowed"), [({"minAvailable": 2}, 1), ({"maxUnavailable": "34%"}, 2), ({"minAvailable": "100%"}, 0)])
+def test_a_budget_limits_evictions_and_says_so(api: httpx.Client, core: str, namespace: str, budget: dict[str, Any], allowed: int) -> None:
+    path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+    body = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, **budget}}
+    assert api.post(path, json=body).status_code == 201
+    for name in ("a", "b", "c"):
+        run(api, core, name)
+    end = time.monotonic() + 5
+    while time.monotonic() < end and api.get(f"{path}/b").json()["status"]["currentHealthy"] != 3:
+        time.sleep(0.02)
+    assert api.get(f"{path}/b").json()["status"]["disruptionsAllowed"] == allowed
+    answers = [evict(api, core, name) for name in ("a", "b", "c")]
+    assert [answer.status_code for answer in answers] == [201] * allowed + [429] * (3 - allowed)
+    refused = answers[-1].json()
+    assert refused["reason"] == "TooManyRequests"
+    assert refused["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
+    assert refused["details"]["causes"][0]["reason"] == "DisruptionBudget"
+    assert answers[-1].headers["Retry-After"] == "10"
+
+
+def test_a_pod_that_never_ran_is_evicted_whatever_the_budget(api: httpx.Client, core: str, namespace: str) -> None:
+    path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+    api.post(path, json={"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}})
+    make(api, core, "a", node="n1")
+    assert evict(api, core, "a").status_code == 201
+
+
+def test_what_needs_a_stream_into_a_container_is_declined(api: httpx.Client, core: str) -> None:
+    make(api, core, "a")
+    assert api.post(f"{core}/pods/a/exec").status_code == 501
+    assert api.get(f"{core}/pods/a/nonsense").status_code == 404

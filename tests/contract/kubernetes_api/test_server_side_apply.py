@@ -1,0 +1,110 @@
+"""Server-side apply: ownership, conflicts, force, and what an apply takes away again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import yaml
+
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+
+
+def apply(api: httpx.Client, path: str, manager: str, spec: dict[str, Any], *, force: bool = False) -> httpx.Response:
+    name = path.rsplit("/", 1)[1]
+    body = {"apiVersion": "acme.dev/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
+    query = {"fieldManager": manager, **({"force": "true"} if force else {})}
+    return api.patch(path, content=yaml.safe_dump(body), headers=APPLY, params=query)
+
+
+def owners(item: dict[str, Any]) -> dict[str, list[str]]:
+    """Manager → the members of spec it owns."""
+    entries = item["metadata"]["managedFields"]
+    return {entry["manager"]: sorted(entry["fieldsV1"].get("f:spec", {})) for entry in entries}
+
+
+def test_an_apply_creates_and_owns(api: httpx.Client, widgets: str) -> None:
+    answer = apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2})
+    assert answer.status_code == 201
+    assert owners(answer.json()) == {"gitops": ["f:image", "f:replicas"]}
+    assert answer.json()["spec"]["mode"] == "fast"
+
+
+def test_the_same_apply_again_changes_nothing(api: httpx.Client, widgets: str) -> None:
+    first = apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2})
+    assert apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2}).json() == first.json()
+
+
+def test_a_conflict_names_the_owner_and_the_field(api: httpx.Client, widgets: str) -> None:
+    apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2})
+    answer = apply(api, f"{widgets}/a", "other", {"image": "x", "replicas": 3})
+    assert answer.status_code == 409
+    causes = answer.json()["details"]["causes"]
+    assert causes == [{"reason": "FieldManagerConflict", "message": 'conflict with "gitops"', "field": ".spec.replicas"}]
+    assert answer.json()["message"] == 'Apply failed with 1 conflict: conflict with "gitops": .spec.replicas'
+
+
+def test_force_takes_the_field_over(api: httpx.Client, widgets: str) -> None:
+    apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2})
+    answer = apply(api, f"{widgets}/a", "other", {"replicas": 3, "image": "x"}, force=True).json()
+    assert answer["spec"]["replicas"] == 3
+    assert owners(answer) == {"gitops": ["f:image"], "other": ["f:image", "f:replicas"]}
+
+
+def test_agreeing_managers_share_a_field(api: httpx.Client, widgets: str) -> None:
+    apply(api, f"{widgets}/a", "one", {"image": "x", "replicas": 2})
+    assert apply(api, f"{widgets}/a", "two", {"image": "x", "replicas": 2}).status_code == 200
+    after = apply(api, f"{widgets}/a", "one", {"image": "x"}).json()
+    assert after["spec"]["replicas"] == 2
+    after = apply(api, f"{widgets}/a", "two", {"image": "x"}).json()
+    assert after["spec"]["replicas"] == 1  # the default, once nobody wants 2
+
+
+def test_list_items_are_owned_one_by_one(api: httpx.Client, widgets: str) -> None:
+    apply(api, f"{widgets}/a", "one", {"image": "x", "parts": [{"name": "p", "size": 2}]})
+    both = apply(api, f"{widgets}/a", "two", {"image": "x", "parts": [{"name": "q", "size": 3}]}).json()
+    assert both["spec"]["parts"] == [{"name": "p", "size": 2}, {"name": "q", "size": 3}]
+    left = apply(api, f"{widgets}/a", "one", {"image": "x"}).json()
+    assert left["spec"]["parts"] == [{"name": "q", "size": 3}]
+
+
+def test_a_plain_write_takes_ownership_of_what_it_changes(api: httpx.Client, widgets: str) -> None:
+    apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2})
+    headers = {"Content-Type": "application/merge-patch+json"}
+    answer = api.patch(f"{widgets}/a", content=b'{"spec":{"replicas":4}}', headers=headers, params={"fieldManager": "ui"})
+    assert owners(answer.json()) == {"gitops": ["f:image"], "ui": ["f:replicas"]}
+    refused = apply(api, f"{widgets}/a", "gitops", {"image": "x", "replicas": 2})
+    assert refused.json()["details"]["causes"][0]["message"].startswith('conflict with "ui" using acme.dev/v1 at ')
+
+
+def test_the_status_is_applied_apart(api: httpx.Client, widgets: str) -> None:
+    apply(api, f"{widgets}/a", "gitops", {"image": "x"})
+    body = {"apiVersion": "acme.dev/v1", "kind": "Widget", "metadata": {"name": "a"}, "status": {"phase": "A"}}
+    answer = api.patch(f"{widgets}/a/status", content=yaml.safe_dump(body), headers=APPLY, params={"fieldManager": "op"})
+    assert answer.json()["status"] == {"phase": "A"}
+    entry = next(one for one in answer.json()["metadata"]["managedFields"] if one["manager"] == "op")
+    assert (entry["subresource"], entry["fieldsV1"]) == ("status", {"f:status": {"f:phase": {}}})
+
+
+def test_an_apply_needs_a_manager(api: httpx.Client, widgets: str) -> None:
+    answer = api.patch(f"{widgets}/a", content=b"{}", headers=APPLY)
+    assert answer.status_code == 400
+    assert "fieldManager" in answer.json()["message"]
+
+
+def test_ports_of_one_number_and_two_protocols_stay_apart(api: httpx.Client, core: str) -> None:
+    ports = [{"name": "tcp", "port": 53}, {"name": "udp", "port": 53, "protocol": "UDP"}]
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "dns"}, "spec": {"ports": ports}}
+    for _ in range(2):
+        answer = api.patch(f"{core}/services/dns", content=yaml.safe_dump(body), headers=APPLY, params={"fieldManager": "m"})
+        assert [(one["name"], one["protocol"]) for one in answer.json()["spec"]["ports"]] == [("tcp", "TCP"), ("udp", "UDP")]
+
+
+def test_writes_without_a_manager_are_the_accounts_own(api: httpx.Client, core: str) -> None:
+    body = {"metadata": {"name": "a"}, "data": {"x": "y"}}
+    answer = api.post(f"{core}/configmaps", json=body)
+    assert answer.json()["metadata"]["managedFields"][0]["manager"] == "system:admin"
+    named = {"User-Agent": "kubectl/v1.32.4 (linux/amd64)"}
+    body["metadata"] = {"name": "b"}
+    answer = api.post(f"{core}/configmaps", json=body, headers=named)
+    assert answer.json()["metadata"]["managedFields"][0]["manager"] == "kubectl"
