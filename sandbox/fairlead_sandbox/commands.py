@@ -96,7 +96,7 @@ def login(state_dir: Path) -> None:
     note = directory.read_run()
     if note is None or supervisor_of(note) is None:
         raise SandboxError(f"no sandbox is running in {directory.root}; `fairlead up` starts one")
-    click.echo(asyncio.run(make_login_link(note.urls["dashboard"], load_or_create(directory.secrets).admin)))
+    click.echo(asyncio.run(make_login_link(note.urls["api"], load_or_create(directory.secrets).admin)))
 
 
 @click.command()

@@ -18,7 +18,7 @@ from fairlead_sandbox.identities import MARK, identity_of
 from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.ports import choose_ports
 from fairlead_sandbox.postgres import check_external, embedded_server
-from fairlead_sandbox.process_table import SandboxPlan, preferred_ports, process_table
+from fairlead_sandbox.process_table import HOST, SandboxPlan, preferred_ports, process_table, router_names
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_sandbox.summary import Summary, make_login_link, render
@@ -144,8 +144,9 @@ class SandboxRun:
             apply_definitions=setup.apply_definitions,
             apply_demo=setup.apply_demo,
         )
-        gateways = {f"gateway-{number}": url for number, url in enumerate(plan.router_urls)}
-        self._note = replace(self._note, ports=ports, urls={"dashboard": plan.api_url, **gateways})
+        gateways = dict(zip(router_names(options.routers), plan.router_urls, strict=True))
+        kubernetes = {"kubernetes-api": f"https://{HOST}:{ports['kubernetes-api']}"}
+        self._note = replace(self._note, ports=ports, urls={"api": plan.api_url, **gateways, **kubernetes})
         self._save()
         return plan
 

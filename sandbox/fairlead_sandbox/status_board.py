@@ -58,8 +58,8 @@ def show(directory: StateDirectory, console: Console) -> bool:
         console.print(f"no sandbox is running in {directory.root}{more}{why}", soft_wrap=True)
         return False
     for name, url in note.urls.items():
-        console.print(f"{name:<12} {url}", soft_wrap=True)
-    console.print(f"{'kubeconfig':<12} {directory.kubeconfig}", soft_wrap=True)
+        console.print(f"{name:<14} {url}{'  (dashboard: fairlead login)' if name == 'api' else ''}", soft_wrap=True)
+    console.print(f"{'kubeconfig':<14} {directory.kubeconfig}", soft_wrap=True)
     return True
 
 

@@ -28,7 +28,7 @@ def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
         supervisor_pid=7,
         supervisor_started_ticks=8,
         ports={"api": 8080},
-        urls={"dashboard": "http://127.0.0.1:8080"},
+        urls={"api": "http://127.0.0.1:8080"},
         processes=(ProcessNote(name="api", state="ready", pid=9, started_ticks=10, restarts=2),),
     )
     directory.write_run(note)
