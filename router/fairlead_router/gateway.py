@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import orjson
@@ -15,7 +15,7 @@ from fairlead.routing.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.protocols import RoutingRequest
 from fairlead_router.metrics import InstanceReading, RouterMetrics, render
 from fairlead_router.pools import Pool, Pools
-from fairlead_router.proxying import Proxy, Send, send_answer
+from fairlead_router.proxying import Client, Proxy, Send, send_answer
 from fairlead_router.refusals import BadRequest, shutting_down
 from fairlead_router.requests import Kind, forwarded_headers, parse_request, session_name
 from fairlead_router.upstream import UpstreamPool
@@ -29,15 +29,6 @@ LINGER_SECONDS = 1.0
 _GENERATING = {"/v1/chat/completions": Kind.CHAT, "/v1/completions": Kind.COMPLETION, "/v1/embeddings": Kind.EMBEDDING}
 
 logger = logging.getLogger("fairlead.router.gateway")
-
-
-class Client(Protocol):
-    """The client's connection, given by the server as the ASGI extension `fairlead.client`."""
-
-    def watch(self, gone: Callable[[], None]) -> None:
-        """Call `gone` once if the client closes its connection."""
-
-    def unwatch(self) -> None: ...
 
 
 class ClientGone(Exception):
@@ -118,9 +109,11 @@ class Gateway:
         client: Client = scope["extensions"]["fairlead.client"]
         client.watch(call.client_gone)
         try:
-            await self._proxy.relay(call, pool, send)
+            refusal = await self._proxy.relay(call, pool, client)
         finally:
             client.unwatch()
+        if refusal is not None:
+            await send_answer(send, refusal)
         if logger.isEnabledFor(logging.DEBUG):
             seconds = round(self._now() - arrived, 6)
             logger.debug(

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 from fairlead_router.accounting import Ticket
 from fairlead_router.answers import StreamReader, read_usage
 from fairlead_router.pools import Pool
-from fairlead_router.refusals import ErrorAnswer, Headers, refusal_answer, stream_error, upstream_failed
+from fairlead_router.refusals import ErrorAnswer, refusal_answer, stream_error, upstream_failed
 from fairlead_router.settings import Timeouts
 from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
 
@@ -43,6 +43,25 @@ _WITHHELD = frozenset(
 )
 
 logger = logging.getLogger("fairlead.router.requests")
+
+
+class Client(Protocol):
+    """The client's connection, given by the server as the ASGI extension `fairlead.client`; answers are written to it from callbacks."""
+
+    def watch(self, gone: Callable[[], None]) -> None:
+        """Call `gone` once if the client closes its connection."""
+
+    def unwatch(self) -> None: ...
+
+    def begin(self, status: int, headers: bytes, length: int | None) -> None:
+        """Status and header lines; without `length` the body is chunked."""
+
+    def write(self, piece: bytes) -> bool:
+        """Pass on a piece. False: pause until `on_writable` calls."""
+
+    def end(self, piece: bytes) -> None: ...
+
+    def on_writable(self, resume: Callable[[], None]) -> None: ...
 
 
 class Call:
@@ -84,8 +103,11 @@ class Proxy:
         """A call whose total time starts now."""
         return Call(request, head, body, stream=stream, deadline=request.arrived_at + self._timeouts.total)
 
-    async def relay(self, call: Call, pool: Pool, send: Send) -> None:
-        """Serve one call to its end. Returns also when the client went away; raises only if the server is being torn down."""
+    async def relay(self, call: Call, pool: Pool, client: Client) -> ErrorAnswer | None:
+        """Serve one call to its end: None when it was answered or its client went away, else the answer the caller must send.
+
+        Raises only if the server is being torn down.
+        """
         self._calls.add(call)
         self._idle.clear()
         ticket: Ticket | None = None
@@ -101,16 +123,16 @@ class Proxy:
                     verdict = self._retry(call, ticket, verdict, failure)
                     continue
                 if call.stream and connection.status < 400:
-                    await self._stream(call, ticket, verdict, connection, send)
-                else:
-                    await self._whole(call, ticket, verdict, connection, send)
-                return
-            await send_answer(send, _refused(verdict, pool))
+                    await self._stream(call, ticket, verdict, connection, client)
+                    return None
+                return await self._whole(call, ticket, verdict, connection, client)
+            return _refused(verdict, pool)
         except asyncio.CancelledError:
             if not call.gone:
                 raise
             if ticket is not None:
                 ticket.cancel(self._now())
+            return None
         finally:
             self._calls.discard(call)
             if not self._calls:
@@ -166,7 +188,9 @@ class Proxy:
         )
         return ticket.retry(now, dispatch.instance, str(failure))
 
-    async def _whole(self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, send: Send) -> None:
+    async def _whole(
+        self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client
+    ) -> ErrorAnswer | None:
         """Pass on an unstreamed answer once it is complete, so that an engine lost halfway can still be told by status."""
         try:
             body = await connection.read()
@@ -178,46 +202,46 @@ class Proxy:
                 body = b"".join(parts)
         except UpstreamFailure as failure:
             self._lost(call, ticket, dispatch, failure)
-            await send_answer(send, upstream_failed(f"{dispatch.instance} was lost while it answered: {failure}", ticket.pool.header))
-            return
+            return upstream_failed(f"{dispatch.instance} was lost while it answered: {failure}", ticket.pool.header)
         headers = _answer_headers(connection, ticket, dispatch)
         if not connection.complete:
-            await send({"type": "http.response.start", "status": connection.status, "headers": headers})
-            await self._pass_on(call, ticket, dispatch, connection, send, body)
-            return
+            client.begin(connection.status, headers, None)
+            client.write(body)
+            await self._pass_on(call, ticket, dispatch, connection, client)
+            return None
+        status = connection.status
         self._answered(call, ticket, dispatch, connection, read_usage(body) or (0, None))
-        headers.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": connection.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        client.begin(status, headers, len(body))
+        client.end(body)
+        return None
 
-    async def _stream(self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, send: Send) -> None:
+    async def _stream(self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client) -> None:
         """Pass on a streamed answer; its first bytes are its first token."""
         now = self._now()
         ticket.first_token(now)
         ticket.pool.counters.ttft.observe(now - call.request.arrived_at)
-        await send({"type": "http.response.start", "status": connection.status, "headers": _answer_headers(connection, ticket, dispatch)})
-        await self._pass_on(call, ticket, dispatch, connection, send, b"")
+        client.begin(connection.status, _answer_headers(connection, ticket, dispatch), None)
+        await self._pass_on(call, ticket, dispatch, connection, client)
 
-    async def _pass_on(
-        self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, send: Send, held: bytes
-    ) -> None:
-        """Send pieces as they come. `held` is what was already taken from the connection."""
+    async def _pass_on(self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client) -> None:
+        """Send pieces as they come, from the engine's callback straight to the client; a slow client pauses the engine."""
         reader = StreamReader()
+        client.on_writable(connection.resume)
+
+        def sink(piece: bytes) -> bool:
+            reader.feed(piece)
+            return client.write(piece)
+
         try:
-            piece = held or await connection.read()
-            while True:
-                reader.feed(piece)
-                if connection.complete and not connection.buffered:
-                    break
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-                piece = await connection.read()
+            last = await connection.pipe(sink)
         except UpstreamFailure as failure:
             self._lost(call, ticket, dispatch, failure)
             message = f"the answer ended early, {dispatch.instance} was lost: {failure}"
-            await send({"type": "http.response.body", "body": stream_error(message, mid_event=reader.cut) if call.stream else b""})
+            client.end(stream_error(message, mid_event=reader.cut) if call.stream else b"")
             return
+        reader.feed(last)
         self._answered(call, ticket, dispatch, connection, reader.usage())
-        await send({"type": "http.response.body", "body": piece})
+        client.end(last)
 
     def _answered(
         self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, usage: tuple[int, int | None]
@@ -286,15 +310,17 @@ def _refused(refusal: Refusal, pool: Pool) -> ErrorAnswer:
     return upstream_failed(refusal.message, pool.header) if refusal.status == 502 else refusal_answer(refusal, pool.header)
 
 
-def _answer_headers(connection: UpstreamConnection, ticket: Ticket, dispatch: Dispatch) -> Headers:
-    """The engine's headers without those of its connection, and what was decided."""
-    headers = [pair for pair in connection.headers if pair[0] not in _WITHHELD]
-    queued = ticket.dispatched_at - ticket.request.arrived_at
-    headers += (
-        (b"x-fairlead-pool", ticket.pool.header),
-        (b"x-fairlead-instance", dispatch.instance.encode()),
-        (b"x-fairlead-decision", dispatch.decision_id.encode()),
-        (b"x-fairlead-reason", dispatch.reason.value.encode()),
-        (b"x-fairlead-queued-ms", b"%d" % (queued * 1000.0)),
+def _answer_headers(connection: UpstreamConnection, ticket: Ticket, dispatch: Dispatch) -> bytes:
+    """Header lines: the engine's without those of its connection, and what was decided."""
+    lines = [b"%s: %s\r\n" % pair for pair in connection.headers if pair[0] not in _WITHHELD]
+    lines.append(
+        b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
+        % (
+            ticket.pool.header,
+            dispatch.instance.encode(),
+            dispatch.decision_id.encode(),
+            dispatch.reason.value.encode(),
+            (ticket.dispatched_at - ticket.request.arrived_at) * 1000.0,
+        )
     )
-    return headers
+    return b"".join(lines)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
@@ -16,6 +17,17 @@ from fairlead.errors import InvalidInput
 from fairlead_router.refusals import BadRequest
 
 MAX_HEADER_BYTES = 64 * 1024
+
+
+def _status_line(status: int) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
+
+
+STATUS_LINES = {status: _status_line(status) for status in range(100, 1000)}
 
 logger = logging.getLogger("fairlead.router.serving")
 
@@ -37,6 +49,9 @@ class ClientConnection(HttpToolsProtocol):
         self._unparsed_bytes = 0
         self._too_large = False
         self._gone: Callable[[], None] | None = None
+        self._writable: Callable[[], None] | None = None
+        self._head = b""
+        self._chunked = False
 
     # ── the ASGI extension `fairlead.client` ──
 
@@ -46,6 +61,60 @@ class ClientConnection(HttpToolsProtocol):
 
     def unwatch(self) -> None:
         self._gone = None
+        self._writable = None
+
+    # Answers written past ASGI's `send`, which would check and copy every header again and could not be called from an engine's callback.
+
+    def begin(self, status: int, headers: bytes, length: int | None) -> None:
+        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked."""
+        cycle = self.cycle
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self.server_state.default_headers), headers]
+        if length is not None:
+            lines.append(b"content-length: %d\r\n" % length)
+        elif self.scope["http_version"] == "1.0":
+            cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
+        else:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
+        self._chunked = length is None and self.scope["http_version"] != "1.0"
+
+    def write(self, piece: bytes) -> bool:
+        """Pass on a piece now. False: the client is slow, wait until `on_writable` is called."""
+        if self.cycle.disconnected:
+            return True
+        head, self._head = self._head, b""
+        self.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
+        return not self.flow.write_paused
+
+    def end(self, piece: bytes) -> None:
+        """The last piece (maybe empty); the answer is complete."""
+        cycle = self.cycle
+        if cycle.disconnected:
+            return
+        head, self._head = self._head, b""
+        if self._chunked:
+            self.transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
+        else:
+            self.transport.write(head + piece)
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+
+    def on_writable(self, resume: Callable[[], None]) -> None:
+        """Call `resume` each time the client has caught up."""
+        self._writable = resume
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writable is not None:
+            self._writable()
 
     # ── limits ──
 
@@ -98,9 +167,8 @@ class ClientConnection(HttpToolsProtocol):
             return
         if self.cycle is None or self.cycle.response_complete:
             answer = problem.answer(close=True)
-            phrase = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}[answer.status]
             lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers)
-            self.transport.write(b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (answer.status, phrase, lines, answer.body))
+            self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -26,10 +26,11 @@ class UpstreamFailure(Exception):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One connection to an engine. After `send`, `first` waits for the beginning of the answer and `read` takes what has arrived since."""
+    """One connection to an engine. After `send`, `first` waits for the beginning of the answer; then either `read` takes what has arrived since, or
+    `pipe` hands every piece on from within the event loop's callback, which spares a stream waking a task per token."""
 
     __slots__ = (
-        "_failure", "_framed", "_interim", "_parser", "_paused", "_pieces", "_pool", "_size", "_transport", "_waiter",
+        "_failure", "_framed", "_interim", "_parser", "_paused", "_pieces", "_pool", "_sink", "_size", "_transport", "_waiter",
         "address", "busy", "closed", "complete", "headers", "idle_since", "keep_alive", "reused", "status",
     )  # fmt: skip
 
@@ -42,6 +43,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._size = 0
         self._paused = False
+        self._sink: Callable[[bytes], bool] | None = None
         self._failure: UpstreamFailure | None = None
         self._framed = False
         self._interim = False
@@ -89,18 +91,42 @@ class UpstreamConnection(asyncio.Protocol):
             if self._failure is not None:
                 raise self._failure
             await self._wait()
+        self.resume()
+        return self._take()
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
+        """Hand every piece but the last to `sink`, which answers whether it can take more; when not, the engine is paused until `resume`.
+
+        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the engine is lost before that.
+        """
+        self._sink = sink
+        try:
+            if not self.complete and self._pieces:
+                self._flow(sink)
+            while not self.complete:
+                if self._failure is not None:
+                    raise self._failure
+                await self._wait()
+        finally:
+            self._sink = None
+        return self._take()
+
+    def resume(self) -> None:
+        """The sink can take more again."""
+        if self._paused and self._transport is not None and not self.closed:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _flow(self, sink: Callable[[bytes], bool]) -> None:
+        if not sink(self._take()) and not self._paused and self._transport is not None and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _take(self) -> bytes:
         pieces = self._pieces
         self._pieces = []
         self._size = 0
-        if self._paused and self._transport is not None:
-            self._paused = False
-            self._transport.resume_reading()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    @property
-    def buffered(self) -> bool:
-        """Whether body bytes are waiting to be read."""
-        return bool(self._pieces)
 
     def abort(self, failure: UpstreamFailure | None = None) -> None:
         """Drop the connection now; whoever waits on it gets `failure`."""
@@ -149,10 +175,16 @@ class UpstreamConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.abort(UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}"))
             return
-        if self._size > HIGH_WATER and not self._paused and self._transport is not None and not self.complete:
-            self._paused = True
-            self._transport.pause_reading()
-        if self._pieces or self.complete:
+        if self.complete:
+            self._wake()
+        elif self._pieces:
+            sink = self._sink
+            if sink is not None:
+                self._flow(sink)
+                return
+            if self._size > HIGH_WATER and not self._paused and self._transport is not None:
+                self._paused = True
+                self._transport.pause_reading()
             self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -240,6 +272,7 @@ class UpstreamPool:
         if len(stack) >= self._idle_limit:
             connection.close()
             return
+        connection.resume()
         connection.busy = False
         connection.idle_since = self._clock()
         stack.append(connection)
