@@ -1,6 +1,7 @@
 """Which instance to give up, and when an emptied one may go."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from fairlead.pool_states import InstanceObservation, PoolObservations
 
@@ -22,6 +23,15 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
     if observations is not None and observations.live_routers > 0:
         in_flight = sum(item.in_flight for item in observations.instances if item.id == instance)
     return in_flight == 0
+
+
+def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
+    """What to plan by when the control API has answered only for a moment: that no router has reported to it yet does not mean that none
+    routes. Draining instances count as unacknowledged then; all else stays. With live routers nothing is changed."""
+    if observations.live_routers > 0:
+        return observations
+    instances = tuple(replace(item, acknowledged=item.id not in draining) for item in observations.instances)
+    return replace(observations, live_routers=1, instances=instances)
 
 
 def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_second: float) -> float:

@@ -73,23 +73,16 @@ class Cluster(Protocol):
 
 
 class KubernetesCluster:
-    """`Cluster` over HTTP. Make it with `connect`, end it with `close`."""
+    """`Cluster` over HTTP. Make it with `connect`, end it with `close`. Credentials that expired are read anew, once per call."""
 
-    def __init__(self, api: client.ApiClient) -> None:
+    def __init__(self, api: client.ApiClient, kubeconfig: str | None) -> None:
         self._api = api
+        self._kubeconfig = kubeconfig
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "KubernetesCluster":
         """From a kubeconfig file, or from the pod's service account when None. Raises ClusterUnavailable when neither can be used."""
-        configuration = client.Configuration()
-        try:
-            if kubeconfig is not None:
-                await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
-            else:
-                config.load_incluster_config(client_configuration=configuration)
-        except (config.ConfigException, OSError) as error:
-            raise ClusterUnavailable(f"KUBECONFIG: {kubeconfig!r} cannot be used ({error}); set it to a kubeconfig file") from error
-        return cls(client.ApiClient(configuration=configuration))
+        return cls(await _log_in(kubeconfig), kubeconfig)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -130,23 +123,44 @@ class KubernetesCluster:
     ) -> dict[str, Any] | None:
         """One request; None when the answer's status is `absent`."""
         headers = {"Accept": "application/json", "Content-Type": content}
-        try:
-            request = await self._api.param_serialize(
-                method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
-            )
-            response = await self._api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
-            data = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterUnavailable(f"{method} {path}: {error or type(error).__name__}") from error
-        if response.status < 300:
+        status, data = await self._send(method, path, query, headers, body)
+        if status == 401:
+            stale, self._api = self._api, await _log_in(self._kubeconfig)
+            await stale.close()
+            status, data = await self._send(method, path, query, headers, body)
+        if status < 300:
             answer: dict[str, Any] = json.loads(data)
             return answer
-        if response.status == absent:
+        if status == absent:
             return None
         message, reason = _explain(data)
-        if response.status == 429 or response.status >= 500:
-            raise ClusterUnavailable(f"{method} {path}: {response.status} {message}")
-        raise ClusterRefused(response.status, reason, f"{method} {path}: {response.status} {message}")
+        if status in {401, 429} or status >= 500:
+            raise ClusterUnavailable(f"{method} {path}: {status} {message}")
+        raise ClusterRefused(status, reason, f"{method} {path}: {status} {message}")
+
+    async def _send(
+        self, method: str, path: str, query: list[tuple[str, str]] | None, headers: dict[str, str], body: dict[str, Any] | None
+    ) -> tuple[int, bytes]:
+        try:
+            request = await self._api.param_serialize(
+                method, path, query_params=query, header_params=dict(headers), body=body, auth_settings=["BearerToken"]
+            )
+            response = await self._api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
+            return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ClusterUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
+
+
+async def _log_in(kubeconfig: str | None) -> client.ApiClient:
+    configuration = client.Configuration()
+    try:
+        if kubeconfig is not None:
+            await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise ClusterUnavailable(f"KUBECONFIG: {kubeconfig!r} cannot be used ({error}); set it to a kubeconfig file") from error
+    return client.ApiClient(configuration=configuration)
 
 
 def _explain(data: bytes) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.conditions import PoolFacts
+from fairlead.draining import without_hasty_silence
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import PoolSpec
@@ -54,6 +55,7 @@ class PoolRounds:
         self._farewell = Farewell(key, surroundings.cluster, surroundings.control_plane, surroundings.settings.pace)
         self._children: tuple[PoolSpec, float] | None = None
         self._status_written_at = 0.0
+        self._answered_since: float | None = None
 
     async def run(self) -> float | None:
         """One round. Seconds until the next is due without an event; None when the pool is gone and told. Raises ClusterError."""
@@ -75,7 +77,7 @@ class PoolRounds:
         desired = desired_role(judgement.spec)
         observed = tuple(pod.instance for pod in pods)
         answer = await self._synchronize(pool, pods, judgement)
-        actions = plan(desired, observed, answer.observations, now, self._with.settings.limits)
+        actions = plan(desired, observed, self._believed(answer, pods, now), now, self._with.settings.limits)
         await self._tell_changes(identity, pool, judgement, now)
         failure = await self._apply_children(identity, judgement.spec, now)
         failure = await self._applier(identity).apply(actions, judgement.spec) or failure
@@ -103,8 +105,20 @@ class PoolRounds:
             observations = await self._with.control_plane.put_state(self._key, pool_state(pool, pods, judgement))
         except ControlPlaneSilent as error:
             logger.warning("control plane silent pool=%s error=%r", self._key, str(error))
+            self._answered_since = None
             return _Answer(observations=None, problem=str(error))
         return _Answer(observations=observations, problem=None)
+
+    def _believed(self, answer: _Answer, pods: tuple[Pod, ...], now: float) -> PoolObservations | None:
+        """The observations to plan by. Right after an outage, or a start, routers may not have had the time to report."""
+        if answer.observations is None:
+            return None
+        if self._answered_since is None or self._answered_since > now:
+            self._answered_since = now
+        if now - self._answered_since >= self._with.settings.pace.router_silence:
+            return answer.observations
+        draining = {pod.instance.id for pod in pods if pod.instance.state is InstanceState.DRAINING}
+        return without_hasty_silence(answer.observations, draining)
 
     async def _tell_changes(self, identity: PoolIdentity, pool: dict[str, Any], judgement: Judgement, now: float) -> None:
         for change in changes(judgement.previous, judgement.spec):
@@ -162,7 +176,8 @@ class PoolRounds:
         await self._teller.deliver()
         answer = await self._synchronize(pool, pods, judgement)
         drain_timeout = judgement.spec.drain.timeout_seconds if judgement.spec is not None else 0.0
-        return await self._farewell.step(pool, pods, answer.observations, drain_timeout, self._with.clock())
+        now = self._with.clock()
+        return await self._farewell.step(pool, pods, self._believed(answer, pods, now), drain_timeout, now)
 
     def _applier(self, identity: PoolIdentity) -> Applier:
         return Applier(

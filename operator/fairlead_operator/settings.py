@@ -27,6 +27,8 @@ class Pace:
     settled: float = 10.0
     children: float = 300.0
     """Service and PodDisruptionBudget are applied again at least so often."""
+    router_silence: float = 10.0
+    """So long the control API must have answered before "no router is live" is believed when draining."""
     farewell_drain: float = 15.0
     """Longest drain of a deleted pool's instances."""
     farewell: float = 20.0

@@ -24,6 +24,7 @@ class FakeControlPlane:
 
     up: bool = True
     acknowledges: bool = True
+    live_routers: int = 1
     attainment: float | None = None
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
@@ -46,7 +47,7 @@ class FakeControlPlane:
         return PoolObservations(
             table_version=1,
             table_acknowledged=self.acknowledges,
-            live_routers=1,
+            live_routers=self.live_routers,
             ttft_attainment=self.attainment,
             requests_per_second=0.0,
             instances=instances,

@@ -154,14 +154,16 @@ class Stage:
 
     def settle(self, name: str, replicas: int) -> None:
         """Wait until exactly so many instances are there and serve, and the status says so."""
-        eventually(
-            lambda: (
-                len(self.pods(name)) == replicas
-                and self.status(name).get("serving") == replicas
-                and self.condition(name, "Ready").get("status") == "True"
-                and self.condition(name, "Progressing").get("status") == "False"
-            ),
-            f"{name} settles at {replicas} instances",
+        eventually(lambda: self._is_settled(name, replicas), f"{name} settles at {replicas} instances")
+
+    def _is_settled(self, name: str, replicas: int) -> bool:
+        pool = self.pool(name) or {}
+        status = pool.get("status") or {}
+        return (
+            status.get("observedGeneration") == pool["metadata"]["generation"]
+            and status.get("serving") == replicas == len(self.pods(name))
+            and self.condition(name, "Ready").get("status") == "True"
+            and self.condition(name, "Progressing").get("status") == "False"
         )
 
     def delete(self, name: str) -> None:

@@ -20,6 +20,7 @@ def test_routing_slo_and_early_rejection_change_without_touching_an_instance(sta
     )
     stage.settle("tuned", 2)
     assert stage.names("tuned") == before
+    eventually(lambda: "EarlyRejectionChanged" in stage.api.reasons(), "the history is delivered")
     assert stage.api.reasons().count("PolicyChanged") == 1
 
 
@@ -119,3 +120,15 @@ def test_settings_that_cannot_be_used_end_the_process_with_one_line() -> None:
     assert result.stderr.splitlines() == [
         "fairlead operator: FAIRLEAD_API_URL: 'nowhere' cannot be used; set it to the control API's address, such as http://fairlead-api:8080"
     ]
+
+
+def test_a_stopped_operator_ends_well_and_leaves_everything_serving(stage: Stage) -> None:
+    stage.apply("parked", replicas=2)
+    stage.settle("parked", 2)
+    before = stage.names("parked")
+    assert stage.operator.stop() == 0
+    assert stage.names("parked") == before
+    assert stage.marked("parked") == set()
+    stage.operator.start()
+    stage.settle("parked", 2)
+    assert stage.names("parked") == before

@@ -176,3 +176,36 @@ async def test_a_pool_deleted_with_orphaned_pods_leaves_them_serving() -> None:
     assert stage.api.deleted == [KEY]
     assert stage.pool()["metadata"]["finalizers"] == ["orphan"]
     assert all("fairlead.dev/draining-since" not in pod["metadata"]["annotations"] for pod in stage.pods())
+
+
+async def test_routers_that_had_no_time_to_report_after_an_outage_are_not_taken_for_absent() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.api.in_flight = {pod["metadata"]["name"]: 1 for pod in stage.pods()}
+    stage.apply(replicas=1)
+    await stage.round()
+    stage.api.up = False
+    stage.now += 30
+    await stage.round()
+    stage.api.up, stage.api.live_routers = True, 0
+    for _ in range(9):
+        await stage.round()
+        stage.now += 1
+    assert len(stage.pods()) == 2, "its requests may still run"
+    stage.now += 2
+    await stage.round()
+    assert len(stage.pods()) == 1, "ten seconds without a word: there is no router"
+
+
+async def test_without_any_router_a_new_pool_becomes_ready_at_once() -> None:
+    stage = VirtualStage()
+    stage.api.live_routers = 0
+    stage.api.acknowledges = False
+    stage.apply()
+    began = stage.now
+    while not stage.pods() or stage.condition("Ready")["status"] != "True":
+        stage.pods_become_ready()
+        await stage.round()
+        stage.now += 0.1
+    assert stage.now - began < 2
