@@ -1,7 +1,7 @@
 """${message}.
 
 Revision: ${up_revision}
-Revises: ${down_revision | comma,n}
+Revises: ${down_revision or 'nothing' | comma,n}
 """
 
 import sqlalchemy as sa

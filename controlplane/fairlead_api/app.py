@@ -7,7 +7,7 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,24 +17,43 @@ from sqlalchemy import text
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.routing.rings import key_shares
+from fairlead.tables import PoolKey
 from fairlead_api import problems
+from fairlead_api.cluster import KubernetesCluster
+from fairlead_api.jobs import scheduled
 from fairlead_api.routes.access import access_routes
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
+from fairlead_api.routes.history import history_routes
 from fairlead_api.routes.internal import internal_routes
+from fairlead_api.routes.live import live_routes
+from fairlead_api.routes.plans import plan_routes
+from fairlead_api.routes.pools import pool_routes
 from fairlead_api.services.access import Access, Bootstrap, digest
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.heatmap_reading import HeatmapReading
 from fairlead_api.services.ingestion import Ingestion
+from fairlead_api.services.live import Live, Snapshot, Tail, Topic
+from fairlead_api.services.plans import ClusterGateway, Plans
 from fairlead_api.services.pool_mirroring import PoolMirroring
+from fairlead_api.services.reading import Span
 from fairlead_api.services.table_stream import TableStream
-from fairlead_api.settings import Settings
+from fairlead_api.services.upkeep import Keep, Upkeep
+from fairlead_api.settings import Retention, Settings
 from fairlead_api.store.access import PostgresAccess
+from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import Database, make_engine
+from fairlead_api.store.history_reads import PostgresHistory
+from fairlead_api.store.loads import PostgresLoads
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
+from fairlead_api.store.plans import PostgresPlans
+from fairlead_api.store.pool_reads import PostgresPoolReads
 from fairlead_api.store.pools import PostgresPools
 from fairlead_api.store.reports import PostgresReports
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.upgrading import upgrade
+from fairlead_api.store.upkeep import PostgresUpkeep
 from fairlead_api.telemetry import Instrument, Telemetry
 
 API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
@@ -70,8 +89,8 @@ class BesideWeb:
         await (self._api if ours else self._web)(scope, receive, send)
 
 
-def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> FastAPI:
-    """The API alone."""
+def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:
+    """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`."""
     telemetry = Telemetry()
     database = Database(make_engine(settings.database_url))
     partitions = Partitions(database.engine)
@@ -82,6 +101,13 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -
     access = Access(PostgresAccess(database), bootstrap, lambda: secrets.token_urlsafe(32), open_to_all=settings.auth_mode == "none")
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(database, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
+    audit = PostgresAudit(database)
+    pool_reads, history, loads = PostgresPoolReads(database), PostgresHistory(database), PostgresLoads(database)
+    heatmaps = HeatmapReading(loads)
+    plans = Plans(PostgresPlans(database), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
+    upkeep = Upkeep(PostgresUpkeep(database, partitions), loads, keep(settings.retention))
+    live = Live(live_topics(pool_reads, history), clock)
+    telemetry.live.set_function(lambda: live.streams)
     ingestion = Ingestion(PostgresReports(database, partitions), oldest_days=settings.retention.load_samples_days)
 
     async def ready() -> None:
@@ -94,7 +120,17 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -
             await asyncio.to_thread(upgrade, settings.database_url)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(database.close)
-            await stack.enter_async_context(running(partial(listen, settings.database_url, stream.on_notice, stream.on_gap)))
+            listening = asyncio.Event()
+
+            def connected() -> None:
+                stream.on_gap()
+                listening.set()
+
+            await stack.enter_async_context(running(partial(listen, settings.database_url, stream.on_notice, connected)))
+            with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
+                await asyncio.wait_for(listening.wait(), 3)
+            if settings.background:
+                await stack.enter_async_context(scheduled(upkeep, telemetry, clock))
             yield
 
     app = FastAPI(
@@ -109,8 +145,56 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -
     app.add_middleware(Instrument, telemetry=telemetry)
     app.include_router(health_routes(app, guard, ready, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))
+    app.include_router(pool_routes(guard, pool_reads, heatmaps, clock))
+    app.include_router(history_routes(guard, history, audit, clock))
+    app.include_router(plan_routes(guard, plans, clock))
+    app.include_router(live_routes(guard, live))
     app.include_router(internal_routes(guard, mirroring, ingestion, stream, streams, telemetry.count_ignored, clock))
+    app.state.upkeep = upkeep
     return app
+
+
+def keep(retention: Retention) -> Keep:
+    """Retention by table."""
+    return Keep(
+        partitioned={
+            "load_samples": retention.load_samples_days,
+            "decisions": retention.decisions_days,
+            "rejections": retention.rejections_days,
+        },
+        plain={
+            ("load_rollups_10s", "bucket"): retention.rollups_10s_days,
+            ("load_rollups_1m", "bucket"): retention.rollups_1m_days,
+            ("reports", "received_at"): retention.reports_days,
+        },
+    )
+
+
+def live_topics(pools: PostgresPoolReads, history: PostgresHistory) -> dict[str, Topic]:
+    """What `/v1/live` offers."""
+
+    async def summaries(pool: str | None, now: datetime) -> Any:
+        found = (await pools.pools(Span(limit=100), now)).items
+        return [item for item in found if pool in {None, f"{item.namespace}/{item.name}"}]
+
+    async def instances(pool: str | None, now: datetime) -> Any:
+        keys = [PoolKey.parse(pool)] if pool else [PoolKey(namespace=item.namespace, name=item.name) for item in await summaries(None, now)]
+        found: list[Any] = []
+        for key in keys:
+            with contextlib.suppress(NotFound):  # deleted between two looks
+                found += (await pools.pool(key, now)).instances
+        return found
+
+    async def rejections(pool: str | None, now: datetime) -> Any:
+        return (await history.rejections(pool, now - timedelta(minutes=5), now)).groups
+
+    return {
+        "pools": Snapshot(seconds=1.0, read=summaries),
+        "instances": Snapshot(seconds=2.0, read=instances),
+        "migrations": Tail(seconds=1.0, read=history.recent_migrations),
+        "decisions": Tail(seconds=1.0, read=history.recent_decisions, most=10),
+        "rejections": Snapshot(seconds=2.0, read=rejections),
+    }
 
 
 @asynccontextmanager

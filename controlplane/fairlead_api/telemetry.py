@@ -9,9 +9,13 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _log = logging.getLogger("fairlead_api.requests")
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Largest request body taken; a router's report is far smaller."""
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -60,6 +64,16 @@ class Instrument:
         status = 500
         begun = time.perf_counter()
 
+        taken = 0
+
+        async def bounded() -> MutableMapping[str, Any]:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MAX_BODY_BYTES:
+                raise HTTPException(413, f"the body is over {MAX_BODY_BYTES} bytes; send less at once")
+            return message
+
         async def noted(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
@@ -68,7 +82,7 @@ class Instrument:
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, bounded, noted)
         finally:
             seconds = time.perf_counter() - begun
             route = getattr(scope.get("route"), "path", None) or "unmatched"

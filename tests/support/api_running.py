@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fastapi import FastAPI
-from streaming_asgi import StreamingAsgiTransport
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolState
@@ -16,6 +15,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.app import create_api
 from fairlead_api.settings import BootstrapToken, Settings
 from fairlead_client.client import ControlApi
+from streaming_asgi import StreamingAsgiTransport
 
 CHAT = PoolKey(namespace="default", name="chat")
 SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system")}

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
+
 from api_running import ApiInstance, running_api
 from postgres import fresh_database, shared_server
 

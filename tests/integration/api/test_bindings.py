@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead.reports import BindingReason, MigrationRecord, Report
 from fairlead_client.client import BindingsLine, StreamLine, SyncedLine
 
@@ -100,7 +100,9 @@ async def test_two_routers_binding_one_session_at_once_agree_on_one_home(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(["s", "t"]), st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=8),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["s", "t"]), st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=8
+    ),
     order=st.randoms(use_true_random=False),
     repeats=st.integers(0, 4),
 )
@@ -111,7 +113,11 @@ async def test_whatever_arrives_in_whatever_order_history_and_present_agree(
     shuffle = order.shuffle  # type: ignore[attr-defined]  # hypothesis types its Random as object here
     run = f"{id(steps)}-{len(steps)}-{repeats}"
     reports: list[Report] = [
-        a_report(f"{run}-{number}", router=f"router-{router}", bindings=(a_binding(f"{run}{session}", instance, previous="a", based_on=based_on),))
+        a_report(
+            f"{run}-{number}",
+            router=f"router-{router}",
+            bindings=(a_binding(f"{run}{session}", instance, previous="a", based_on=based_on),),
+        )
         for number, (session, instance, based_on, router) in enumerate(steps)
     ]
     sent = [*reports, *reports[:repeats]]

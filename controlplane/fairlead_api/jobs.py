@@ -1,0 +1,51 @@
+"""When the background jobs run. A failing run is logged and counted, and the next one tries again."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from sqlalchemy.exc import SQLAlchemyError
+
+from fairlead_api.services.errors import StoreUnavailable
+from fairlead_api.services.upkeep import Upkeep
+from fairlead_api.telemetry import Telemetry
+
+_log = logging.getLogger(__name__)
+
+Job = Callable[[datetime], Awaitable[None]]
+
+
+@asynccontextmanager
+async def scheduled(upkeep: Upkeep, telemetry: Telemetry, clock: Callable[[], datetime]) -> AsyncIterator[None]:
+    """Runs the jobs for the length of the context: each once at the start, then by its interval."""
+    scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
+    jobs: dict[str, tuple[Job, int]] = {
+        "retention": (upkeep.keep_days, 1800),
+        "rollups": (upkeep.roll_up, 2),
+        "sessions": (upkeep.end_sessions, 30),
+    }
+    for name, (job, seconds) in jobs.items():
+        run = _guarded(name, job, telemetry, clock)
+        scheduler.add_job(run, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
+    scheduler.start()
+    try:
+        yield
+    finally:
+        scheduler.shutdown(wait=False)
+
+
+def _guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        try:
+            await job(clock())
+        except StoreUnavailable:
+            telemetry.jobs.labels(name, "unavailable").inc()
+        except SQLAlchemyError as error:
+            telemetry.jobs.labels(name, "failed").inc()
+            _log.error("job failed", exc_info=error, extra={"job": name})
+        else:
+            telemetry.jobs.labels(name, "ok").inc()
+
+    return run

@@ -1,0 +1,143 @@
+"""Sessions, migrations, decisions, rejections and audit."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, Query
+
+from fairlead.tables import PoolKey
+from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.listing import Fetch, answer, exporting, listing
+from fairlead_api.services.access import Caller
+from fairlead_api.services.reading import AuditFilter, DecisionFilter, HistoryReader, MigrationFilter, SessionFilter, Span
+from fairlead_api.services.times import parse_range
+from fairlead_client.resources import (
+    AuditEntry,
+    AuditVerification,
+    Migration,
+    MigrationMatrix,
+    Page,
+    RejectionGroup,
+    RejectionReport,
+    RoutingDecision,
+    SessionDetail,
+    SessionSummary,
+)
+
+From = Annotated[str | None, Query(alias="from")]
+To = Annotated[str | None, Query(alias="to")]
+
+
+class Verifier(Protocol):
+    """Checks the audit log's chain."""
+
+    async def verify(self) -> AuditVerification: ...
+
+
+def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: Callable[[], datetime]) -> APIRouter:
+    """Everything under /v1 about what happened."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs("viewer")
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    def session_filter(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
+        wanted = SessionFilter(pool=pool, instance=instance, q=q)
+        return lambda span: reader.sessions(wanted, span)
+
+    def migration_filter(
+        pool: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        trigger: str | None = None,
+        outcome: str | None = None,
+        session: str | None = None,
+        start: From = None,
+        end: To = None,
+    ) -> MigrationFilter:
+        begun, ended = parse_range(start, end, clock())
+        return MigrationFilter(
+            pool=pool, source=source, target=target, trigger=trigger, outcome=outcome, session=session, start=begun, end=ended
+        )
+
+    def migrations(wanted: Annotated[MigrationFilter, Depends(migration_filter)]) -> Fetch:
+        return lambda span: reader.migrations(wanted, span)
+
+    def decisions(
+        pool: str | None = None,
+        instance: str | None = None,
+        session: str | None = None,
+        reason: str | None = None,
+        start: From = None,
+        end: To = None,
+    ) -> Fetch:
+        begun, ended = parse_range(start, end, clock())
+        wanted = DecisionFilter(pool=pool, instance=instance, session=session, reason=reason, start=begun, end=ended)
+        return lambda span: reader.decisions(wanted, span)
+
+    def entries(
+        actor: str | None = None,
+        action: str | None = None,
+        target: Annotated[str | None, Query(alias="object")] = None,
+        start: From = None,
+        end: To = None,
+    ) -> Fetch:
+        begun, ended = parse_range(start, end, clock())
+        wanted = AuditFilter(actor=actor, action=action, object=target, start=begun, end=ended)
+        return lambda span: reader.audit(wanted, span)
+
+    def rejections(pool: str | None = None, start: From = None, end: To = None) -> Callable[[], Awaitable[RejectionReport]]:
+        now = clock()
+        begun, ended = parse_range(start or "now-1h", end or "now", now)
+        return lambda: reader.rejections(pool, begun or now - timedelta(hours=1), ended or now)
+
+    def rejection_groups(report: Annotated[Callable[[], Awaitable[RejectionReport]], Depends(rejections)]) -> Fetch:
+        async def fetch(span: Span) -> Page[RejectionGroup]:
+            return Page(items=(await report()).groups)
+
+        return fetch
+
+    @routes.get("/migrations/matrix", response_model=MigrationMatrix)
+    async def get_matrix(caller: Viewer, wanted: Annotated[MigrationFilter, Depends(migration_filter)]) -> Any:
+        """Flows between instances, counts per trigger and a timeline of 60 buckets."""
+        return answer(await reader.migration_matrix(wanted, clock()))
+
+    @routes.get("/audit/verification", response_model=AuditVerification)
+    async def get_verification(caller: Viewer) -> Any:
+        """Walks the whole hash chain."""
+        return answer(await audit.verify())
+
+    listing(routes, "/sessions", SessionSummary, viewer, session_filter)
+    listing(routes, "/migrations", Migration, viewer, migrations)
+    listing(routes, "/decisions", RoutingDecision, viewer, decisions)
+    listing(routes, "/audit", AuditEntry, viewer, entries)
+
+    @routes.get("/rejections", response_model=RejectionReport)
+    @routes.get("/rejections.json", include_in_schema=False)
+    async def get_rejections(caller: Viewer, report: Annotated[Callable[[], Awaitable[RejectionReport]], Depends(rejections)]) -> Any:
+        """Refusals by cause, with 60-bucket sparklines and the newest samples; the last hour unless asked otherwise."""
+        return answer(await report())
+
+    exporting(routes, "/rejections", RejectionGroup, viewer, rejection_groups)
+
+    @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
+    async def get_session(namespace: str, name: str, session: str, caller: Viewer) -> Any:
+        """A session and everyone who held it, newest first."""
+        return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
+
+    @routes.get("/migrations/{migration_id:path}", response_model=Migration)
+    async def get_migration(migration_id: str, caller: Viewer) -> Any:
+        """One migration."""
+        return answer(await reader.migration(migration_id))
+
+    @routes.get("/decisions/{decision_id:path}", response_model=RoutingDecision)
+    async def get_decision(decision_id: str, caller: Viewer) -> Any:
+        """One sampled decision with its candidates."""
+        return answer(await reader.decision(decision_id))
+
+    @routes.get("/audit/{entry_id}", response_model=AuditEntry)
+    async def get_audit_entry(entry_id: int, caller: Viewer) -> Any:
+        """One entry."""
+        return answer(await reader.audit_entry(entry_id))
+
+    return routes

@@ -1,0 +1,29 @@
+"""Server-sent events."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Response
+
+from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.streaming import BoundedStream
+from fairlead_api.services.access import Caller
+from fairlead_api.services.live import Live
+
+
+def live_routes(guard: Guard, live: Live) -> APIRouter:
+    """GET /v1/live."""
+    routes = APIRouter(prefix="/v1", tags=["live"])
+
+    @routes.get("/live", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
+    async def get_live(
+        caller: Annotated[Caller, Depends(guard.needs("viewer"))],
+        topics: str = "pools",
+        pool: str | None = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Any:
+        """Events named by topic, their data lists of the resources; at most 3 streams per credential, then one event `poll` and the end."""
+        wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
+        live.check(wanted, pool)
+        return BoundedStream(live.stream(wanted, pool, caller.key, last_event_id), media_type="text/event-stream")
+
+    return routes

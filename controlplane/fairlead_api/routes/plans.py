@@ -1,0 +1,46 @@
+"""Plan → apply → undo (operators)."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.routes.bodies import known_fields
+from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.listing import answer
+from fairlead_api.services.access import Caller
+from fairlead_api.services.plans import Plans
+from fairlead_client.resources import ApplyRequest, Plan, ScalePlanRequest
+
+
+def plan_routes(guard: Guard, plans: Plans, clock: Callable[[], datetime]) -> APIRouter:
+    """Plans under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["plans"])
+    Viewer = Annotated[Caller, Depends(guard.needs("viewer"))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs("operator"))]  # noqa: N806 - it is a type
+
+    @routes.post(
+        "/pools/{namespace}/{name}/plans", status_code=201, response_model=Plan, dependencies=[Depends(known_fields(ScalePlanRequest))]
+    )
+    async def create_plan(namespace: str, name: str, body: ScalePlanRequest, caller: Operator) -> Any:
+        """Previews a change: what it would do, checked by a dry run against the Kubernetes API. Changes nothing."""
+        return answer(await plans.plan_scale(PoolKey(namespace=namespace, name=name), body, caller, clock()), 201)
+
+    @routes.get("/plans/{plan_id}", response_model=Plan)
+    async def get_plan(plan_id: str, caller: Viewer) -> Any:
+        """A plan as it stands."""
+        return answer(await plans.get(plan_id, clock()))
+
+    @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
+    async def apply_plan(plan_id: str, body: ApplyRequest, caller: Operator) -> Any:
+        """Applies the plan once; sending it again gives the same answer."""
+        return answer(await plans.apply(plan_id, body, caller, clock()))
+
+    @routes.post("/plans/{plan_id}/undo", status_code=201, response_model=Plan)
+    async def undo_plan(plan_id: str, caller: Operator) -> Any:
+        """The inverse plan, to be looked at and applied; possible for an hour, while nothing else changed the object."""
+        return answer(await plans.undo(plan_id, caller, clock()), 201)
+
+    return routes

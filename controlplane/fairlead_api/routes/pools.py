@@ -1,0 +1,81 @@
+"""Pools, their instances, revisions, events, SLO versions and heatmaps."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from fairlead.tables import PoolKey
+from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.listing import Fetch, answer, listing
+from fairlead_api.services.access import Caller
+from fairlead_api.services.heatmap_reading import HeatmapReading
+from fairlead_api.services.heatmaps import MAX_COLUMNS
+from fairlead_api.services.reading import PoolReader
+from fairlead_client.resources import (
+    Heatmap,
+    InstanceDetail,
+    InstanceSummary,
+    PoolDetail,
+    PoolEventItem,
+    PoolRevision,
+    PoolSummary,
+    SloVersion,
+)
+
+
+def pool_routes(guard: Guard, reader: PoolReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]) -> APIRouter:
+    """Everything under /v1/pools that only reads."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+    viewer = guard.needs("viewer")
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    def all_pools() -> Fetch:
+        return lambda span: reader.pools(span, clock())
+
+    def instances(namespace: str, name: str) -> Fetch:
+        return lambda span: reader.instances(PoolKey(namespace=namespace, name=name), span, clock())
+
+    def revisions(namespace: str, name: str) -> Fetch:
+        return lambda span: reader.revisions(PoolKey(namespace=namespace, name=name), span)
+
+    def events(namespace: str, name: str) -> Fetch:
+        return lambda span: reader.events(PoolKey(namespace=namespace, name=name), span)
+
+    def slo_versions(namespace: str, name: str) -> Fetch:
+        return lambda span: reader.slo_versions(PoolKey(namespace=namespace, name=name), span, clock())
+
+    listing(routes, "/pools", PoolSummary, viewer, all_pools)
+    listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances)
+    listing(routes, "/pools/{namespace}/{name}/revisions", PoolRevision, viewer, revisions)
+    listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events)
+    listing(routes, "/pools/{namespace}/{name}/slo", SloVersion, viewer, slo_versions)
+
+    @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
+    async def get_pool(namespace: str, name: str, caller: Viewer) -> Any:
+        """A pool with its spec, conditions and living instances."""
+        return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock()))
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}", response_model=InstanceDetail)
+    async def get_instance(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
+        """An instance, also a gone one, with its newest 500 transitions."""
+        return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
+
+    @routes.get("/pools/{namespace}/{name}/heatmap", response_model=Heatmap)
+    async def get_heatmap(
+        namespace: str,
+        name: str,
+        caller: Viewer,
+        metric: str = "pending_prefill_tokens",
+        start: Annotated[str, Query(alias="from")] = "now-1h",
+        end: Annotated[str, Query(alias="to")] = "now",
+        columns: int = MAX_COLUMNS,
+        aggregate: str = "max",
+        sort: str = "name",
+    ) -> Response:
+        """At most 512 instances by 360 columns; each cell the maximum or mean of its per-second values."""
+        pool = PoolKey(namespace=namespace, name=name)
+        return answer(await heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, clock()))
+
+    return routes

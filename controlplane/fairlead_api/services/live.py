@@ -1,0 +1,184 @@
+"""Live topics: one poller per topic and pool while anybody listens, rendered once, handed to all listeners.
+
+A listener that falls behind is not buffered for: it loses its backlog and gets an event `resync`. Whoever opens a fourth stream with one
+credential gets one event `poll` and the end.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import InvalidInput
+from fairlead_api.services.errors import Unavailable
+
+_log = logging.getLogger(__name__)
+
+MAX_STREAMS = 3
+BACKLOG = 64
+KEEPALIVE_SECONDS = 10.0
+RESUME = timedelta(seconds=60)
+"""How far back Last-Event-ID is honoured."""
+
+OVERLAP = timedelta(seconds=5)
+"""Rows are looked for this much before the newest seen: a transaction that began earlier may commit later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A topic that shows the present whole; sent when it changed. `read` takes the pool and now."""
+
+    seconds: float
+    read: Callable[[str | None, datetime], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """A topic that shows what is new; `read` takes pool, since and limit, and gives (recorded at, item with `id`), oldest first."""
+
+    seconds: float
+    read: Callable[[str | None, datetime, int], Awaitable[list[tuple[datetime, Any]]]]
+    most: int = 20
+
+
+Topic = Snapshot | Tail
+
+
+def event(topic: str, at: datetime, content: bytes) -> bytes:
+    """One server-sent event; its id is the time in milliseconds."""
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (topic.encode(), int(at.timestamp() * 1000), content)
+
+
+class Listener:
+    """One stream's queue."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[bytes] = asyncio.Queue(BACKLOG)
+
+    def offer(self, content: bytes) -> None:
+        """Queues an event; when full, everything queued is replaced by one `resync`."""
+        try:
+            self.events.put_nowait(content)
+        except asyncio.QueueFull:
+            while not self.events.empty():
+                self.events.get_nowait()
+            self.events.put_nowait(b"event: resync\ndata: {}\n\n")
+
+
+@dataclass(slots=True)
+class _Feed:
+    listeners: set[Listener] = field(default_factory=set)
+    task: "asyncio.Task[None] | None" = None
+    last: bytes | None = None
+
+
+class Live:
+    """Streams for many viewers."""
+
+    def __init__(self, topics: dict[str, Topic], clock: Callable[[], datetime]) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._feeds: dict[tuple[str, str | None], _Feed] = {}
+        self._open: Counter[bytes] = Counter()
+
+    @property
+    def streams(self) -> int:
+        """Streams open now."""
+        return sum(self._open.values())
+
+    def check(self, topics: list[str], pool: str | None) -> None:
+        """Raises InvalidInput."""
+        if pool is not None and pool.count("/") != 1:
+            raise InvalidInput("pool", pool, "write namespace/name")
+        for topic in topics:
+            if topic not in self._topics:
+                raise InvalidInput("topics", topic, f"write some of {', '.join(self._topics)}, separated by commas")
+
+    async def stream(self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None) -> AsyncIterator[bytes]:
+        """Events for ever. `key` is the credential that counts against MAX_STREAMS."""
+        if self._open[key] >= MAX_STREAMS:
+            yield b"event: poll\ndata: {}\n\n"
+            return
+        self._open[key] += 1
+        listener = Listener()
+        feeds = [(topic, pool) for topic in dict.fromkeys(topics)]
+        try:
+            for name in feeds:
+                await self._join(name, listener, last_event_id)
+            while True:
+                try:
+                    yield await asyncio.wait_for(listener.events.get(), KEEPALIVE_SECONDS)
+                except TimeoutError:
+                    yield b": keep-alive\n\n"
+        finally:
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]
+            for name in feeds:
+                self._leave(name, listener)
+
+    async def _join(self, name: tuple[str, str | None], listener: Listener, last_event_id: str | None) -> None:
+        topic = self._topics[name[0]]
+        since = _since(last_event_id, self._clock())
+        if isinstance(topic, Tail) and since is not None:
+            missed = await topic.read(name[1], since, topic.most)
+            if missed:
+                listener.offer(event(name[0], missed[-1][0], msgspec.json.encode([item for _, item in missed])))
+        feed = self._feeds.setdefault(name, _Feed())
+        feed.listeners.add(listener)
+        if feed.last is not None:
+            listener.offer(feed.last)
+        if feed.task is None:
+            feed.task = asyncio.ensure_future(self._follow(name, feed))
+
+    def _leave(self, name: tuple[str, str | None], listener: Listener) -> None:
+        feed = self._feeds.get(name)
+        if feed is None:
+            return
+        feed.listeners.discard(listener)
+        if not feed.listeners:
+            del self._feeds[name]
+            if feed.task is not None:
+                feed.task.cancel()
+
+    async def _follow(self, name: tuple[str, str | None], feed: _Feed) -> None:
+        topic = self._topics[name[0]]
+        since = self._clock() - OVERLAP
+        sent: deque[str] = deque(maxlen=1000)
+        before: bytes | None = None
+        while True:
+            now = self._clock()
+            try:
+                if isinstance(topic, Snapshot):
+                    content = msgspec.json.encode(await topic.read(name[1], now))
+                    if content != before:
+                        before = content
+                        feed.last = event(name[0], now, content)
+                        self._hand_out(feed, feed.last)
+                else:
+                    found = await topic.read(name[1], since, topic.most)
+                    fresh = [item for _, item in found if item.id not in sent]
+                    sent.extend(item.id for item in fresh)
+                    if found:
+                        since = max(since, found[-1][0] - OVERLAP)
+                    if fresh:
+                        self._hand_out(feed, event(name[0], now, msgspec.json.encode(fresh)))
+            except Unavailable as error:
+                _log.debug("live topic waits", extra={"topic": name[0], "error": str(error)})
+            await asyncio.sleep(topic.seconds)
+
+    def _hand_out(self, feed: _Feed, content: bytes) -> None:
+        for listener in feed.listeners:
+            listener.offer(content)
+
+
+def _since(last_event_id: str | None, now: datetime) -> datetime | None:
+    """The time an event id stands for, at most RESUME ago; None without a usable id."""
+    if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
+        return None
+    return max(datetime.fromtimestamp(int(last_event_id) / 1000, UTC), now - RESUME)

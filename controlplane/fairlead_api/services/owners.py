@@ -1,0 +1,31 @@
+"""Who owns an object besides people: GitOps tools leave marks, and what they own must be changed in Git. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+_MANAGERS = {
+    "argocd-controller": "Argo CD",
+    "argocd-application-controller": "Argo CD",
+    "kustomize-controller": "Flux",
+    "helm-controller": "Flux",
+    "helm": "Helm",
+}
+
+
+def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
+    """Name of the owning tool (with its application's name where the mark has it), None when people may change the object here."""
+    tracking = annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance")
+    if tracking:
+        return f"Argo CD ({tracking.partition(':')[0]})"
+    for kind, where in (("kustomize", "kustomize.toolkit.fluxcd.io"), ("helm", "helm.toolkit.fluxcd.io")):
+        name = labels.get(f"{where}/name")
+        if name:
+            return f"Flux ({kind} {labels.get(f'{where}/namespace', 'default')}/{name})"
+    release = annotations.get("meta.helm.sh/release-name")
+    if release or labels.get("app.kubernetes.io/managed-by") == "Helm":
+        return f"Helm ({release})" if release else "Helm"
+    for manager in managers:
+        if manager in _MANAGERS:
+            return _MANAGERS[manager]
+        if any(key.startswith("argocd.argoproj.io") for key in (*labels, *annotations)):
+            return "Argo CD"
+    return None

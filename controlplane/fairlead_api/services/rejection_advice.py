@@ -1,0 +1,20 @@
+"""What to try when requests are refused, per cause. Pure."""
+
+from fairlead.reports import RejectionReason
+
+_ADVICE = {
+    RejectionReason.PREDICTED_TTFT: "Every instance would miss the TTFT target. Add instances, raise slo.ttft, or raise earlyRejection.headroom.",
+    RejectionReason.QUEUE_FULL: "Router queues are full. Add instances, or raise routing.prefillsInFlight.",
+    RejectionReason.QUEUE_TIMEOUT: "Requests waited too long in the router's queue. Add instances, or turn on earlyRejection to refuse them at once.",
+    RejectionReason.NO_INSTANCES: "No instance accepts requests. Look at the pool's instances and conditions.",
+    RejectionReason.UPSTREAM_FAILED: "Engines failed before the first byte on every try. Look at the engines' logs and restarts.",
+    RejectionReason.SHUTTING_DOWN: "A router was shutting down. Clients should retry; nothing to change.",
+}
+
+
+def advice(reason: str) -> str:
+    """One or two sentences; for a cause this version does not know, where to look."""
+    try:
+        return _ADVICE[RejectionReason(reason)]
+    except ValueError:
+        return "Look at the routers' logs for this cause."

@@ -1,0 +1,81 @@
+"""Jobs that run in one API process at a time, whichever gets the lock: rollups, partitions ahead, retention, ending sessions.
+
+Each run does all that is due by `now`, so a missed run is made up for by the next.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Protocol
+
+AHEAD_DAYS = 2
+
+
+class UpkeepStore(Protocol):
+    """What the jobs do to a database."""
+
+    async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Runs `work` unless another process is at this job."""
+
+    async def make_days(self, first: date, last: date) -> None: ...
+
+    async def drop_days(self, table: str, before: date) -> list[str]: ...
+
+    async def delete_before(self, table: str, column: str, before: datetime) -> int: ...
+
+    async def end_sessions(self, now: datetime) -> int: ...
+
+
+class Rollups(Protocol):
+    """Where load samples become buckets."""
+
+    async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = 200) -> int:
+        """Recomputes what is due; returns how many buckets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Days to keep, by partitioned table, and by (table, time column) for the others."""
+
+    partitioned: Mapping[str, int]
+    plain: Mapping[tuple[str, str], int]
+
+
+class Upkeep:
+    """One method per job."""
+
+    def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep) -> None:
+        self._store = store
+        self._rollups = rollups
+        self._keep = keep
+
+    async def roll_up(self, now: datetime) -> None:
+        """All buckets that are due, a few hundred at a time."""
+
+        async def work() -> None:
+            while await self._rollups.roll_up(now) > 0:
+                pass
+
+        await self._store.alone("rollups", work)
+
+    async def keep_days(self, now: datetime) -> None:
+        """Days from yesterday to two ahead exist; what is older than its retention is gone."""
+
+        async def work() -> None:
+            today = now.date()
+            await self._store.make_days(today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
+            for table, days in self._keep.partitioned.items():
+                await self._store.drop_days(table, today - timedelta(days=days))
+            for (table, column), days in self._keep.plain.items():
+                await self._store.delete_before(table, column, now - timedelta(days=days))
+
+        await self._store.alone("retention", work)
+
+    async def end_sessions(self, now: datetime) -> None:
+        """Sessions that ended are unbound."""
+
+        async def work() -> None:
+            while await self._store.end_sessions(now) >= 2000:
+                pass
+
+        await self._store.alone("sessions", work)
