@@ -123,13 +123,23 @@ class GarbageCollector:
         self._drop_finalizer(owner, ORPHAN)
 
     def _delete_dependents_first(self, owner: Stored) -> None:
-        dependents = [found for uid in self._dependents.get(owner.uid, set()) if (found := self._store.by_uid(uid))]
-        for dependent in dependents:
-            if not dependent.object["metadata"].get("deletionTimestamp"):
+        dependents = self._dependents.get(owner.uid, set()).copy()
+        for uid in dependents:
+            dependent = self._store.by_uid(uid)
+            if dependent is None or dependent.object["metadata"].get("deletionTimestamp"):
+                continue
+            references = dependent.object["metadata"].get("ownerReferences", [])
+            if any(self._is_lasting(one["uid"]) for one in references):
+                self._put_owners(dependent, [one for one in references if one["uid"] != owner.uid])
+            else:
                 self._delete(dependent)
-        blocking = [one for one in dependents if self._store.by_uid(one.uid) and _blocks(one.object, owner.uid)]
-        if not blocking:
+        if not any((found := self._store.by_uid(uid)) and _blocks(found.object, owner.uid) for uid in dependents):
             self._drop_finalizer(owner, FOREGROUND)
+
+    def _is_lasting(self, uid: str) -> bool:
+        """Whether an owner exists and does not itself wait for its dependents to go."""
+        found = self._store.by_uid(uid)
+        return found is not None and FOREGROUND not in found.object["metadata"].get("finalizers", ())
 
     def _empty_namespace(self, namespace: Stored) -> None:
         remaining = False

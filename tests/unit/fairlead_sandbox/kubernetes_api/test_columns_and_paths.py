@@ -1,0 +1,92 @@
+"""JSON paths, ages and cells."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fairlead_sandbox.kubernetes_api.builtin_columns import BUILTIN_COLUMNS, age_since, duration_text
+from fairlead_sandbox.kubernetes_api.discovery import version_rank
+from fairlead_sandbox.kubernetes_api.json_paths import find, parse
+from fairlead_sandbox.kubernetes_api.objects import timestamp
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ITEM = {
+    "metadata": {"labels": {"app.dev/name": "x"}},
+    "status": {"conditions": [{"type": "A", "status": "False"}, {"type": "Ready", "status": "True"}], "ports": [1, 2]},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (".status.conditions[?(@.type=='Ready')].status", ["True"]),
+        ('.status.conditions[?(@.type != "Ready")].status', ["False"]),
+        (".status.conditions[*].type", ["A", "Ready"]),
+        (".status.ports[-1]", [2]),
+        (".status.ports[7]", []),
+        (r".metadata.labels.app\.dev/name", ["x"]),
+        (".metadata.labels['app.dev/name']", ["x"]),
+        ("{.status.ports[0]}", [1]),
+        ("..type", ["A", "Ready"]),
+        (".nothing.here", []),
+    ],
+)
+def test_paths_find_what_kubectl_finds(path: str, expected: list[Any]) -> None:
+    assert find(ITEM, path) == expected
+
+
+def test_a_path_that_cannot_be_followed_says_where() -> None:
+    with pytest.raises(ValueError, match="not understood at"):
+        parse(".a[?(@.b>1)]")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (185, "3m5s"),
+        (600, "10m"),
+        (10799, "179m"),
+        (10800, "3h"),
+        (12000, "3h20m"),
+        (28800, "8h"),
+        (172800, "2d"),
+        (180000, "2d2h"),
+        (864000, "10d"),
+        (-5, "<invalid>"),
+    ],
+)
+def test_ages_are_short(seconds: int, text: str) -> None:
+    assert duration_text(seconds) == text
+    assert age_since(timestamp(NOW - timedelta(seconds=seconds)), NOW) == text
+
+
+def test_versions_are_preferred_as_kubernetes_prefers_them() -> None:
+    versions = ["v1alpha1", "v1beta2", "v1", "other", "v2", "v1beta10"]
+    assert sorted(versions, key=version_rank) == ["v2", "v1", "v1beta10", "v1beta2", "v1alpha1", "other"]
+
+
+def cells(kind: str, item: dict[str, Any]) -> list[Any]:
+    return [column.cell({"metadata": {}, "kind": kind, **item}, NOW) for column in BUILTIN_COLUMNS[kind]]
+
+
+def test_a_pods_cells_tell_its_state() -> None:
+    waiting = {"ready": False, "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    waiting["lastState"] = {"terminated": {"finishedAt": timestamp(NOW - timedelta(seconds=10))}}
+    pod = {
+        "spec": {"containers": [{}], "nodeName": "n1"},
+        "status": {"phase": "Running", "podIP": "1.2.3.4", "containerStatuses": [waiting]},
+    }
+    assert cells("Pod", pod) == ["0/1", "CrashLoopBackOff", "3 (10s ago)", "<unknown>", "1.2.3.4", "n1", "<none>", "<none>"]
+    pod["metadata"] = {"deletionTimestamp": timestamp(NOW)}
+    assert cells("Pod", pod)[1] == "Terminating"
+
+
+@pytest.mark.parametrize("kind", sorted(BUILTIN_COLUMNS))
+def test_an_empty_object_of_any_kind_has_its_cells(kind: str) -> None:
+    assert len(cells(kind, {})) == len(BUILTIN_COLUMNS[kind])

@@ -1,0 +1,105 @@
+"""The collector over random ownership graphs, and events that run out."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_sandbox.kubernetes_api.deleting import DeleteOptions, delete
+from fairlead_sandbox.kubernetes_api.expiry import EVENT_LIFETIME, sweep
+from fairlead_sandbox.kubernetes_api.garbage import GarbageCollector
+from fairlead_sandbox.kubernetes_api.kinds import ResourceKind
+from fairlead_sandbox.kubernetes_api.registry import Registry
+from fairlead_sandbox.kubernetes_api.resources import Resources, WriteOptions
+from fairlead_sandbox.kubernetes_api.store import Store
+
+OPTIONS = WriteOptions(field_manager="test")
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def make(clock: ManualClock) -> Resources:
+    resources = Resources(Store(Path(":memory:")), Registry(), clock, random.Random(1))
+    resources.create(kind(resources, "namespaces"), "", {"metadata": {"name": "d"}}, OPTIONS)
+    return resources
+
+
+def kind(resources: Resources, plural: str) -> ResourceKind:
+    found = resources.registry.find("", "v1", plural)
+    assert found is not None
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    graph=st.lists(st.sets(st.integers(0, 7), max_size=2), min_size=1, max_size=8),
+    victims=st.sets(st.integers(0, 7), min_size=1, max_size=3),
+    policy=st.sampled_from(["Background", "Foreground"]),
+)
+def test_exactly_what_can_no_longer_be_reached_from_a_root_is_collected(graph: list[set[int]], victims: set[int], policy: str) -> None:
+    """Object i is owned by the earlier objects of graph[i]; those without owners are roots."""
+    owners = [{owner for owner in chosen if owner < index} for index, chosen in enumerate(graph)]
+    victims = {victim for victim in victims if victim < len(owners)}
+
+    async def scenario() -> set[int]:
+        resources = make(ManualClock())
+        collector = GarbageCollector(resources)
+        task = asyncio.create_task(collector.run())
+        maps = kind(resources, "configmaps")
+        uids: list[str] = []
+        for index, chosen in enumerate(owners):
+            references = [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"c{one}", "uid": uids[one]} for one in sorted(chosen)]
+            body = {"metadata": {"name": f"c{index}", "ownerReferences": references}}
+            uids.append(resources.create(maps, "d", body, OPTIONS).object["metadata"]["uid"])
+        for victim in sorted(victims):
+            if resources.store.get("configmaps", "d", f"c{victim}") is not None:
+                delete(resources, maps, "d", f"c{victim}", DeleteOptions(propagation=policy))
+        await collector.settled()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return {int(one.name[1:]) for one in resources.store.list("configmaps")}
+
+    alive: set[int] = set()
+    for index, chosen in enumerate(owners):
+        if index not in victims and (not chosen or chosen & alive):
+            alive.add(index)
+    assert asyncio.run(scenario()) == alive
+
+
+async def test_deleting_a_namespace_while_collecting_empties_it() -> None:
+    resources = make(ManualClock())
+    collector = GarbageCollector(resources)
+    task = asyncio.create_task(collector.run())
+    for name in ("a", "b"):
+        resources.create(kind(resources, "configmaps"), "d", {"metadata": {"name": name}}, OPTIONS)
+    delete(resources, kind(resources, "namespaces"), "", "d", DeleteOptions())
+    await collector.settled()
+    assert resources.store.count("configmaps") == 0
+    assert resources.store.get("namespaces", "", "d") is None
+    task.cancel()
+
+
+def test_events_run_out_an_hour_after_they_were_last_written() -> None:
+    clock = ManualClock()
+    resources = make(clock)
+    events = kind(resources, "events")
+    for name in ("old", "counted"):
+        resources.create(events, "d", {"metadata": {"name": name}, "involvedObject": {}, "count": 1}, OPTIONS)
+    clock.now += EVENT_LIFETIME / 2
+    resources.update(events, "d", "counted", lambda event: {**event, "count": 2}, OPTIONS)
+    clock.now += EVENT_LIFETIME / 2 + timedelta(seconds=1)
+    assert sweep(resources) == 1
+    assert [one.name for one in resources.store.list("events")] == ["counted"]
+    clock.now += EVENT_LIFETIME
+    assert sweep(resources) == 1
