@@ -16,7 +16,15 @@ Answer = TypeVar("Answer")
 
 
 class ControlPlaneSilent(Exception):
-    """The control API gave no usable answer; `str` is one line saying why."""
+    """The control API gave no usable answer; `str` is one line saying why.
+
+    ControlPlaneSilent
+    └── ControlPlaneRefused   it understood and will never take this body; repeating it is pointless
+    """
+
+
+class ControlPlaneRefused(ControlPlaneSilent):
+    """Answered 400, 413 or 422."""
 
 
 class ControlPlane(Protocol):
@@ -73,7 +81,8 @@ class HttpControlPlane:
             raise ControlPlaneSilent(f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
         if response.is_success or response.status_code in fine:
             return response.content
-        raise ControlPlaneSilent(f"{method} {path}: {response.status_code} {' '.join(response.text.split())[:300]}")
+        kind = ControlPlaneRefused if response.status_code in {400, 413, 422} else ControlPlaneSilent
+        raise kind(f"{method} {path}: {response.status_code} {' '.join(response.text.split())[:300]}")
 
 
 def _path(pool: PoolKey, rest: str = "") -> str:

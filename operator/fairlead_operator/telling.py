@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 from fairlead_operator.children import PoolIdentity, event
 from fairlead_operator.cluster import Cluster, ClusterError, Resource
 from fairlead_operator.observing import format_second
-from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
+from fairlead_operator.synchronizing import ControlPlane, ControlPlaneRefused, ControlPlaneSilent
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +58,13 @@ class Teller:
             logger.warning("event not posted pool=%s reason=%s error=%r", self._pool, reason, str(error))
 
     async def deliver(self) -> None:
-        """Send what is queued, oldest first; stop at the first failure and keep the rest."""
+        """Send what is queued, oldest first; stop at the first failure and keep the rest. A batch that is refused for good is given up."""
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]
             try:
                 await self._control_plane.post_events(self._pool, batch)
+            except ControlPlaneRefused as error:
+                logger.error("history refused pool=%s dropped=%d error=%r", self._pool, len(batch), str(error))  # noqa: TRY400 - no traceback needed
             except ControlPlaneSilent as error:
                 logger.warning("history not delivered pool=%s kept=%d error=%r", self._pool, len(self._backlog), str(error))
                 return

@@ -11,7 +11,7 @@ from fairlead_operator.cluster import Resource
 from fairlead_operator.observing import format_second
 from fairlead_operator.rounds import PoolRounds, Surroundings
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
-from fairlead_operator.synchronizing import ControlPlaneSilent
+from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent
 from fake_clusters import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")
@@ -24,6 +24,7 @@ class FakeControlPlane:
 
     up: bool = True
     acknowledges: bool = True
+    refuses_events: bool = False
     live_routers: int = 1
     attainment: float | None = None
     in_flight: dict[str, int] = field(default_factory=dict)
@@ -55,6 +56,8 @@ class FakeControlPlane:
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> None:
         self._answer()
+        if self.refuses_events:
+            raise ControlPlaneRefused("422")
         self.events.extend(events)
 
     async def delete_pool(self, pool: PoolKey) -> None:

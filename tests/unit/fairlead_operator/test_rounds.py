@@ -102,6 +102,17 @@ async def test_history_waits_for_the_control_api_and_arrives_in_order() -> None:
     assert stage.condition("Ready")["status"] == "True"
 
 
+async def test_history_the_control_api_will_never_take_does_not_hold_up_the_rest() -> None:
+    stage = VirtualStage()
+    stage.api.refuses_events = True
+    stage.apply()
+    await stage.settle()
+    stage.api.refuses_events = False
+    stage.apply(slo={"ttft": "1s"})
+    await stage.settle()
+    assert [event.reason for event in stage.api.events] == ["SLOChanged"]
+
+
 async def test_figures_alone_are_written_no_more_often_than_a_settled_pool_is_looked_at() -> None:
     stage = VirtualStage()
     stage.apply()

@@ -9,7 +9,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolEvent, PoolState
 from fairlead.tables import PoolKey
 from fairlead_operator.settings import ControlPlaneSettings
-from fairlead_operator.synchronizing import ControlPlaneSilent, HttpControlPlane
+from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent, HttpControlPlane
 
 KEY = PoolKey(namespace="ns", name="chat")
 SETTINGS = ControlPlaneSettings(url="http://api", token="secret")
@@ -85,3 +85,12 @@ async def test_every_unusable_answer_is_silence_with_one_line(answer: httpx.Resp
     with pytest.raises(ControlPlaneSilent) as silence:
         await control_plane(answer, []).put_state(KEY, STATE)
     assert "\n" not in str(silence.value)
+
+
+async def test_a_body_that_will_never_be_taken_is_told_from_an_outage() -> None:
+    event = PoolEvent(at=1.0, reason="Drained", message="m")
+    with pytest.raises(ControlPlaneRefused):
+        await control_plane(httpx.Response(422, text="no"), []).post_events(KEY, [event])
+    with pytest.raises(ControlPlaneSilent) as silence:
+        await control_plane(httpx.Response(503), []).post_events(KEY, [event])
+    assert not isinstance(silence.value, ControlPlaneRefused)
