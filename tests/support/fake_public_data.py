@@ -98,6 +98,7 @@ class World:
     slo_changed: bool = True
     extra_migrations: list[Migration] = field(default_factory=list)
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
+    _sessions: list[SessionSummary] = field(default_factory=list)
 
     def instance(self, pool: str, name: str) -> InstanceSummary:
         index = INSTANCES[pool].index(name)
@@ -246,6 +247,11 @@ class World:
         ]
 
     def sessions(self) -> list[SessionSummary]:
+        if not self._sessions:
+            self._sessions = self._all_sessions()
+        return self._sessions
+
+    def _all_sessions(self) -> list[SessionSummary]:
         found = []
         for number in range(140):
             pool = CHAT if number % 4 else CODE
@@ -355,7 +361,7 @@ class World:
                     session=HOSTILE if number == 2 else mine[number % len(mine)].session,
                     at=self.now - timedelta(seconds=2 + number * 21),
                     router=f"router-{number % 2}",
-                    policy=self.pool(pool).policy,
+                    policy="dualmap" if pool == CHAT else "ear",
                     table_version=214,
                     chosen=ranked[0].instance,
                     runner_up=ranked[1].instance,

@@ -47,9 +47,10 @@ class _Exchange(httpx.AsyncByteStream):
         """Waits until the client took the chunk before, or went away."""
         put = asyncio.ensure_future(self._chunks.put(chunk))
         gone = asyncio.ensure_future(self._gone.wait())
-        await asyncio.wait({put, gone}, return_when=asyncio.FIRST_COMPLETED)
-        for waiter in (put, gone):
-            if not waiter.done():
+        try:
+            await asyncio.wait({put, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiter in (put, gone):
                 waiter.cancel()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -57,13 +58,15 @@ class _Exchange(httpx.AsyncByteStream):
         while True:
             take = asyncio.ensure_future(self._chunks.get())
             waited: set[asyncio.Future[Any]] = {take, self.task}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if not take.done() and self._chunks.empty():
+            try:
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if not take.done() and self._chunks.empty():
+                    if self.task.exception() is not None:
+                        raise httpx.RemoteProtocolError(f"the app failed mid-answer: {self.task.exception()!r}")
+                    return
+                chunk = await take
+            finally:
                 take.cancel()
-                if self.task.exception() is not None:
-                    raise httpx.RemoteProtocolError(f"the app failed mid-answer: {self.task.exception()!r}")
-                return
-            chunk = await take
             if chunk is None:
                 return
             yield chunk

@@ -60,9 +60,11 @@ def span(total: float) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """`12 s ago`; times slightly in the future (clock skew) read `now`."""
+    """`12 s ago`, `3 min ago`; times slightly in the future (clock skew) read `now`."""
     gone = (now - moment).total_seconds()
-    return "now" if gone < 1 else f"{span(gone)} ago"
+    if gone < 1:
+        return "now"
+    return f"{int(gone // 60)} min ago" if 60 <= gone < 3600 else f"{span(gone)} ago"
 
 
 def clock(moment: datetime) -> str:

@@ -1,0 +1,22 @@
+// Entry of every page. Each part works on markup that already works without it.
+
+import * as forms from "./forms.js";
+import * as live from "./live.js";
+import * as shortcuts from "./shortcuts.js";
+import * as times from "./times.js";
+
+document.documentElement.classList.add("scripted");
+for (const part of [times, forms, live, shortcuts]) part.start();
+
+const figure = document.querySelector("[data-heatmap]");
+if (figure) import("./heatmap.js").then((heatmap) => heatmap.start(figure));
+
+// Small heatmaps are pictures; while the page is live they are fetched again now and then.
+setInterval(() => {
+  if (document.hidden || document.getElementById("live-pill")?.dataset.state === "paused") return;
+  for (const picture of document.querySelectorAll("img[data-minimap]")) {
+    const address = new URL(picture.src);
+    address.searchParams.set("tick", String(Math.floor(Date.now() / 1000)));
+    picture.src = address.href;
+  }
+}, 15000);

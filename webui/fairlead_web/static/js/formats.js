@@ -1,0 +1,47 @@
+// Mirrors formats.py, for cells that are patched in place. A browser test compares the two.
+
+const NONE = "–";
+const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+export function count(value) {
+  return value == null ? NONE : grouped.format(Math.round(value));
+}
+
+export function share(value) {
+  return value == null ? NONE : `${(value * 100).toFixed(1)} %`;
+}
+
+export function seconds(value) {
+  if (value == null) return NONE;
+  const size = Math.abs(value);
+  if (size < 0.9995) return `${(value * 1000).toFixed(0)} ms`;
+  return size < 9.995 ? `${value.toFixed(2)} s` : `${value.toFixed(1)} s`;
+}
+
+export function rate(value) {
+  if (value == null) return NONE;
+  return Math.abs(value) < 99.95 ? value.toFixed(1) : grouped.format(value);
+}
+
+export const byName = { count, share, seconds, rate };
+
+export function span(total) {
+  const whole = Math.max(0, Math.round(total));
+  const two = (big, bigWord, small, smallWord) => (small ? `${big} ${bigWord} ${small} ${smallWord}` : `${big} ${bigWord}`);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return two(Math.floor(whole / 60), "min", whole < 600 ? whole % 60 : 0, "s");
+  if (whole < 86400) return two(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
+  return two(Math.floor(whole / 86400), "d", Math.floor((whole % 86400) / 3600), "h");
+}
+
+// An exact heatmap number: `steps` of the unit's resolution, as heatmap_cells.text_of shows them.
+export function exact(steps, unit) {
+  if (steps == null) return "no data";
+  switch (unit) {
+    case "tokens": return `${grouped.format(steps)} tokens`;
+    case "share": return `${Math.floor(steps / 10)}.${steps % 10} %`;
+    case "seconds": return `${Math.floor(steps / 1000)}.${String(steps % 1000).padStart(3, "0")} s`;
+    case "requests": return `${Math.floor(steps / 10)}${steps % 10 ? `.${steps % 10}` : ""}${steps === 10 ? " request" : " requests"}`;
+    default: return `${Math.floor(steps / 100)}.${String(steps % 100).padStart(2, "0")} ${unit}`;
+  }
+}

@@ -1,0 +1,107 @@
+// Forms act once, ask before harm, keep Apply off until the name is right, and leave empty filters out of the address.
+
+const root = document.documentElement;
+
+export function toast(words) {
+  const box = document.createElement("p");
+  box.className = "toast";
+  box.textContent = words;
+  document.getElementById("toasts")?.append(box);
+  setTimeout(() => box.remove(), 4000);
+}
+
+function ask(words, agree) {
+  const dialog = document.createElement("dialog");
+  const text = document.createElement("p");
+  text.textContent = words;
+  const actions = document.createElement("p");
+  actions.className = "actions";
+  for (const [label, kind, act] of [["Cancel", "", () => {}], ["Continue", "primary danger", agree]]) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = label;
+    button.className = kind;
+    button.addEventListener("click", () => { dialog.close(); act(); });
+    actions.append(button);
+  }
+  dialog.append(text, actions);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+function submitted(event) {
+  const form = event.target;
+  if (form.dataset.ask && !form.dataset.agreed) {
+    event.preventDefault();
+    ask(form.dataset.ask, () => { form.dataset.agreed = "yes"; form.requestSubmit(); });
+    return;
+  }
+  if (!form.hasAttribute("data-once")) return;
+  if (form.dataset.sent) { event.preventDefault(); return; }
+  form.dataset.sent = "yes";
+  for (const button of form.querySelectorAll("button")) { button.setAttribute("aria-busy", "true"); setTimeout(() => { button.disabled = true; }); }
+}
+
+function guardName(form) {
+  const button = form.querySelector("button");
+  if (button.disabled && !form.dataset.guarded) return; // the server says no: nothing typed may change that
+  form.dataset.guarded = "yes";
+  const right = form.elements.confirm.value.trim() === form.dataset.confirmName && form.elements.reason.value.trim() !== "";
+  button.disabled = !right;
+}
+
+async function copy(button) {
+  const text = button.parentElement.querySelector("pre").textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied.");
+  } catch {
+    const range = document.createRange();
+    range.selectNodeContents(button.parentElement.querySelector("pre"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    toast("Selected: press Ctrl or ⌘ C.");
+  }
+}
+
+export function setTheme(name) {
+  root.dataset.theme = name;
+  document.cookie = `fairlead-theme=${name}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+  const button = document.getElementById("theme-button");
+  if (!button) return;
+  button.title = `Theme: ${name} (d)`;
+  button.setAttribute("aria-label", `Theme: ${name}. Change`);
+}
+
+export function nextTheme() {
+  setTheme({ auto: "light", light: "dark", dark: "auto" }[root.dataset.theme] ?? "auto");
+  toast(`Theme: ${root.dataset.theme}.`);
+}
+
+export function start() {
+  document.addEventListener("submit", submitted);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (button) copy(button);
+    if (event.target.closest("#theme-button")) { event.preventDefault(); nextTheme(); }
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  });
+  for (const form of document.querySelectorAll("form[data-confirm-name]")) {
+    guardName(form);
+    form.addEventListener("input", () => guardName(form));
+  }
+  // A page that comes back from the history must let its forms be used again.
+  addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    for (const form of document.querySelectorAll("form[data-sent]")) {
+      delete form.dataset.sent;
+      for (const button of form.querySelectorAll("button")) button.disabled = false;
+    }
+  });
+  document.addEventListener("htmx:config:request", (event) => {
+    const { request } = event.detail.ctx;
+    if (request.method !== "GET" || !request.body?.entries) return;
+    for (const [name, value] of [...request.body.entries()]) if (value === "") request.body.delete(name);
+  });
+}

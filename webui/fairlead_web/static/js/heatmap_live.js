@@ -1,0 +1,102 @@
+// Live columns: the running bucket grows from instance events; when it ends the picture moves on by one column.
+// Metrics that events do not carry, new instances and anything missed come from the server at the end of a bucket.
+
+import * as data from "./heatmap_data.js";
+
+const FIELD = {
+  pending_prefill_tokens: "pending_prefill_tokens", running: "running", waiting: "waiting", in_flight: "in_flight", kv_usage: "kv_usage",
+  ttft_p95: "ttft_p95_seconds", hit_rate: "hit_rate",
+};
+const RESYNC_BUCKETS = 6;
+
+export function follow(heat, address) {
+  let sums = new Map();
+  let since = 0;
+  let loading = false;
+
+  const reload = async () => {
+    if (loading || document.hidden) return;
+    loading = true;
+    since = 0;
+    try {
+      const fresh = await data.load(address);
+      if (fresh) adopt(fresh);
+    } catch { /* the next bucket tries again; the pill shows that the stream is away */ } finally { loading = false; }
+  };
+
+  const adopt = (fresh) => {
+    const same = fresh.rows.length === heat.map.rows.length && fresh.rows.every((row) => heat.map.rowOf.has(row.id));
+    if (!same || fresh.columns !== heat.map.columns) {
+      if (!heat.surface.matches(":focus")) location.reload(); // other rows: labels must follow
+      return;
+    }
+    fresh.maximum = Math.max(fresh.maximum, 0);
+    heat.map = reordered(fresh, heat.map.rows);
+    heat.drawAll();
+    heat.axis(heat.figure.querySelector("[data-axis]"));
+  };
+
+  const advance = (now) => {
+    const { map } = heat;
+    let moved = 0;
+    while (now >= map.start + map.columns * map.step && moved < map.columns) {
+      data.shift(map);
+      moved += 1;
+    }
+    if (!moved) return;
+    sums = new Map();
+    since += moved;
+    heat.drawAll();
+    heat.axis(heat.figure.querySelector("[data-axis]"));
+    if (!FIELD[map.metric] || moved > 1 || since >= RESYNC_BUCKETS) reload();
+  };
+
+  const record = (items) => {
+    const { map } = heat;
+    const field = FIELD[map.metric];
+    if (!field) return;
+    let changed = false;
+    for (const item of items) {
+      if (item.pool !== map.pool) continue;
+      const row = map.rowOf.get(item.id);
+      if (row == null) { if (item.state !== "Gone" && item.state !== "Pending") reload(); continue; }
+      const value = item[field];
+      if (value == null) continue;
+      const sum = sums.get(item.id) ?? { total: 0, count: 0, top: 0 };
+      sum.total += value;
+      sum.count += 1;
+      sum.top = Math.max(sum.top, value);
+      sums.set(item.id, sum);
+      data.put(map, row, map.columns - 1, map.aggregate === "mean" ? sum.total / sum.count : sum.top);
+      changed = true;
+    }
+    if (changed) heat.drawAll();
+  };
+
+  document.addEventListener("fairlead:live", (event) => {
+    const { topic, items } = event.detail;
+    if (topic === "instances") { advance(Date.now() / 1000); record(items); }
+    if (topic === "poll") reload();
+    if (topic === "migrations") {
+      for (const move of items) {
+        if (move.pool !== heat.map.pool || heat.map.migrations.some((known) => known.id === move.id)) continue;
+        heat.map.migrations.push({ id: move.id, at: new Date(move.at).getTime() / 1000, source: move.source, target: move.target, trigger: move.trigger });
+      }
+      heat.drawMarks();
+    }
+  });
+}
+
+// The fresh map with its rows in the order already shown, so that nothing jumps while someone reads.
+function reordered(fresh, rows) {
+  const order = rows.map((row) => fresh.rowOf.get(row.id));
+  const { columns } = fresh;
+  const levels = new Uint8Array(fresh.levels.length);
+  const steps = fresh.steps ? new Uint32Array(fresh.steps.length) : null;
+  order.forEach((from, to) => {
+    levels.set(fresh.levels.subarray(from * columns, (from + 1) * columns), to * columns);
+    steps?.set(fresh.steps.subarray(from * columns, (from + 1) * columns), to * columns);
+  });
+  const kept = order.map((from) => fresh.rows[from]);
+  return { ...fresh, levels, steps, rows: kept, breaches: order.map((from) => fresh.breaches[from]), rowOf: new Map(kept.map((row, index) => [row.id, index])) };
+}

@@ -1,0 +1,94 @@
+// Single-key shortcuts, off when the reader says so (settings) and while something is being typed.
+
+import { nextTheme } from "./forms.js";
+import { toggle } from "./live.js";
+
+const root = document.documentElement;
+const base = () => root.dataset.base;
+const pool = () => root.dataset.pool;
+const GO = {
+  o: () => "/", p: () => "/pools", s: () => "/sessions", m: () => "/migrations", d: () => "/decisions", r: () => "/rejections", a: () => "/audit",
+  h: () => (pool() ? `/pools/${pool().split("/").map(encodeURIComponent).join("/")}/heatmap` : "/pools"),
+};
+let prefix = "";
+let prefixTimer = 0;
+
+function press(selector) {
+  const link = document.querySelector(selector);
+  if (link) location.assign(link.href);
+}
+
+function rows(step) {
+  const all = [...document.querySelectorAll("[data-rows] tbody tr")];
+  if (!all.length) return;
+  const now = all.findIndex((row) => row.classList.contains("cursor"));
+  const next = all[Math.max(0, Math.min(all.length - 1, now + step))];
+  all[now]?.classList.remove("cursor");
+  next.classList.add("cursor");
+  next.scrollIntoView({ block: "nearest" });
+  next.querySelector("a")?.focus({ preventScroll: true });
+}
+
+function help() {
+  const known = document.querySelector("dialog[data-keys]");
+  if (known) { known.close(); return; }
+  const dialog = document.createElement("dialog");
+  dialog.dataset.keys = "";
+  const heading = document.createElement("h2");
+  heading.textContent = "Keys";
+  const text = document.createElement("p");
+  text.textContent = "g then o p h s m d r a: go to a page. j k: rows, Enter: open. t then z ← → a: time range. l: pause. d: theme. /: search. Esc: close.";
+  const more = document.createElement("p");
+  const link = document.createElement("a");
+  link.href = `${base()}/help#shortcuts`;
+  link.textContent = "All keys and the glossary";
+  more.append(link);
+  dialog.append(heading, text, more);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+function plain(key) {
+  switch (key) {
+    case "j": rows(1); return true;
+    case "k": rows(-1); return true;
+    case "l": toggle(); return true;
+    case "d": nextTheme(); return true;
+    case "?": help(); return true;
+    case "/": {
+      const field = document.querySelector(".filters input:not([type=hidden]), .filters select");
+      field?.focus();
+      return Boolean(field);
+    }
+    default: return false;
+  }
+}
+
+function pressed(event) {
+  if (root.dataset.shortcuts === "off" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.target.closest("input, select, textarea, [contenteditable], [data-keyboard]") && event.key !== "?") return;
+  const before = prefix;
+  prefix = "";
+  clearTimeout(prefixTimer);
+  if (before === "g" && GO[event.key]) { location.assign(base() + GO[event.key]()); event.preventDefault(); return; }
+  if (before === "t") {
+    const target = { z: "[data-range=out]", ArrowLeft: "[data-range=earlier]", ArrowRight: "[data-range=later]", a: "[data-permalink]" }[event.key];
+    if (target) { press(target); event.preventDefault(); return; }
+  }
+  if (event.key === "g" || event.key === "t") {
+    prefix = event.key;
+    prefixTimer = setTimeout(() => { prefix = ""; }, 1500);
+    return;
+  }
+  if (plain(event.key)) event.preventDefault();
+}
+
+export function start() {
+  document.addEventListener("keydown", pressed);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of document.querySelectorAll("details.menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
+  });
+}

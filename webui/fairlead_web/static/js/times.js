@@ -1,0 +1,38 @@
+// Every <time> in the reader's own mode: relative, local or UTC. The markup holds UTC, so nothing is lost without scripts.
+
+import { span } from "./formats.js";
+
+const root = document.documentElement;
+const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+export function utc(date) {
+  return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+export function shown(date) {
+  return root.dataset.time === "utc" ? utc(date) : local.format(date);
+}
+
+function ago(gone) {
+  if (gone < 1) return "now";
+  return gone >= 60 && gone < 3600 ? `${Math.floor(gone / 60)} min ago` : `${span(gone)} ago`;
+}
+
+export function rewrite(scope = document) {
+  const now = Date.now();
+  for (const element of scope.querySelectorAll("time[datetime]")) {
+    const at = new Date(element.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const gone = (now - at.getTime()) / 1000;
+    const relative = root.dataset.time === "relative" && !element.hasAttribute("data-absolute");
+    const text = relative ? ago(gone) : shown(at);
+    if (element.textContent !== text) element.textContent = text;
+    element.title = relative ? shown(at) : utc(at);
+  }
+}
+
+export function start() {
+  rewrite();
+  setInterval(() => document.hidden || rewrite(), 5000);
+  document.addEventListener("htmx:after:swap", () => rewrite());
+}
