@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
+from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
 from fairlead.reports import RejectionReason
+from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest, Scheduler
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import (
@@ -184,3 +188,147 @@ def test_a_circuit_opens_after_three_failures_and_lets_one_probe_through() -> No
     assert scheduler.submit(make_request("r2"), 0.1) == ()
     assert one_dispatch(scheduler.tick(1.0)).request.id == "r1"
     assert one_dispatch(scheduler.first_token("r1", 1.1)).request.id == "r2"
+
+
+def test_a_half_open_instance_gets_a_single_request_even_when_its_window_has_room_for_more() -> None:
+    scheduler = make_scheduler(make_table(1, window=2))
+    for name in ("r1", "r2"):
+        one_dispatch(scheduler.submit(make_request(name), 0.0))
+    for _ in range(3):
+        scheduler.instance_failed("chat-b0", 0.0)
+    for name in ("r3", "r4"):
+        assert scheduler.submit(make_request(name), 1.0) == ()
+    assert one_dispatch(scheduler.cancel("r1", 1.1)).request.id == "r3"
+    assert scheduler.cancel("r2", 1.2) == ()
+    assert one_dispatch(scheduler.first_token("r3", 1.3)).request.id == "r4"
+
+
+def test_requests_queued_for_an_instance_whose_circuit_opens_move_to_another() -> None:
+    scheduler = make_scheduler(make_table(2))
+    for index in range(6):
+        scheduler.submit(make_request(f"r{index}"), 0.0)
+    for _ in range(3):
+        scheduler.instance_failed("chat-b0", 0.1)
+    broken, healthy = scheduler.load("chat-b0"), scheduler.load("chat-b1")
+    assert broken is not None
+    assert healthy is not None
+    assert (broken.waiting, healthy.waiting) == (0, 4)
+    assert {move.trigger for move in scheduler.take_records(1.0).migrations} == {"instance-lost"}
+
+
+def test_a_hotspot_moves_queued_requests_within_their_pair_and_their_sessions_with_them() -> None:
+    table = make_table(2, policy="dualmap")
+    scheduler = make_scheduler(table)
+    for index in range(3):
+        scheduler.submit(replace(make_request(f"w{index}", 30_000, session=f"w{index}"), blocks=(index,)), 0.0)
+    for load in scheduler.loads():
+        assert load.waiting <= 2
+    scheduler.take_records(0.0)
+    held = {load.entry.id: load.pending_prefill_tokens for load in scheduler.loads()}
+    busy, idle = max(held, key=lambda name: held[name]), min(held, key=lambda name: held[name])
+    first = next(name for name in ("w0", "w1", "w2") if (home := scheduler.binding(name)) is not None and home.instance == idle)
+    scheduler.first_token(first, 4.0)
+    scheduler.complete(first, 4.5, 2, None)
+    scheduler.tick(4.6)
+    records = scheduler.take_records(5.0)
+    (move,) = records.migrations
+    assert (move.kind, move.source, move.target, move.trigger) == ("request", busy, idle, "hotspot")
+    assert move.benefit_seconds > 0
+    assert [(change.instance, change.previous, change.reason) for change in records.bindings] == [(idle, busy, "hotspot")]
+    home = scheduler.binding(move.session or "")
+    assert home is not None
+    assert home.instance == idle
+    scheduler.first_token(move.request, 6.0)
+    (outcome,) = scheduler.take_records(7.0).migration_outcomes
+    assert (outcome.id, outcome.outcome, outcome.actual_ttft_seconds) == (move.id, "completed", 6.0)
+
+
+def test_a_session_whose_host_drains_gets_a_new_home_with_one_record() -> None:
+    table = make_table(2, policy="ear")
+    scheduler = make_scheduler(table)
+    scheduler.submit(make_request("r1", session="s"), 0.0)
+    scheduler.first_token("r1", 0.1)
+    scheduler.complete("r1", 0.2, 1, None)
+    draining = replace(table.instances[0], state=InstanceState.DRAINING, anchors=0)
+    scheduler.update_table(replace(table, version=2, instances=(draining, table.instances[1])), 1.0)
+    assert one_dispatch(scheduler.submit(make_request("r2", session="s"), 2.0)).instance == "chat-b1"
+    records = scheduler.take_records(3.0)
+    (move,) = records.migrations
+    assert (move.kind, move.session, move.trigger, move.tokens_recomputed) == ("session", "s", "drain", 1023)
+    assert [change.reason for change in records.bindings] == ["cold", "drain"]
+    assert records.bindings[1].based_on == 1
+
+
+def test_a_session_follows_its_retried_request_to_the_instance_that_served_it() -> None:
+    scheduler = make_scheduler(make_table(2, policy="ear"))
+    scheduler.submit(make_request("r1", session="s"), 0.0)
+    retried = scheduler.retry("r1", 0.1, "chat-b0")
+    assert isinstance(retried, Dispatch)
+    home = scheduler.binding("s")
+    assert home is not None
+    assert home.instance == retried.instance == "chat-b1"
+    (move,) = scheduler.take_records(1.0).migrations
+    assert move.trigger == "instance-lost"
+
+
+def test_a_table_with_parameters_that_cannot_be_used_changes_nothing() -> None:
+    scheduler = make_scheduler(make_table(2))
+    bad = make_table(0, version=2)
+    bad = replace(bad, routing=replace(bad.routing, parameters={"queue_limit": "many"}))
+    with pytest.raises(InvalidInput, match="queue_limit: 'many' cannot be used"):
+        scheduler.update_table(bad, 1.0)
+    assert scheduler.table.version == 1
+    assert len(scheduler.loads()) == 2
+
+
+def test_a_lost_instance_comes_back_with_an_empty_cache() -> None:
+    table = make_table(1)
+    scheduler = make_scheduler(table)
+    scheduler.submit(make_request("r1"), 0.0)
+    scheduler.first_token("r1", 0.1)
+    lost = replace(table.instances[0], state=InstanceState.LOST)
+    scheduler.update_table(replace(table, version=2, instances=(lost,)), 1.0)
+    scheduler.update_table(replace(table, version=3), 2.0)
+    assert one_dispatch(scheduler.submit(make_request("r2"), 3.0)).hit_tokens == 0
+
+
+def test_an_instance_that_moved_to_another_address_has_an_empty_cache() -> None:
+    table = make_table(1)
+    scheduler = make_scheduler(table)
+    scheduler.submit(make_request("r1"), 0.0)
+    scheduler.first_token("r1", 0.1)
+    elsewhere = replace(table.instances[0], address="127.40.9.9:8000")
+    scheduler.update_table(replace(table, version=2, instances=(elsewhere,)), 1.0)
+    sent = one_dispatch(scheduler.submit(make_request("r2"), 3.0))
+    assert (sent.hit_tokens, sent.address) == (0, "127.40.9.9:8000")
+
+
+def test_a_speculative_insert_lets_the_next_of_a_burst_see_the_prefix() -> None:
+    scheduler = PoolScheduler(make_table(1, window=0), "router-0", 0, settings=SchedulerSettings(speculative_insert=True))
+    one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    assert one_dispatch(scheduler.submit(make_request("r2"), 0.0)).hit_tokens == 1023
+
+
+def test_the_same_request_id_cannot_be_in_flight_twice() -> None:
+    scheduler = make_scheduler(make_table(1))
+    scheduler.submit(make_request("r1"), 0.0)
+    with pytest.raises(ValueError, match="request 'r1' is already in flight"):
+        scheduler.submit(make_request("r1"), 0.0)
+
+
+def test_another_pools_table_is_refused() -> None:
+    scheduler = make_scheduler(make_table(1))
+    other = replace(make_table(1, version=2), pool=PoolKey(namespace="default", name="other"))
+    with pytest.raises(ValueError, match="a table of pool default/other was given to the scheduler of default/chat"):
+        scheduler.update_table(other, 1.0)
+
+
+def test_a_recreated_pool_starts_without_sessions_and_caches() -> None:
+    scheduler = make_scheduler(make_table(1, policy="ear"))
+    scheduler.submit(make_request("r1", session="s"), 0.0)
+    scheduler.first_token("r1", 0.1)
+    scheduler.update_table(replace(make_table(1, policy="ear"), uid="u2"), 1.0)
+    assert scheduler.binding("s") is None
+    assert scheduler.choose(make_request("r2"), 1.0) is not None
+    scheduler.cancel("r1", 1.0)
+    assert one_dispatch(scheduler.submit(make_request("r3"), 2.0)).hit_tokens == 0

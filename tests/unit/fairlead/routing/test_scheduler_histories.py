@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
+from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal
 from fairlead.routing.registry import policy_names
-from fairlead.routing.scheduler import PoolScheduler, SchedulerSettings
+from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from routing_builders import POOL, entry, request, table
 
@@ -67,6 +68,7 @@ class SchedulerHistory(RuleBasedStateMachine):
 
     def snapshot(self) -> None:
         self.unfit = {load.entry.id for load in self.scheduler.loads() if not load.is_candidate(self.now)}
+        self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: set[str] | None = None) -> None:
         """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen."""
@@ -87,6 +89,9 @@ class SchedulerHistory(RuleBasedStateMachine):
                 assert outcome.retry_after_seconds >= 1
                 assert outcome.message
                 self.end(name)
+        for load in self.scheduler.loads():
+            if load.entry.id in self.unfit and not load.is_candidate(self.now):
+                assert load.waiting <= self.waiting[load.entry.id], "nothing is queued where nothing may be sent"
         self.snapshot()
 
     def end(self, name: str) -> None:
@@ -254,7 +259,7 @@ class SchedulerHistory(RuleBasedStateMachine):
 
 
 def test_any_history_keeps_the_books_exact() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
+    run_state_machine_as_test(
         SchedulerHistory,
         settings=settings(
             max_examples=120,
