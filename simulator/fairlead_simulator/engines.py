@@ -278,7 +278,7 @@ class Engine:
         generation.preemptions += 1
         self.statistics.preemptions += 1
         self._waiting.appendleft(generation)
-        # Its own blocks would let it in again at once, to be preempted again: it waits until a request ends.
+        # Room only shrinks until a request ends, so it need not be tried before.
         self._head_blocked = True
 
     def _decode_until(self, to_ns: int) -> None:

@@ -93,9 +93,9 @@ async def test_tokens_arrive_when_the_engine_made_them(engine: RunningEngine) ->
     timing = orjson.loads(received[-2])["timing"]
     assert timing["first_token"] - timing["admitted"] == pytest.approx(0.1, abs=1e-6), "625 tokens at 6,250 a second"
     assert timing["finished"] - timing["first_token"] == pytest.approx(29 * 0.0201, rel=0.01)
-    assert stamps[0] == pytest.approx(timing["first_token"] - timing["arrived"], abs=0.15)
+    assert stamps[0] == pytest.approx(timing["first_token"] - timing["arrived"], abs=0.4)
     assert stamps[0] >= 0.1
-    assert stamps[-1] - stamps[0] == pytest.approx(timing["finished"] - timing["first_token"], abs=0.15)
+    assert stamps[-1] - stamps[0] == pytest.approx(timing["finished"] - timing["first_token"], abs=0.4)
     assert len(received) > 15, "tokens are not held back until the end"
 
 
@@ -105,7 +105,7 @@ async def test_a_sped_up_engine_bundles_tokens_into_few_chunks(start_engine: Sta
         started = time.monotonic()
         received = [event async for event in events(client, engine.url, max_tokens=500)]
         took = time.monotonic() - started
-    assert took == pytest.approx(500 * 0.02005 / 20, abs=0.25)
+    assert took == pytest.approx(500 * 0.02005 / 20, abs=0.8)
     words = [orjson.loads(event)["choices"][0]["delta"].get("content", "") for event in received[:-1]]
     assert len("".join(words)) == 2000
     assert len(words) <= 20
