@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.identities import identity_of
 from fairlead_sandbox.log_streams import Console
-from fairlead_sandbox.postgres import DATABASE, USER, PostgresServer, check_external, embedded_server
+from fairlead_sandbox.postgres import DATABASE, USER, Identity, PostgresServer, check_external, embedded_server
 from fairlead_sandbox.processes import Asked, ProcessSpec
 from fairlead_sandbox.supervisor import Supervisor
 
@@ -127,3 +128,14 @@ async def test_a_database_of_ones_own_that_cannot_be_used_is_one_clear_line_with
         await check_external(url)
     assert "\n" not in str(refusal.value)
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+async def test_where_namespaces_are_forbidden_root_runs_it_as_nobody(folder: Path) -> None:
+    allowed = embedded_server(data=folder / "pg", socket_directory=folder)
+    readable = subprocess.run([allowed.binaries / "postgres", "--version"], user="nobody", capture_output=True, check=False, cwd="/")
+    if readable.returncode != 0:
+        pytest.skip("the binaries lie where nobody may not read")
+    async with supervised(replace(allowed, identity=Identity(user="nobody")), folder) as supervisor:
+        pid = supervisor.notes[0].pid
+        assert (folder / "pg").stat().st_uid == Path(f"/proc/{pid}").stat().st_uid != 0
