@@ -13,6 +13,7 @@ from typing import Any
 
 from fairlead_sandbox.kubernetes_api.admitting import FieldValidation, check, decode_object, fill_defaults
 from fairlead_sandbox.kubernetes_api.builtin_rules import first_status
+from fairlead_sandbox.kubernetes_api.client_side_apply import inherited_fields, sync_last_applied
 from fairlead_sandbox.kubernetes_api.custom_resources import established_status
 from fairlead_sandbox.kubernetes_api.errors import (
     AlreadyExists,
@@ -151,7 +152,9 @@ class Resources:
         old = to_external(kind, stored.object)
         self._refuse_mismatch(kind, old, applied, replace=False)
         owners = read_ownership(old["metadata"].get("managedFields", ()))
-        merged, owners = apply(old, applied, owners, manager, kind.schema, force=options.force)
+        inherited = inherited_fields(old, manager.name, kind.schema)
+        merged, owners = apply(old, applied, owners, manager, kind.schema, force=options.force, inherited=inherited)
+        sync_last_applied(merged, applied, manager.name)
         merged["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self._write(kind, stored, old, merged, options, decoded.warnings, manager, subresource, owners)
 

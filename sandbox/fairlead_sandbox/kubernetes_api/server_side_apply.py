@@ -98,9 +98,19 @@ def record_update(owners: Ownership, manager: Manager, old: Object, new: Object,
 
 
 def apply(
-    live: Object | None, applied: Object, owners: Ownership, manager: Manager, schema: Object, *, force: bool
+    live: Object | None,
+    applied: Object,
+    owners: Ownership,
+    manager: Manager,
+    schema: Object,
+    *,
+    force: bool,
+    inherited: FieldSet = frozenset(),
 ) -> tuple[Object, Ownership]:
-    """The object and the ownership after an apply. Raises Conflict, naming every field another manager holds."""
+    """The object and the ownership after an apply. Raises Conflict, naming every field another manager holds.
+
+    `inherited` fields are taken over without force.
+    """
     wanted = owned_part(applied)
     fields = frozenset(field_set(wanted, schema))
     if live is None:
@@ -112,8 +122,8 @@ def apply(
     causes: list[Cause] = []
     for identity, (other, theirs) in owners.items():
         taken = theirs & differing if identity != manager.identity else frozenset()
-        if taken and not force:
-            causes += [_conflict(other, path) for path in sorted(taken)]
+        if not force:
+            causes += [_conflict(other, path) for path in sorted(taken - inherited)]
         result[identity] = (other, theirs - taken)
     if causes:
         raise _refusal(causes)

@@ -92,6 +92,16 @@ def test_server_side_apply_meets_its_conflict(kubectl: Kubectl) -> None:
     assert output(kubectl("get", "widget", "a", "-o", "jsonpath={.spec.replicas}")) == "3"
 
 
+def test_a_move_from_client_side_to_server_side_apply_meets_no_conflict(kubectl: Kubectl) -> None:
+    output(kubectl("apply", "-f", "-", text=WIDGET))
+    output(kubectl("apply", "--server-side", "-f", "-", text=WIDGET.replace("replicas: 2", "replicas: 3")))
+    assert output(kubectl("get", "widget", "a", "-o", "jsonpath={.spec.replicas}")) == "3"
+    output(kubectl("scale", "widget", "a", "--replicas=4"))
+    refused = kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", text=WIDGET)
+    assert refused.returncode == 1
+    assert "conflict with" in refused.stderr
+
+
 def test_explain_reads_the_schema(kubectl: Kubectl) -> None:
     assert "What the widget should be." in output(kubectl("explain", "widget.spec"))
     assert "image\t<string> -required-" in output(kubectl("explain", "widgets.spec"))

@@ -49,7 +49,7 @@ def test_pruning_and_defaulting_come_to_rest(value: dict[str, Any]) -> None:
     assert prune(value, SCHEMA) == []
     apply_defaults(value, SCHEMA)
     assert value == settled
-    assert value["inner"]["b"] if isinstance(value["inner"], dict) else True
+    assert "b" in value["inner"] if isinstance(value["inner"], dict) else True
 
 
 @settings(max_examples=100)
