@@ -27,10 +27,11 @@ async def show_progress(replay: Replay, total: int | None, console: Console) -> 
         while True:
             await asyncio.sleep(_LINE_SECONDS)
             console.print(f"replay: {state_line(replay.tally, replay.in_flight, total)}", highlight=False, soft_wrap=True)
-    columns = (TextColumn("replay"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (TextColumn("replay"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total)
         while True:
-            description = state_line(replay.tally, replay.in_flight, total)
+            counts = replay.tally.verdicts
+            description = f"served {counts[Verdict.SERVED]} rejected {counts[Verdict.REJECTED]} failed {counts[Verdict.FAILED]}"
             progress.update(task, completed=replay.tally.ended, description=description)
             await asyncio.sleep(_BAR_SECONDS)

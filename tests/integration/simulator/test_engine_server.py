@@ -207,15 +207,25 @@ def test_failures_happen_as_asked(engine: RunningEngine) -> None:
     assert engine.process.poll() is None
 
 
+async def refuses_connections(url: str) -> bool:
+    """Whether new connections are refused; one already in the listener's queue may still be closed unanswered."""
+    async with httpx.AsyncClient() as client:
+        try:
+            await client.get(f"{url}/health")
+        except httpx.ConnectError:
+            return True
+        except httpx.TransportError:
+            return False
+    return False
+
+
 async def test_on_sigterm_it_finishes_what_runs_and_refuses_what_is_new(engine: RunningEngine) -> None:
     async with httpx.AsyncClient(timeout=20) as client:
         stream = events(client, engine.url, max_tokens=40)
         await anext(stream)
         engine.process.terminate()
-        with pytest.raises(httpx.ConnectError):  # noqa: PT012  asked until it refuses
-            async with httpx.AsyncClient() as other:
-                while True:
-                    await other.get(f"{engine.url}/health", headers={"connection": "close"})
+        while not await refuses_connections(engine.url):
+            pass
         rest = [event async for event in stream]
     assert rest[-1] == b"[DONE]"
     assert await asyncio.to_thread(engine.process.wait, 10) == 0
