@@ -16,12 +16,14 @@ from fastapi import FastAPI
 from sqlalchemy import text
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fairlead.reports import Report
 from fairlead.routing.rings import key_shares
 from fairlead.tables import PoolKey
 from fairlead_api import problems
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.jobs import scheduled
 from fairlead_api.routes.access import access_routes
+from fairlead_api.routes.bodies import with_definitions
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
 from fairlead_api.routes.history import history_routes
@@ -40,6 +42,7 @@ from fairlead_api.services.reading import Span
 from fairlead_api.services.table_stream import TableStream
 from fairlead_api.services.upkeep import Keep, Upkeep
 from fairlead_api.settings import Retention, Settings
+from fairlead_api.stale import StaleReads
 from fairlead_api.store.access import PostgresAccess
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import Database, make_engine
@@ -142,8 +145,9 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
         redoc_url=None,
     )
     problems.install(app)
+    app.add_middleware(StaleReads)
     app.add_middleware(Instrument, telemetry=telemetry)
-    app.include_router(health_routes(app, guard, ready, telemetry.exposition))
+    app.include_router(health_routes(guard, lambda: openapi(app), ready, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))
     app.include_router(pool_routes(guard, pool_reads, heatmaps, clock))
     app.include_router(history_routes(guard, history, audit, clock))
@@ -152,6 +156,11 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(internal_routes(guard, mirroring, ingestion, stream, streams, telemetry.count_ignored, clock))
     app.state.upkeep = upkeep
     return app
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The whole document; FastAPI builds it once."""
+    return with_definitions(app.openapi(), Report)
 
 
 def keep(retention: Retention) -> Keep:

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import time
+from dataclasses import replace
 from typing import NoReturn
 
 import click
@@ -41,7 +42,7 @@ def main(host: str, port: int, wait_for_database: float) -> None:
         upgrade(settings.database_url)
     listener = _bind(host, port)
     config = uvicorn.Config(
-        create_app(settings),
+        create_app(replace(settings, migrate=False, public_url=settings.public_url or f"http://{host}:{listener.getsockname()[1]}")),
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=3,

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 
 from fairlead.errors import InvalidInput
+from fairlead_api.routes.bodies import MalformedBody
 from fairlead_api.services.errors import Conflict, Denied, NotAuthenticated, NotFound, ServiceError, Unavailable
 from fairlead_client.resources import Problem
 
@@ -89,6 +90,9 @@ def install(app: FastAPI) -> None:
             raise error
         return problem_response(request, of_input(error))
 
+    async def malformed(request: Request, error: Exception) -> Response:
+        return problem_response(request, _problem("malformed-json", 400, f"the body is not JSON: {error}"))
+
     async def validation_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, RequestValidationError):
             raise error
@@ -117,6 +121,7 @@ def install(app: FastAPI) -> None:
 
     app.add_exception_handler(ServiceError, service_error)
     app.add_exception_handler(InvalidInput, input_error)
+    app.add_exception_handler(MalformedBody, malformed)
     app.add_exception_handler(RequestValidationError, validation_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(DBAPIError, database_error)

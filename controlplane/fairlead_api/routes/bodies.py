@@ -3,11 +3,19 @@
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from fastapi import Request
+from pydantic import TypeAdapter
 
 from fairlead.errors import InvalidInput
+
+Body = TypeVar("Body")
+
+
+class MalformedBody(Exception):
+    """The body is not JSON."""
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
@@ -24,3 +32,31 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
                 raise InvalidInput(name, document[name], f"remove it; known fields: {', '.join(names)}")
 
     return dependency
+
+
+def decode_body(content: bytes, kind: type[Body]) -> Body:
+    """A large body, straight from bytes to dataclasses (several times faster than by way of dicts). Raises MalformedBody, InvalidInput."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).rpartition(" - at `$")
+        raise InvalidInput(path.rstrip("`").lstrip(".") or "body", None, message or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBody(str(error)) from error
+
+
+def described(kind: type[Any]) -> dict[str, Any]:
+    """The OpenAPI request body of an endpoint that decodes by itself; `with_definitions` adds the types it refers to."""
+    return {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}}
+    }
+
+
+def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
+    """The OpenAPI document with the schemas of `kinds`."""
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for kind in kinds:
+        schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update({name: found for name, found in schema.pop("$defs", {}).items() if name not in schemas})
+        schemas[kind.__name__] = schema
+    return document

@@ -3,14 +3,16 @@
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, Response
 
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access import Caller
 
 
-def health_routes(app: FastAPI, guard: Guard, ready: Callable[[], Awaitable[None]], metrics: Callable[[], tuple[bytes, str]]) -> APIRouter:
-    """`ready` raises StoreUnavailable while Postgres is away; `metrics` gives the exposition and its content type."""
+def health_routes(
+    guard: Guard, document: Callable[[], dict[str, Any]], ready: Callable[[], Awaitable[None]], metrics: Callable[[], tuple[bytes, str]]
+) -> APIRouter:
+    """`document` is the OpenAPI document; `ready` raises StoreUnavailable while Postgres is away; `metrics` gives the exposition and its content type."""
     routes = APIRouter()
 
     @routes.get("/healthz", tags=["health"])
@@ -32,6 +34,6 @@ def health_routes(app: FastAPI, guard: Guard, ready: Callable[[], Awaitable[None
 
     @routes.get("/openapi.json", include_in_schema=False)
     async def openapi(caller: Annotated[Caller, Depends(guard.needs("viewer"))]) -> dict[str, Any]:
-        return app.openapi()
+        return document()
 
     return routes

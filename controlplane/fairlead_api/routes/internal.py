@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.reports import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.routes.bodies import decode_body, described
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access import Caller
@@ -65,10 +66,10 @@ def internal_routes(
         """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s."""
         return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
 
-    @routes.post("/reports", response_model=ReportReceipt)
-    async def post_report(report: Report, caller: System) -> Response:
+    @routes.post("/reports", response_model=ReportReceipt, openapi_extra=described(Report))
+    async def post_report(request: Request, caller: System) -> Response:
         """One batch of a router, stored once however often it is sent."""
-        done = await ingestion.take(report, clock())
+        done = await ingestion.take(decode_body(await request.body(), Report), clock())
         if done.ignored:
             on_ignored(done.ignored)
         return Response(msgspec.json.encode(done.receipt), media_type="application/json")

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 import msgspec
+from psycopg.types.json import Jsonb
 from sqlalchemy import bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -291,7 +292,14 @@ class PostgresReports:
         decisions = [
             (
                 *(d.id, ids[d.pool], d.request, d.session, moment(d.at), report.router, d.policy, d.table_version, d.chosen, d.runner_up),
-                *(d.reason, d.prompt_tokens, d.queued_seconds, d.ttft_seconds, d.sample_rate, msgspec.json.encode(d.candidates)),
+                *(
+                    d.reason,
+                    d.prompt_tokens,
+                    d.queued_seconds,
+                    d.ttft_seconds,
+                    d.sample_rate,
+                    Jsonb(d.candidates, dumps=msgspec.json.encode),
+                ),
             )
             for d in _unique_decisions(report)
             if d.pool in ids

@@ -1,11 +1,13 @@
 """A session's row while a report (or a drain) is applied to it, and how rows, holders and migrations are written back."""
 
+# ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, insert, update
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -109,67 +111,88 @@ def bare_record(change: BindingChange, source: str, name: str) -> MigrationRecor
     )
 
 
+_SESSIONS: dict[str, str] = {
+    "instance": "text",
+    "version": "bigint",
+    "reason": "text",
+    "router": "text",
+    "bound_at": "timestamptz",
+    "migrated_at": "timestamptz",
+    "last_seen_at": "timestamptz",
+    "migrations": "bigint",
+    "context_tokens": "bigint",
+}
+_HOLDERS: dict[str, str] = {
+    "pool_id": "int",
+    "session": "text",
+    "version": "bigint",
+    "instance": "text",
+    "reason": "text",
+    "router": "text",
+    "bound_at": "timestamptz",
+    "released_at": "timestamptz",
+    "migration": "text",
+}
+
+
+def _arrays(types: Mapping[str, str]) -> str:
+    """Parameters of one unnest: `CAST(:a AS text[]), …`."""
+    return ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in types.items())
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in types}
+
+
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
+    """Writes rows back with their new holders and the ends of the old ones, in three statements however many rows."""
     if not rows:
         return
-    sessions, bindings = tables.sessions, tables.bindings
-    statement = (
-        update(sessions)
-        .where(sessions.c.pool_id == bindparam("of_pool"), sessions.c.session == bindparam("of_session"))
-        .values(
-            {
-                name: bindparam(name)
-                for name in (
-                    "instance",
-                    "version",
-                    "reason",
-                    "router",
-                    "bound_at",
-                    "migrated_at",
-                    "last_seen_at",
-                    "migrations",
-                    "context_tokens",
-                )
-            }
-        )
-    )
+    keys = {"of_pool": "int", "of_session": "text"}
+    sessions = [
+        {
+            "of_pool": row.pool_id,
+            "of_session": row.session,
+            "instance": row.held.instance,
+            "version": row.held.version,
+            "reason": row.reason,
+            "router": row.held.router,
+            "bound_at": row.bound_at,
+            "migrated_at": row.migrated_at,
+            "last_seen_at": row.last_seen_at,
+            "migrations": row.migrations,
+            "context_tokens": row.context_tokens,
+        }
+        for row in rows
+    ]
+    types = {**keys, **_SESSIONS}
     await connection.execute(
-        statement,
-        [
-            {
-                "of_pool": row.pool_id,
-                "of_session": row.session,
-                "instance": row.held.instance,
-                "version": row.held.version,
-                "reason": row.reason,
-                "router": row.held.router,
-                "bound_at": row.bound_at,
-                "migrated_at": row.migrated_at,
-                "last_seen_at": row.last_seen_at,
-                "migrations": row.migrations,
-                "context_tokens": row.context_tokens,
-            }
-            for row in rows
-        ],
+        text(
+            f"UPDATE sessions s SET {', '.join(f'{name} = n.{name}' for name in _SESSIONS)} FROM unnest({_arrays(types)}) "
+            f"AS n({', '.join(types)}) WHERE s.pool_id = n.of_pool AND s.session = n.of_session"
+        ),
+        _columns(sessions, types),
     )
     holders = [holder for row in rows for holder in row.holders]
     if holders:
-        await connection.execute(insert(bindings), holders)
+        names = ", ".join(_HOLDERS)
+        await connection.execute(
+            text(f"INSERT INTO bindings ({names}) SELECT {names} FROM unnest({_arrays(_HOLDERS)}) AS n({names})"),
+            _columns(holders, _HOLDERS),
+        )
     released = [
         {"of_pool": row.pool_id, "of_session": row.session, "of_version": version, "until": at}
         for row in rows
         for version, at in row.released.items()
     ]
     if released:
+        ended = {**keys, "of_version": "bigint", "until": "timestamptz"}
         await connection.execute(
-            update(bindings)
-            .where(
-                bindings.c.pool_id == bindparam("of_pool"),
-                bindings.c.session == bindparam("of_session"),
-                bindings.c.version == bindparam("of_version"),
-            )
-            .values(released_at=bindparam("until")),
-            released,
+            text(
+                f"UPDATE bindings b SET released_at = n.until FROM unnest({_arrays(ended)}) AS n({', '.join(ended)}) "
+                "WHERE b.pool_id = n.of_pool AND b.session = n.of_session AND b.version = n.of_version"
+            ),
+            _columns(released, ended),
         )
 
 

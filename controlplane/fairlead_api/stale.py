@@ -1,0 +1,89 @@
+"""Reads while the database is away: the last good answer to the same question of the same person, marked stale.
+
+Only 503 answers are replaced; a refused login stays refused. Answers say their age in `age` and `x-fairlead-stale`.
+"""
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_ANSWERS = 512
+MAX_BYTES = 512 * 1024
+MAX_AGE_SECONDS = 600.0
+
+_Key = bytes
+_Answer = tuple[float, list[tuple[bytes, bytes]], bytes]
+
+
+class StaleReads:
+    """Middleware over GET /v1 (JSON lists and resources; not streams and exports)."""
+
+    def __init__(self, app: ASGIApp, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._monotonic = monotonic
+        self._answers: OrderedDict[_Key, _Answer] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if scope["type"] != "http" or scope["method"] != "GET" or not path.startswith("/v1/") or path.endswith((".csv", "/live")):
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(self, _key(scope), send)
+        await self._app(scope, receive, exchange.send)
+
+    def remember(self, key: _Key, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Keeps a good answer, forgetting the oldest beyond MAX_ANSWERS."""
+        self._answers[key] = (self._monotonic(), headers, body)
+        self._answers.move_to_end(key)
+        while len(self._answers) > MAX_ANSWERS:
+            self._answers.popitem(last=False)
+
+    def recall(self, key: _Key) -> tuple[list[Message], int] | None:
+        """Messages of the last good answer and its age in seconds; None if there is none young enough."""
+        found = self._answers.get(key)
+        if found is None or self._monotonic() - found[0] > MAX_AGE_SECONDS:
+            return None
+        age = int(self._monotonic() - found[0])
+        marks = [(b"age", str(age).encode()), (b"x-fairlead-stale", b"database-unavailable")]
+        start: Message = {"type": "http.response.start", "status": 200, "headers": [*found[1], *marks]}
+        return [start, {"type": "http.response.body", "body": found[2], "more_body": False}], age
+
+
+class _Exchange:
+    """Watches one answer go by: keeps a good one, replaces a 503."""
+
+    def __init__(self, cache: StaleReads, key: _Key, send: Send) -> None:
+        self._cache = cache
+        self._key = key
+        self._send = send
+        self._headers: list[tuple[bytes, bytes]] | None = None
+        self._body = bytearray()
+        self._replaced = False
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            if message["status"] == 503 and (stale := self._cache.recall(self._key)) is not None:
+                self._replaced = True
+                for part in stale[0]:
+                    await self._send(part)
+                return
+            if message["status"] == 200:
+                self._headers = list(message["headers"])
+        elif self._replaced:
+            return
+        elif self._headers is not None:
+            self._body += message.get("body", b"")
+            if len(self._body) > MAX_BYTES:
+                self._headers = None
+            elif not message.get("more_body", False):
+                self._cache.remember(self._key, self._headers, bytes(self._body))
+        await self._send(message)
+
+
+def _key(scope: Scope) -> _Key:
+    authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    return hashlib.sha256(b"\0".join((authorization, scope["path"].encode(), scope["query_string"]))).digest()
