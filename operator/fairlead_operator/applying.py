@@ -66,7 +66,7 @@ class Applier:
             case RecordState():
                 await self._record(action)
             case Drain():
-                await self._annotate(action.instance, InstanceState.DRAINING)
+                await self._annotate(action.instance, InstanceState.DRAINING, action.reason)
                 message = (
                     f"{action.instance} takes no new requests and is emptied ({action.reason}); cost {action.cost:.1f}, the least of all"
                 )
@@ -77,19 +77,19 @@ class Applier:
     async def _create(self, role: Role, spec: PoolSpec, reason: str) -> None:
         now = self._clock()
         name = instance_name(self._identity.name, role, self._new_suffix())
-        body = pod(self._identity, spec, role=role, name=name, image=self._image, now=format_time(now))
+        body = pod(self._identity, spec, role=role, name=name, image=self._image, reason=reason, now=format_time(now))
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
             await self._tell("InstanceCreated", f"{name} was created ({reason})", name)
 
     async def _record(self, action: RecordState) -> None:
-        if not await self._annotate(action.instance, action.state):
+        if not await self._annotate(action.instance, action.state, action.reason):
             return
         logger.info("instance state instance=%s before=%s after=%s reason=%s", action.instance, action.before, action.state, action.reason)
         if action.state is InstanceState.LOST:
             await self._tell("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
 
-    async def _annotate(self, instance: str, state: InstanceState) -> bool:
-        body = {"metadata": {"annotations": state_annotations(state, format_time(self._clock()))}}
+    async def _annotate(self, instance: str, state: InstanceState, reason: str) -> bool:
+        body = {"metadata": {"annotations": state_annotations(state, format_time(self._clock()), reason)}}
         return await self._cluster.patch(Resource.PODS, self._identity.namespace, instance, body)
 
     async def _delete(self, action: DeleteInstance) -> None:

@@ -16,6 +16,7 @@ ROLE_LABEL = "llm-d.ai/role"
 HASH_ANNOTATION = "fairlead.dev/spec-hash"
 STATE_ANNOTATION = "fairlead.dev/state"
 STATE_SINCE_ANNOTATION = "fairlead.dev/state-since"
+STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
 CREATED_ANNOTATION = "fairlead.dev/created-at"
 """When the operator made the pod, by the operator's clock; the server's creationTimestamp is by another clock and in whole seconds."""
@@ -52,16 +53,16 @@ def instance_name(pool: str, role: Role, suffix: str) -> str:
     return f"{pool}-{role.value[0]}{suffix}"
 
 
-def state_annotations(state: InstanceState, since: str) -> dict[str, str]:
+def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
     """Annotations that record a state; draining has its own mark besides, which outlives the state Lost."""
-    annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since}
+    annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since, STATE_REASON_ANNOTATION: reason}
     if state is InstanceState.DRAINING:
         annotations[DRAINING_ANNOTATION] = since
     return annotations
 
 
-def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, name: str, image: str, now: str) -> dict[str, Any]:
-    """The manifest of one instance. `image` is for simulated engines without a template; `now` is RFC 3339."""
+def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, name: str, image: str, reason: str, now: str) -> dict[str, Any]:
+    """The manifest of one instance, created for `reason`. `image` is for simulated engines without a template; `now` is RFC 3339."""
     template = _template(spec, role, image)
     metadata = template.get("metadata") or {}
     return {
@@ -81,7 +82,7 @@ def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, name: str, image:
                 **(metadata.get("annotations") or {}),
                 HASH_ANNOTATION: spec_hash(spec, role),
                 CREATED_ANNOTATION: now,
-                **state_annotations(InstanceState.PENDING, now),
+                **state_annotations(InstanceState.PENDING, now, reason),
             },
             "ownerReferences": [identity.owner_reference()],
         },

@@ -14,6 +14,7 @@ from fairlead_operator.children import (
     HASH_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
+    STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
 )
 
@@ -33,13 +34,14 @@ TROUBLES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod of a pool, read. `trouble` names why it cannot run, if so."""
+    """One pod of a pool, read. `reason` was recorded with the state; `trouble` names why the pod cannot run, if so."""
 
     instance: ObservedInstance
     uid: str
     ip: str | None
     node: str | None
     restarts: int
+    reason: str
     trouble: str | None
 
     def report(self, port: int) -> InstanceReport:
@@ -50,7 +52,7 @@ class Pod:
             address=f"{self.ip}:{port}" if self.ip else None,
             role=self.instance.role,
             state=self.instance.state,
-            reason=self.trouble or ("PodDeleted" if self.instance.terminating else self.instance.health.value),
+            reason=self.trouble or self.reason,
             node=self.node,
             restarts=self.restarts,
             created_at=self.instance.created_at,
@@ -113,6 +115,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         ip=status.get("podIP") or None,
         node=(document.get("spec") or {}).get("nodeName"),
         restarts=sum(int(container.get("restartCount") or 0) for container in containers),
+        reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=_trouble(status),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.conditions import PoolFacts
+from fairlead.conditions import ConditionType, PoolFacts, Refusal
 from fairlead.draining import without_hasty_silence
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations, PoolState
@@ -126,6 +126,8 @@ class PoolRounds:
             await self._teller.tell(identity, now, change.reason, message, before=change.before, after=change.after)
         if judgement.problem is not None and not _already_refused(pool, judgement):
             await self._teller.tell(identity, now, "SpecRefused", judgement.problem.message)
+        if judgement.problem is None and _refused_before(pool):
+            await self._teller.tell(identity, now, "SpecAccepted", f"Generation {judgement.generation} is in force")
 
     async def _apply_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> str | None:
         if spec is None:
@@ -231,6 +233,14 @@ def _already_refused(pool: dict[str, Any], judgement: Judgement) -> bool:
         condition.get("type") == "Ready"
         and condition.get("reason") == judgement.problem.reason
         and condition.get("observedGeneration") == generation
+        for condition in (pool.get("status") or {}).get("conditions") or ()
+    )
+
+
+def _refused_before(pool: dict[str, Any]) -> bool:
+    """Whether the status still says that the spec is refused."""
+    return any(
+        condition.get("type") == ConditionType.READY and condition.get("reason") in set(Refusal)
         for condition in (pool.get("status") or {}).get("conditions") or ()
     )
 

@@ -28,7 +28,7 @@ def with_template(**container: Any) -> Any:
 
 
 def made(spec: Any) -> dict[str, Any]:
-    return pod(IDENTITY, spec, role=Role.BOTH, name="chat-babcde", image="fairlead/engine:9", now=NOW)
+    return pod(IDENTITY, spec, role=Role.BOTH, name="chat-babcde", image="fairlead/engine:9", reason="Missing", now=NOW)
 
 
 def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
@@ -42,6 +42,7 @@ def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
     assert metadata["ownerReferences"][0]["uid"] == "u1"
     assert metadata["ownerReferences"][0]["controller"] is True
     assert metadata["annotations"]["fairlead.dev/state"] == "Pending"
+    assert metadata["annotations"]["fairlead.dev/state-reason"] == "Missing"
     assert metadata["annotations"]["fairlead.dev/spec-hash"] == spec_hash(simulated(), Role.BOTH)
     assert instance_name("chat", Role.BOTH, "abcde") == "chat-babcde"
 
@@ -124,8 +125,8 @@ def test_service_and_budget_select_the_pools_pods() -> None:
 
 
 def test_only_draining_leaves_the_drain_mark() -> None:
-    assert "fairlead.dev/draining-since" in state_annotations(InstanceState.DRAINING, NOW)
-    assert "fairlead.dev/draining-since" not in state_annotations(InstanceState.LOST, NOW)
+    assert "fairlead.dev/draining-since" in state_annotations(InstanceState.DRAINING, NOW, "ScaledDown")
+    assert "fairlead.dev/draining-since" not in state_annotations(InstanceState.LOST, NOW, "NotReady")
 
 
 def test_an_event_points_at_its_pool_and_is_no_longer_than_allowed() -> None:

@@ -61,6 +61,9 @@ async def test_a_refused_spec_is_told_once_and_the_api_hears_the_problem() -> No
     await stage.round()
     await stage.round()
     assert stage.reasons().count("SpecRefused") == 2, "another generation is another refusal"
+    stage.apply()
+    await stage.settle()
+    assert stage.reasons().count("SpecAccepted") == 1
 
 
 async def test_a_first_spec_that_is_refused_creates_nothing() -> None:
@@ -126,6 +129,18 @@ async def test_figures_alone_are_written_no_more_often_than_a_settled_pool_is_lo
     stage.cluster.calls.clear()
     assert stage.condition("SLOMet")["status"] == "True"
     assert len(writes) < 12
+
+
+async def test_the_control_api_hears_why_an_instance_is_in_its_state() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    assert {(item.state, item.reason) for item in stage.api.states[-1].instances} == {("Serving", "TableAcknowledged")}
+    stage.api.in_flight = {pod["metadata"]["name"]: 1 for pod in stage.pods()}
+    stage.apply(replicas=1)
+    await stage.round()
+    await stage.round()
+    assert ("Draining", "ScaledDown") in {(item.state, item.reason) for item in stage.api.states[-1].instances}
 
 
 async def test_a_namesakes_pods_are_not_touched() -> None:
