@@ -329,7 +329,7 @@ class World:
 
     def decisions(self) -> list[RoutingDecision]:
         sessions, found = self.sessions(), []
-        reasons = ("affinity", "affinity", "cold", "slo", "hotspot", "affinity")
+        reasons = ("prefix-affinity", "session-bound", "session-cold", "slo-overloaded", "hotspot-migrated", "session-bound")
         for number in range(120):
             random = Random(1000 + number)
             pool = CHAT if number % 3 else CODE
@@ -390,7 +390,7 @@ class World:
         found = []
         for pool, reason, count, suggestion in texts:
             line = [int(noise(reason, bucket) * count / 20 * (3 if 14 < bucket < 24 else 0.4)) for bucket in range(40)]
-            line[0] += count - sum(line)
+            line[18] += count - sum(line)
             samples = [
                 RejectionSample(
                     at=end - timedelta(minutes=4 * n + 2),

@@ -41,6 +41,7 @@ from fairlead_web.pages import settings as settings_pages
 from fairlead_web.rendering import Renderer
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.settings import web_settings
+from fairlead_web.staleness import api_client, watch
 from fairlead_web.visits import Site, Visit, visit_of
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -61,9 +62,9 @@ PAGES: tuple[tuple[str, Handler], ...] = (
     ("/sessions", sessions.index),
     ("/sessions/{namespace}/{name}/{session:path}", sessions.show),
     ("/migrations", migrations.index),
-    ("/migrations/{migration}", migrations.show),
+    ("/migrations/{migration:path}", migrations.show),
     ("/decisions", decisions.index),
-    ("/decisions/{decision}", decisions.show),
+    ("/decisions/{decision:path}", decisions.show),
     ("/rejections", rejections.index),
     ("/slo", slo.index),
     ("/audit", audit.index),
@@ -106,7 +107,7 @@ def create_web_app(
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(
         settings=settings,
-        api=ControlApi(api_url, transport=streaming(api_transport)),
+        api=ControlApi("", http=api_client(api_url, streaming(api_transport))),
         assets=assets,
         renderer=Renderer(assets, settings.base_path, clock),
         clock=clock,
@@ -164,6 +165,7 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
         token = request.cookies.get(site.settings.cookie_name)
         if not token or len(token) > access.LONGEST_TOKEN or not (token.isascii() and token.isprintable()):
             return errors.session_ended(site, request)
+        ages = watch()
         try:
             if request.method not in SAFE_METHODS:
                 form = await request.form()
@@ -172,7 +174,7 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
                     detail = "The form's token does not belong to this session. Nothing was changed; reload the page and submit again."
                     problem = Problem(type="form-token", title="Form refused", status=403, detail=detail, remedy="Reload the page first.")
                     return errors.page(site, request, problem, signed_in=True)
-            return await handler(visit_of(site, request, token))
+            return await handler(visit_of(site, request, token, ages))
         except ClientError as error:
             return errors.answer(site, request, error)
 

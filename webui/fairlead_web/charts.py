@@ -63,7 +63,7 @@ class StackedTimeline:
     width: int
     height: int
     bars: tuple[Bar, ...]
-    ticks: tuple[Tick, ...]
+    ticks: tuple[str, ...]
     names: tuple[str, ...]
     top: int
 
@@ -93,7 +93,7 @@ def stacked_timeline(
             left = max(0.0, x)
             wide = max(1.0, min(step * scale - 1, width - left))
             bars.append(Bar(x=round(left, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=series % 8, label=label))
-    return StackedTimeline(width=width, height=height, bars=tuple(bars), ticks=time_ticks(start, end, width), names=names, top=top)
+    return StackedTimeline(width=width, height=height, bars=tuple(bars), ticks=even_ticks(start, end), names=names, top=top)
 
 
 def bucket_seconds(buckets: Sequence[TimelineBucket], start: datetime, end: datetime) -> float:
@@ -118,34 +118,44 @@ def time_ticks(start: datetime, end: datetime, width: int, most: int = 8) -> tup
     return tuple(ticks)
 
 
+def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...]:
+    """Times at equal distances including both ends, for an axis that stretches with its picture."""
+    total = (end - start).total_seconds()
+    pattern = "%H:%M:%S" if total < 600 else "%H:%M" if total < 172800 else "%d %b"
+    return tuple((start + timedelta(seconds=total * step / (count - 1))).strftime(pattern) for step in range(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One instance's turns at holding a session."""
+
+    name: str
+    bars: tuple[Bar, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderBand:
-    """Who held a session's KV cache, as one bar per time at one instance, a lane per instance."""
+    """Who held a session's KV cache: a lane per instance in order of first holding, times at equal distances below."""
 
     width: int
-    height: int
-    bars: tuple[Bar, ...]
-    lanes: tuple[Tick, ...]
-    ticks: tuple[Tick, ...]
+    lanes: tuple[Lane, ...]
+    ticks: tuple[str, ...]
 
 
-def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1080, lane: int = 24) -> HolderBand:
-    """A lane per instance in order of first holding; neighbours at one instance merge because each is one history item."""
+def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
+    """Bars over the time from the first binding to the last release, or to now."""
     if not history:
-        return HolderBand(width=width, height=lane, bars=(), lanes=(), ticks=())
+        return HolderBand(width=width, lanes=(), ticks=())
     start = min(item.bound_at for item in history)
     end = max(max((item.released_at or now) for item in history), start + timedelta(seconds=1))
-    total, left = (end - start).total_seconds(), 130
-    lanes: dict[str, int] = {}
-    bars = []
+    scale = width / (end - start).total_seconds()
+    lanes: dict[str, list[Bar]] = {}
     for item in sorted(history, key=lambda item: item.bound_at):
-        row = lanes.setdefault(item.instance, len(lanes))
-        x = left + (item.bound_at - start).total_seconds() / total * (width - left)
-        wide = ((item.released_at or now) - item.bound_at).total_seconds() / total * (width - left)
-        words = (
-            f"{item.instance}: {formats.span(((item.released_at or now) - item.bound_at).total_seconds())}, {formats.words(item.reason)}"
-        )
-        bars.append(Bar(x=round(x, 1), y=row * lane + 4.0, width=max(2.0, round(wide, 1)), height=lane - 8.0, series=row % 8, label=words))
-    ticks = tuple(Tick(x=round(left + tick.x, 1), words=tick.words) for tick in time_ticks(start, end, width - left))
-    names = tuple(Tick(x=row * lane + lane / 2 + 4, words=name) for name, row in lanes.items())
-    return HolderBand(width=width, height=len(lanes) * lane, bars=tuple(bars), lanes=names, ticks=ticks)
+        bars = lanes.setdefault(item.instance, [])
+        held = ((item.released_at or now) - item.bound_at).total_seconds()
+        label = f"{item.instance}: {formats.span(held)}, {formats.words(item.reason)}"
+        x, wide = (item.bound_at - start).total_seconds() * scale, max(3.0, held * scale)
+        series = list(lanes).index(item.instance) % 8
+        bars.append(Bar(x=round(min(x, width - 3.0), 1), y=0, width=round(wide, 1), height=16, series=series, label=label))
+    found = tuple(Lane(name=name, bars=tuple(bars)) for name, bars in lanes.items())
+    return HolderBand(width=width, lanes=found, ticks=even_ticks(start, end))

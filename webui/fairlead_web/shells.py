@@ -43,7 +43,8 @@ class Crumb:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
     """The frame of one page. `ranged` = the page depends on the time range; `live_topics` empty = nothing to stream here;
-    `partial` names the sources that did not answer, with why."""
+    `partial` names the sources that did not answer, with why; `stale_seconds` is the age of answers given from memory while the database is
+    away, None when all are fresh."""
 
     title: str
     section: str
@@ -61,6 +62,7 @@ class Shell:
     crumbs: tuple[Crumb, ...]
     findings: tuple[Finding, ...]
     partial: tuple[str, ...]
+    stale_seconds: int | None
     problem: Problem | None
     as_of: datetime
 

@@ -55,6 +55,7 @@ class Visit:
     preferences: Preferences
     now: datetime
     failures: list[str]
+    stale_ages: list[int]
 
     def param(self, name: str) -> str | None:
         """A query parameter that is set and not empty."""
@@ -118,7 +119,8 @@ class Visit:
             live_topics=live,
             crumbs=crumbs,
             findings=findings,
-            partial=tuple(self.failures),
+            partial=tuple(dict.fromkeys(self.failures)),
+            stale_seconds=max(self.stale_ages, default=None),
             problem=problem,
             as_of=self.now,
         )
@@ -174,7 +176,7 @@ def here_of(request: Request, base: str) -> Here:
     return Here(base=base, path=request.url.path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
 
 
-def visit_of(site: Site, request: Request, token: str) -> Visit:
+def visit_of(site: Site, request: Request, token: str, stale_ages: list[int]) -> Visit:
     """Start a visit; a range that cannot be read falls back to the default and is reported on the page."""
     now = site.clock()
     here = here_of(request, site.settings.base_path)
@@ -194,4 +196,5 @@ def visit_of(site: Site, request: Request, token: str) -> Visit:
         preferences=preferences_of(request),
         now=now,
         failures=[],
+        stale_ages=stale_ages,
     )

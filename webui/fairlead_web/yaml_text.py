@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlead_web.contexts.pools import DiffLine
 
-_PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9 /._%@-]*")
+_PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9 /._%@-]*|\d+(?:ms|s|m|h)")
 _WORDS_WITH_MEANING = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"})
 
 

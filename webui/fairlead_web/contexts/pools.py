@@ -149,7 +149,7 @@ class InstancePage(Context):
     detail: InstanceDetail
     charts: list[MetricChart]
     states: list[Bar]
-    state_ticks: tuple[Tick, ...]
+    state_ticks: tuple[str, ...]
     sessions: list[SessionSummary] | None
     arrived: list[Migration] | None
     left: list[Migration] | None

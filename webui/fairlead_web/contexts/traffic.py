@@ -60,6 +60,7 @@ class FlowMatrix:
 class MigrationsPage(Context):
     template: ClassVar[str] = "pages/migrations.html"
     shell: Shell
+    triggers: list[str]
     listing: Listing[Migration]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
@@ -91,6 +92,7 @@ class MigrationPage(Context):
 class DecisionsPage(Context):
     template: ClassVar[str] = "pages/decisions.html"
     shell: Shell
+    reasons: list[str]
     listing: Listing[RoutingDecision]
 
 
@@ -120,7 +122,7 @@ class RejectionsPage(Context):
     template: ClassVar[str] = "pages/rejections.html"
     shell: Shell
     report: RejectionReport
-    groups: list[tuple[RejectionGroup, Sparkline]]
+    groups: list[tuple[RejectionGroup, str, Sparkline]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

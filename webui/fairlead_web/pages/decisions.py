@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from fairlead.routing.protocols import DecisionReason
 from fairlead_client.resources import CandidateTerm, RoutingDecision
 from fairlead_web import formats
 from fairlead_web.contexts.traffic import Candidate, DecisionPage, DecisionsPage
@@ -14,7 +15,7 @@ async def index(visit: Visit) -> Response:
     shell = await visit.shell(
         "Decisions", "decisions", crumbs=(Crumb(words="Decisions"),), pool=visit.param("pool"), ranged=True, live="decisions"
     )
-    return visit.page(DecisionsPage(shell=shell, listing=listing))
+    return visit.page(DecisionsPage(shell=shell, listing=listing, reasons=[reason.value for reason in DecisionReason]))
 
 
 async def show(visit: Visit) -> Response:

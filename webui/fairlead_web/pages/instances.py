@@ -10,7 +10,7 @@ from starlette.responses import Response
 from fairlead.tables import PoolKey
 from fairlead_client.resources import Heatmap, InstanceSummary, InstanceTransition
 from fairlead_web import findings, formats
-from fairlead_web.charts import Bar, sparkline, time_ticks
+from fairlead_web.charts import Bar, even_ticks, sparkline, time_ticks
 from fairlead_web.contexts.pools import Facet, InstancePage, InstancesPage, MetricChart
 from fairlead_web.heatmap_cells import text_of
 from fairlead_web.pages.heatmap import WORDS
@@ -88,7 +88,7 @@ async def show(visit: Visit) -> Response:
             detail=detail,
             charts=charts(heatmaps or [], name),
             states=state_band(detail.transitions, visit.range),
-            state_ticks=time_ticks(visit.range.start, visit.range.end, STATE_WIDTH),
+            state_ticks=even_ticks(visit.range.start, visit.range.end),
             sessions=sessions.items if sessions else None,
             arrived=arrived.items if arrived else None,
             left=left.items if left else None,

@@ -5,6 +5,7 @@ from collections import Counter
 
 from starlette.responses import Response
 
+from fairlead.reports import BindingReason
 from fairlead_client.resources import Migration, MigrationMatrix, RoutingDecision
 from fairlead_web import formats
 from fairlead_web.addresses import Here
@@ -29,6 +30,7 @@ async def index(visit: Visit) -> Response:
         MigrationsPage(
             shell=shell,
             listing=listing,
+            triggers=[reason.value for reason in BindingReason if reason is not BindingReason.COLD],
             timeline=stacked_timeline(matrix.timeline, visit.range.start, visit.range.end) if matrix else None,
             matrix=flow_matrix(matrix, visit.here) if matrix else None,
             by_trigger=sorted(matrix.by_trigger.items(), key=lambda item: -item[1]) if matrix else [],

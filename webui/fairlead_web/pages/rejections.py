@@ -8,6 +8,15 @@ from fairlead_web.contexts.traffic import RejectionsPage
 from fairlead_web.shells import Crumb
 from fairlead_web.visits import Visit
 
+REASONS = {
+    "rejected-predicted-ttft": "First token predicted too late",
+    "rejected-queue-full": "Queue full",
+    "rejected-ttl-expired": "Waited too long in the queue",
+    "rejected-no-endpoints": "No instance serving",
+    "rejected-upstream-failed": "Every instance tried failed",
+    "rejected-shutting-down": "Router shutting down",
+}
+
 
 async def index(visit: Visit) -> Response:
     filters = visit.filters("pool", ranged=True)
@@ -16,7 +25,11 @@ async def index(visit: Visit) -> Response:
         "Rejections", "rejections", crumbs=(Crumb(words="Rejections"),), pool=visit.param("pool"), ranged=True, live="rejections"
     )
     groups = [
-        (group, sparkline(group.sparkline, f"{formats.words(group.reason)} over the range: {group.count} in total", 160, 32))
+        (
+            group,
+            REASONS.get(group.reason, formats.words(group.reason)),
+            sparkline(group.sparkline, f"{formats.words(group.reason)} over the range: {group.count} in total", 160, 32),
+        )
         for group in sorted(report.groups, key=lambda group: -group.count)
     ]
     return visit.page(RejectionsPage(shell=shell, report=report, groups=groups))

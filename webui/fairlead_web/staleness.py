@@ -1,0 +1,37 @@
+"""Notices when the control API answered from memory because its database was away, so that pages can say how old they are.
+
+The API marks such answers with `x-fairlead-stale` and `age`. The typed client hides headers, so a hook on the connection collects the ages of
+one request's answers in a list that belongs to that request.
+"""
+
+from contextvars import ContextVar
+
+import httpx
+
+_ages: ContextVar[list[int] | None] = ContextVar("fairlead_web_stale_ages", default=None)
+
+
+def watch() -> list[int]:
+    """Start collecting for this request; the list fills as answers come, also those of tasks started from here."""
+    ages: list[int] = []
+    _ages.set(ages)
+    return ages
+
+
+async def _note(response: httpx.Response) -> None:
+    ages = _ages.get()
+    age = response.headers.get("age", "")
+    if ages is not None and "x-fairlead-stale" in response.headers and age.isdigit():
+        ages.append(int(age))
+
+
+def api_client(base_url: str, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    """The shared connections to the API, watched for stale answers. Proxies of the environment are not used."""
+    return httpx.AsyncClient(
+        base_url=base_url,
+        transport=transport,
+        timeout=10.0,
+        trust_env=False,
+        headers={"accept": "application/json"},
+        event_hooks={"response": [_note]},
+    )
