@@ -171,3 +171,24 @@ def test_the_limits_are_arguments() -> None:
     limits = Limits(creations_per_second=2, lost_timeout_seconds=5)
     assert len(plan(wanted(9), (), answer(), NOW, limits)) == 2
     assert len(plan(wanted(1), (instance("a", S.LOST, since=NOW - 5),), answer(), NOW, limits)) == 2
+
+
+def test_scaling_down_waits_for_one_that_is_just_being_lost() -> None:
+    observed = (instance("a"), instance("b"), instance("c", health=PodHealth.RUNNING))
+    observations = answer(seen("a"), seen("b", sessions=1), seen("c", sessions=9))
+    assert plan(wanted(2), observed, observations, NOW) == (RecordState(instance="c", before=S.SERVING, state=S.LOST, reason="NotReady"),)
+    lost = (*observed[:2], instance("c", S.LOST, health=PodHealth.RUNNING, since=NOW))
+    assert plan(wanted(2), lost, observations, NOW) == (Drain(instance="c", reason=DrainReason.SCALED_DOWN, cost=0.0),)
+
+
+def test_a_rollout_pauses_while_no_more_than_the_minimum_serves() -> None:
+    old = (instance("a", spec_hash="old"), instance("b", spec_hash="old"), instance("c", S.LOST, spec_hash="old", since=NOW))
+    observed = (*old, instance("n"))
+    observations = answer(*(seen(name) for name in "abcn"))
+    assert plan(wanted(3, minimum=3), observed, observations, NOW) == ()
+    assert [type(action) for action in plan(wanted(3, minimum=2), observed, observations, NOW)] == [Drain]
+
+
+def test_a_pod_that_ends_is_not_deleted_again() -> None:
+    ending = instance("a", S.DRAINING, since=NOW - 500, terminating=True)
+    assert plan(wanted(0), (ending,), answer(seen("a")), NOW) == ()

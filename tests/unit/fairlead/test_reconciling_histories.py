@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pool_worlds import World, wanted
 
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
+from pool_worlds import World, wanted
 
 happenings = st.one_of(
+    st.tuples(st.just("second"), st.integers(0, 20)),
     st.tuples(st.just("scale"), st.integers(0, 8)),
     st.tuples(st.just("template"), st.sampled_from(["one", "two", "three"])),
     st.tuples(st.just("bounds"), st.integers(0, 4)),
@@ -52,6 +53,13 @@ def happen(world: World, kind: str, value: object) -> None:
         }[str(value)]()
     elif kind == "crash" and isinstance(value, int):
         world.step(crash_after=value)
+    elif kind == "second" and isinstance(value, int):  # everything goes its way but for one pod
+        world.now += 1.0
+        world.pods_advance()
+        if pods and (name := pods[value % len(pods)].id) in world.pods and world.pods[name].health is PodHealth.READY:
+            world.pods[name] = replace(world.pods[name], health=PodHealth.RUNNING)
+        world.step()
+        world.routers_catch_up()
     elif kind == "rounds" and isinstance(value, int):
         for _ in range(value):
             world.now += 1.0
@@ -70,9 +78,11 @@ def quieten(world: World, rounds: int) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(happenings, max_size=25))
-def test_any_history_keeps_the_invariants_and_settles_on_the_wish(history: list[tuple[str, object]]) -> None:
-    world = World(desired=wanted(4))
+@given(st.integers(0, 4), st.booleans(), st.lists(happenings, max_size=25))
+def test_any_history_keeps_the_invariants_and_settles_on_the_wish(minimum: int, settled: bool, history: list[tuple[str, object]]) -> None:
+    world = World(desired=wanted(4, minimum=minimum))
+    if settled:
+        quieten(world, 10)
     for kind, value in history:
         happen(world, kind, value)
     for pod in list(world.pods.values()):  # what is broken for ever stays Failed; nodes come back or their pods are found lost
