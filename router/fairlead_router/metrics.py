@@ -52,11 +52,13 @@ class PoolCounters:
         "refused",
         "retries",
         "served",
+        "submitted",
         "ttft",
         "upstream_errors",
     )
 
     def __init__(self) -> None:
+        self.submitted = 0
         self.served = 0
         self.failed = 0
         self.cancelled = 0
@@ -151,6 +153,9 @@ class RouterMetrics(Collector):
 
     def _pool_families(self) -> Iterator[Metric]:
         requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
+        submitted = CounterMetricFamily(
+            "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
+        )
         refused = CounterMetricFamily("fairlead_router_refusals", "Refused requests by reason.", labels=["pool", "reason"])
         errors = CounterMetricFamily("fairlead_router_upstream_errors", "Engine failures by kind.", labels=["pool", "kind"])
         retries = CounterMetricFamily(
@@ -161,6 +166,7 @@ class RouterMetrics(Collector):
         queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
         version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
         for pool, counters in self.pools.items():
+            submitted.add_metric([pool], counters.submitted)
             for outcome, count in (("served", counters.served), ("failed", counters.failed), ("cancelled", counters.cancelled)):
                 requests.add_metric([pool, outcome], count)
             requests.add_metric([pool, "refused"], sum(counters.refused.values()))
@@ -175,7 +181,7 @@ class RouterMetrics(Collector):
             queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
         for pool, number in self.tables.items():
             version.add_metric([pool], number)
-        yield from (requests, refused, errors, retries, tokens, ttft, queued, version)
+        yield from (submitted, requests, refused, errors, retries, tokens, ttft, queued, version)
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(

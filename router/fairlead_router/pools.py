@@ -61,10 +61,12 @@ class Pool:
         ticket = Ticket(self, request)
         self.tickets[request.id] = ticket
         self.waiting += 1
+        self.counters.submitted += 1
         self.counters.prompt_tokens += request.prompt_tokens
         try:
             results = self.scheduler.submit(request, now)
         except BaseException:
+            self.counters.submitted -= 1
             self.close(ticket)  # the scheduler refused to know it, so nothing may be kept of it here
             raise
         self.deliver(results, now)

@@ -1,0 +1,22 @@
+"""The world router tests run in, stopped whole afterwards."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fake_control_api import FakeControlApi
+from router_worlds import World
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    api = FakeControlApi()
+    await api.start()
+    made = World(api=api, directory=tmp_path)
+    yield made
+    for running in tuple(made.routers):
+        await made.stop_router(running)
+    for engine in made.engines:
+        await engine.stop()
+    await api.stop()

@@ -1,0 +1,198 @@
+"""The router and the control API: tables, bindings and reports, with the API there, away, or answering badly."""
+
+import asyncio
+
+from fairlead.instances import InstanceState
+from fairlead.reports import Binding, BindingReason, Report
+from fairlead.tables import PoolKey
+from fake_control_api import CHAT
+from router_worlds import RunningRouter, World, until
+
+
+async def _turns(running: RunningRouter, sessions: list[str]) -> dict[str, str]:
+    """One request per session; which engine served each."""
+    return {name: (await running.ask(headers={"x-session-id": name}, text=f"I am {name}. " * 300)).json()["engine"] for name in sessions}
+
+
+async def _in_force(running: RunningRouter, version: int) -> None:
+    await until(lambda: running.pool.table.version == version)
+
+
+SESSIONS = [f"s{number}" for number in range(8)]
+
+
+async def test_tables_are_taken_live_without_failing_a_request(world: World) -> None:
+    running = await world.ready(count=3)
+    engines = set()
+    for version in range(2, 12):
+        gone = f"i{version % 3}"
+        world.api.set_table(world.table(version=version, states={gone: InstanceState.DRAINING}))
+        await _in_force(running, version)
+        answers = await asyncio.gather(*(running.ask(stream=True) for _ in range(6)))
+        assert {answer.status_code for answer in answers} == {200}
+        engines = {answer.headers["x-fairlead-instance"] for answer in answers}
+        assert gone not in engines
+    await until(lambda: any(ack.version == 11 for report in world.api.reports.values() for ack in report.acknowledged), 4.0)
+
+
+async def test_a_deleted_pool_is_a_404_at_once_and_after_a_restart(world: World) -> None:
+    running = await world.ready()
+    assert (await running.ask()).status_code == 200
+    world.api.delete_pool(CHAT)
+    await until(lambda: len(running.router.pools) == 0)
+    assert (await running.ask()).status_code == 404
+    await world.stop_router(running)
+    await world.api.stop()
+    again = await world.start_router(seed=2)
+    assert len(again.router.pools) == 0
+
+
+async def test_a_pool_deleted_while_the_stream_was_down_goes_with_the_next_snapshot(world: World) -> None:
+    running = await world.ready()
+    other = PoolKey(namespace="default", name="other")
+    world.api.set_table(world.table(pool=other, model="other"))
+    await until(lambda: len(running.router.pools) == 2)
+    await world.api.stop()
+    world.api.delete_pool(other)
+    assert (await running.ask(model="other")).status_code == 200, "nothing is taken away while the API is silent"
+    await world.api.start()
+    await until(lambda: len(running.router.pools) == 1, 8.0)
+
+
+async def test_with_the_api_away_a_restarted_router_serves_with_its_tables_and_bindings(world: World) -> None:
+    running = await world.ready(count=4, policy="ear")
+    homes = await _turns(running, SESSIONS)
+    assert len(set(homes.values())) > 1
+    await until(lambda: len(world.api.bindings) == len(SESSIONS))
+    await world.api.stop()
+    await world.stop_router(running)
+    again = await world.start_router(seed=2)
+    assert (await again.client.get("/readyz")).status_code == 200
+    assert await _turns(again, SESSIONS) == homes
+
+
+async def test_bindings_made_while_the_api_was_away_survive_a_restart_and_reach_it_once(world: World) -> None:
+    running = await world.ready(count=4, policy="ear")
+    await world.api.stop()
+    homes = await _turns(running, SESSIONS)
+    await world.stop_router(running)
+    assert len(list((world.directory / "router-0" / "reports").iterdir())) > 0
+    again = await world.start_router(seed=2)
+    assert await _turns(again, SESSIONS) == homes
+    await world.api.start()
+    await until(lambda: len(world.api.bindings) == len(SESSIONS) and len(again.router.spool) == 0, 10.0)
+    assert {binding.session: binding.instance for binding in world.api.bindings.values()} == homes
+    assert {binding.version for binding in world.api.bindings.values()} == {1}
+
+
+async def test_reports_whose_acknowledgement_was_lost_are_sent_again_and_stored_once(world: World) -> None:
+    running = await world.ready(count=2, policy="ear")
+    world.api.lose_acknowledgements = True
+    await _turns(running, SESSIONS)
+    await until(lambda: world.api.received > len(world.api.reports) > 0, 6.0)
+    world.api.lose_acknowledgements = False
+    await until(lambda: len(running.router.spool) == 0, 8.0)
+    changes = [change.session for change in world.api.stored("bindings")]
+    assert sorted(changes) == SESSIONS
+    assert running.router.metrics.report_drops == {}
+
+
+async def test_reports_wait_while_the_api_answers_errors(world: World) -> None:
+    running = await world.ready(count=2, policy="ear")
+    world.api.fail_reports_with = 503
+    await _turns(running, SESSIONS)
+    await until(lambda: running.router.metrics.reports_failed > 1, 6.0)
+    assert len(running.router.spool) > 0
+    world.api.fail_reports_with = None
+    await until(lambda: len(running.router.spool) == 0, 8.0)
+    assert sorted(change.session for change in world.api.stored("bindings")) == SESSIONS
+
+
+async def test_two_routers_share_bindings(world: World) -> None:
+    first = await world.ready(count=4, policy="ear")
+    second = await world.start_router("router-1")
+    await until(lambda: second.router.gateway.synced)
+    homes = await _turns(first, SESSIONS)
+    await until(lambda: len(world.api.bindings) == len(SESSIONS))
+    scheduler = second.scheduler
+    await until(lambda: all(scheduler.binding(session) is not None for session in SESSIONS))
+    assert await _turns(second, SESSIONS) == homes
+    for session in SESSIONS:
+        binding = first.scheduler.binding(session)
+        assert binding is not None
+        assert binding.instance == homes[session]
+
+
+async def test_when_two_routers_bind_one_session_the_first_writer_wins_at_both(world: World) -> None:
+    first = await world.ready(count=4, policy="ear")
+    second = await world.start_router("router-1", seed=7)
+    await until(lambda: second.router.gateway.synced)
+    world.api.fail_reports_with = 503
+    await _turns(first, SESSIONS)
+    for session in SESSIONS:  # put the same sessions elsewhere at the other router, as if its load had been different
+        await second.ask(headers={"x-session-id": session}, text=f"Another opening of {session}. " * 300)
+    world.api.fail_reports_with = None
+
+    def agreed() -> bool:
+        winners = {session: binding.instance for (_, session), binding in world.api.bindings.items()}
+        homes = [
+            {session: getattr(router.scheduler.binding(session), "instance", None) for session in SESSIONS} for router in (first, second)
+        ]
+        return len(winners) == len(SESSIONS) and homes[0] == homes[1] == winners
+
+    await until(agreed, 12.0)
+
+
+async def test_a_drain_told_by_the_api_moves_the_session_and_the_router_follows(world: World) -> None:
+    running = await world.ready(count=3, policy="ear")
+    homes = await _turns(running, ["s0"])
+    await until(lambda: len(world.api.bindings) == 1)
+    await until(lambda: world.api.bindings[CHAT, "s0"].version == 1)
+    target = next(name for name in ("i0", "i1", "i2") if name != homes["s0"])
+    world.api.set_binding(
+        Binding(pool=CHAT, session="s0", instance=target, version=2, reason=BindingReason.DRAIN, bound_at=1.0, migrated_at=2.0)
+    )
+    await until(lambda: getattr(running.scheduler.binding("s0"), "instance", None) == target)
+    assert await _turns(running, ["s0"]) == {"s0": target}
+
+
+async def test_the_last_act_of_a_router_is_its_last_report_and_a_goodbye(world: World) -> None:
+    running = await world.ready()
+    await running.ask()
+    await world.stop_router(running)
+    assert [gone.router for gone in world.api.gone] == ["router-0"]
+    assert sum(load.completed for load in world.api.stored("loads")) == 1
+    assert len(world.api.stored("decisions")) == 1
+
+
+async def test_in_flight_counts_reach_the_api_and_return_to_zero(world: World) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    task = asyncio.create_task(running.ask(stream=True, script="stepwise"))
+
+    def told() -> int:
+        latest: Report = max(world.api.reports.values(), key=lambda report: report.sent_at)
+        return sum(row.in_flight for row in latest.in_flight)
+
+    await until(lambda: bool(world.api.reports) and told() == 1, 5.0)
+    while not task.done():
+        engine.step.set()
+        await asyncio.sleep(0.01)
+    await until(lambda: told() == 0, 5.0)
+
+
+async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) -> None:
+    await world.start_engines(2)
+    world.api.set_table(world.table(policy="ear"))
+    running = await world.start_router(spool_max_bytes=64 * 1024)
+    await until(lambda: running.router.gateway.synced)
+    await world.api.stop()
+    for turn in range(12):
+        await asyncio.gather(*(running.ask(headers={"x-session-id": f"t{turn}-{number}"}) for number in range(12)))
+        await running.router.reporter.collect()
+    assert running.router.metrics.report_drops.get("samples", 0) > 0
+    assert running.router.metrics.report_drops.get("history", 0) == 0
+    assert running.router.spool.size <= 64 * 1024
+    await world.api.start()
+    await until(lambda: len(running.router.spool) == 0, 10.0)
+    assert len({change.session for change in world.api.stored("bindings")}) == 144

@@ -1,0 +1,232 @@
+"""What the gateway answers itself: bad input, limits, models, health, refusals."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fairlead.tables import EarlyRejectionFacts, PoolKey
+from router_worlds import RunningRouter, World, until
+
+
+async def _raw(running: RunningRouter, data: bytes) -> bytes:
+    """Everything the router answers to these bytes until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(data)
+    try:
+        async with asyncio.timeout(5):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "param"),
+    [
+        (b"{", None),
+        (b"[]", None),
+        (b'{"messages": []}', "model"),
+        (b'{"model": "mock"}', "messages"),
+        (b'{"model": "mock", "messages": "hi"}', "messages"),
+        (b'{"model": "mock", "messages": [{"content": "x"}], "stream": 1}', "stream"),
+    ],
+)
+async def test_a_bad_body_is_a_400_and_reaches_no_engine(world: World, content: bytes, param: str | None) -> None:
+    running = await world.ready()
+    answer = await running.client.post("/v1/chat/completions", content=content)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert not any(engine.seen for engine in world.engines)
+    assert running.busy() == 0
+
+
+async def test_an_unknown_model_is_a_404_naming_the_known_ones(world: World) -> None:
+    running = await world.ready()
+    answer = await running.ask(model="gpt-none")
+    assert answer.status_code == 404
+    assert answer.json()["error"] == {
+        "message": "model: 'gpt-none' is not served here; known: mock",
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "model_not_found",
+    }
+
+
+async def test_several_pools_of_one_model_are_chosen_by_header(world: World) -> None:
+    running = await world.ready()
+    other = PoolKey(namespace="default", name="zeta")
+    world.api.set_table(world.table(pool=other))
+    await until(lambda: len(running.router.pools) == 2)
+    assert (await running.ask()).headers["x-fairlead-pool"] == "default/chat"
+    assert (await running.ask(headers={"x-fairlead-pool": "default/zeta"})).headers["x-fairlead-pool"] == "default/zeta"
+    assert (await running.ask(headers={"x-fairlead-pool": "default/none"})).status_code == 404
+    models = (await running.client.get("/v1/models")).json()["data"]
+    assert [model["id"] for model in models] == ["mock", "default/chat", "default/zeta"]
+    assert (await running.client.get("/v1/models/default/zeta")).json()["root"] == "mock"
+
+
+async def test_a_ten_megabyte_body_over_the_limit_is_a_413_with_and_without_a_length(world: World) -> None:
+    running = await world.ready()
+    text = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()
+    answer = await running.client.post("/v1/chat/completions", content=text)
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "request_too_large"
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(text), 65536):
+            yield text[start : start + 65536]
+
+    answer = await running.client.post("/v1/chat/completions", content=pieces())
+    assert answer.status_code == 413
+    assert not any(engine.seen for engine in world.engines)
+    assert (await running.ask()).status_code == 200
+
+
+async def test_a_body_just_under_the_limit_arrives_whole(world: World) -> None:
+    running = await world.ready()
+    answer = await running.ask(text="ü" * 4_000_000)
+    assert answer.status_code == 200
+    (seen,) = [request for engine in world.engines for request in engine.seen]
+    assert seen["body"]["messages"][0]["content"] == "ü" * 4_000_000
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"x-long: " + b"a" * 70_000 + b"\r\n",
+        b"".join(b"x-%d: %s\r\n" % (number, b"a" * 1000) for number in range(80)),
+    ],
+)
+async def test_headers_over_64_kib_are_a_431(world: World, head: bytes) -> None:
+    running = await world.ready()
+    answer = await _raw(running, b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n" + head + b"\r\n{}")
+    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["code"] == "headers_too_large"
+
+
+async def test_headers_that_never_end_are_a_431_before_they_fill_memory(world: World) -> None:
+    running = await world.ready()
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nx-endless: ")
+    sent = 0
+    try:
+        async with asyncio.timeout(5):
+            while sent < 10_000_000 and not reader.at_eof():
+                writer.write(b"a" * 16384)
+                await writer.drain()
+                sent += 16384
+                await asyncio.sleep(0)
+    except ConnectionError:
+        pass  # it hung up, as it should
+    assert sent < 10_000_000
+    writer.close()
+
+
+async def test_headers_of_60_kib_are_fine_and_a_large_body_behind_them_too(world: World) -> None:
+    running = await world.ready()
+    answer = await running.ask(text="y" * 300_000, headers={"x-long": "a" * 60_000})
+    assert answer.status_code == 200
+
+
+async def test_what_is_not_http_is_a_400(world: World) -> None:
+    running = await world.ready()
+    answer = await _raw(running, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/chat/completions", 405), ("POST", "/v1/models", 405), ("GET", "/nothing", 404), ("POST", "/nothing", 404)],
+)
+async def test_wrong_methods_and_paths_are_told(world: World, method: str, path: str, status: int) -> None:
+    running = await world.ready()
+    answer = await running.client.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+async def test_completions_and_embeddings_are_proxied_too(world: World) -> None:
+    running = await world.ready()
+    completion = await running.client.post("/v1/completions", json={"model": "mock", "prompt": ["a", "b"]})
+    embedding = await running.client.post("/v1/embeddings", json={"model": "mock", "input": "text", "stream": True})
+    assert completion.status_code == 200
+    assert embedding.status_code == 200
+    lines = [request["line"] for engine in world.engines for request in engine.seen]
+    assert sorted(lines) == ["POST /v1/completions HTTP/1.1", "POST /v1/embeddings HTTP/1.1"]
+    await until(lambda: running.busy() == 0)
+
+
+async def test_readiness_means_a_table_or_knowing_there_is_none(world: World) -> None:
+    await world.api.stop()
+    running = await world.start_router()
+    assert (await running.client.get("/readyz")).status_code == 503
+    assert (await running.client.get("/healthz")).status_code == 200
+    await world.api.start()
+    await until(lambda: running.router.gateway.synced)
+    assert (await running.client.get("/readyz")).status_code == 200
+
+
+async def test_a_table_that_cannot_be_used_is_refused_and_the_next_good_one_taken(world: World) -> None:
+    running = await world.ready(parameters={"no_such": 1})
+    assert (await running.ask()).status_code == 404
+    assert running.router.metrics.tables_refused == 1
+    world.api.set_table(world.table(version=2))
+    await until(lambda: len(running.router.pools) == 1)
+    assert (await running.ask()).status_code == 200
+    world.api.set_table(world.table(version=3, parameters={"no_such": 1}))
+    await until(lambda: running.router.metrics.tables_refused == 2)
+    assert (await running.ask()).status_code == 200
+
+
+async def test_a_pool_without_instances_is_a_503_with_a_reason(world: World) -> None:
+    running = await world.ready(count=0)
+    answer = await running.ask()
+    assert answer.status_code == 503
+    assert answer.headers["x-fairlead-rejection"] == "rejected-no-endpoints"
+    assert int(answer.headers["retry-after"]) >= 1
+    assert running.busy() == 0
+
+
+async def test_early_rejection_is_a_429_with_retry_after(world: World) -> None:
+    rejecting = EarlyRejectionFacts(mode="Load", headroom=0.001)
+    running = await world.ready(count=1, prefills_in_flight=1, early_rejection=rejecting)
+    answer = await running.ask(text="x" * 200_000)
+    assert answer.status_code == 429
+    assert answer.headers["x-fairlead-rejection"] == "rejected-predicted-ttft"
+    assert int(answer.headers["retry-after"]) >= 1
+    assert running.busy() == 0
+    await until(lambda: bool(world.api.stored("rejections")), 4.0)
+
+
+async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World) -> None:
+    running = await world.ready()
+    await running.ask()
+    await until(lambda: len(running.pool.kv_usage) == 2, 4.0)
+    page = (await running.client.get("/metrics")).text
+    assert 'fairlead_router_requests_total{outcome="served",pool="default/chat"} 1.0' in page
+    assert 'fairlead_router_kv_usage{instance="i0",pool="default/chat"} 0.5' in page
+    debug = (await running.client.get("/debug/pools")).json()["pools"][0]
+    assert debug["table"]["version"] == 1
+    assert debug["kv_usage"] == {"i0": 0.5, "i1": 0.5}
+    assert [row["in_flight"] for row in debug["in_flight"]] == [0, 0]
+
+
+async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world: World) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    old = asyncio.create_task(running.ask(stream=True, script="stepwise"))
+    await until(lambda: len(engine.seen) == 1)
+    draining = asyncio.create_task(running.router.drain())
+    await until(lambda: running.router.gateway.draining)
+    refused = await running.ask()
+    assert refused.status_code == 503
+    assert refused.headers["x-fairlead-rejection"] == "rejected-shutting-down"
+    assert (await running.client.get("/readyz")).status_code == 503
+    assert not draining.done()
+    while not old.done():
+        engine.step.set()
+        await asyncio.sleep(0.01)
+    assert (await old).text.endswith("data: [DONE]\n\n")
+    await draining

@@ -1,0 +1,168 @@
+"""The router as a process: bad settings, signals, kill -9, and several processes on one port."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from router_worlds import World, until
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _environment(world: World, name: str = "router-0", **changes: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "FAIRLEAD_API_URL": world.api.url,
+        "FAIRLEAD_API_TOKEN": world.api.token,
+        "FAIRLEAD_ROUTER_ID": name,
+        "FAIRLEAD_SPOOL_DIR": str(world.directory / name),
+        "FAIRLEAD_LOG_FORMAT": "json",
+        **changes,
+    }
+
+
+async def _start(environment: dict[str, str], port: int, *options: str) -> asyncio.subprocess.Process:
+    command = (sys.executable, "-m", "fairlead_router.main", "--port", str(port), *options)
+    return await asyncio.create_subprocess_exec(*command, env=environment, stderr=asyncio.subprocess.PIPE)
+
+
+async def _ready(port: int) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client, asyncio.timeout(20):
+        while True:
+            try:
+                if (await client.get("/readyz")).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass  # not listening yet
+            await asyncio.sleep(0.05)
+
+
+def _document(**more: object) -> dict[str, object]:
+    return {"model": "mock", "messages": [{"role": "user", "content": "x"}], "max_tokens": 3, **more}
+
+
+async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_and_goodbye_are_sent(world: World) -> None:
+    (engine,) = await world.start_engines(1)
+    world.api.set_table(world.table())
+    port = _free_port()
+    process = await _start(_environment(world), port)
+    try:
+        await _ready(port)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+            under_way = asyncio.create_task(
+                client.post("/v1/chat/completions", json=_document(stream=True), headers={"x-script": "stepwise"})
+            )
+            await until(lambda: len(engine.seen) == 1)
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(5):
+                while (await client.get("/readyz")).status_code != 503:
+                    await asyncio.sleep(0.02)
+            refused = await client.post("/v1/chat/completions", json=_document())
+            assert refused.headers["x-fairlead-rejection"] == "rejected-shutting-down"
+            while not under_way.done():
+                engine.step.set()
+                await asyncio.sleep(0.02)
+            assert (await under_way).text.endswith("data: [DONE]\n\n")
+        async with asyncio.timeout(15):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert [gone.router for gone in world.api.gone] == ["router-0"]
+    assert sum(load.completed for load in world.api.stored("loads")) == 1
+
+
+async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arrive_once(world: World) -> None:
+    await world.start_engines(3)
+    world.api.set_table(world.table(policy="ear"))
+    port = _free_port()
+    process = await _start(_environment(world), port)
+    sessions = [f"s{number}" for number in range(6)]
+    homes: dict[str, str] = {}
+    try:
+        await _ready(port)
+        await world.api.stop()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+            for session in sessions:
+                answer = await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": session})
+                homes[session] = answer.headers["x-fairlead-instance"]
+        reports = world.directory / "router-0" / "reports"
+        await until(lambda: sum(path.read_bytes().count(b'"context_tokens"') for path in reports.glob("*.history.*.json")) >= len(sessions))
+    finally:
+        process.kill()
+        await process.wait()
+    again = await _start(_environment(world), port)
+    try:
+        await _ready(port)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+            for session in sessions:
+                answer = await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": session})
+                assert answer.headers["x-fairlead-instance"] == homes[session]
+        await world.api.start()
+        await until(lambda: len(world.api.bindings) == len(sessions), 15.0)
+        assert {binding.session: binding.instance for binding in world.api.bindings.values()} == homes
+        assert sorted(change.session for change in world.api.stored("bindings")) == sessions
+    finally:
+        again.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(15):
+            assert await again.wait() == 0
+
+
+async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
+    await world.start_engines(2)
+    world.api.set_table(world.table())
+    port = _free_port()
+    processes = [await _start(_environment(world, name), port, "--socket-reuse") for name in ("router-0", "router-1")]
+    try:
+        await _ready(port)
+        await until(lambda: world.api.connected == ["router-0", "router-1"], 20.0)
+        for _ in range(8):
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+                assert (await client.post("/v1/chat/completions", json=_document())).status_code == 200
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(15):
+            assert [await process.wait() for process in processes] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"FAIRLEAD_API_URL": ""}, (), "FAIRLEAD_API_URL"),
+        ({"FAIRLEAD_MAX_BODY_BYTES": "big"}, (), "FAIRLEAD_MAX_BODY_BYTES: 'big' cannot be used; give a whole number"),
+        ({}, ("--host", "203.0.113.7"), "--host/--port: '203.0.113.7:"),
+    ],
+)
+async def test_bad_settings_are_one_clear_line_and_exit_code_2(
+    world: World, changes: dict[str, str], options: tuple[str, ...], message: str
+) -> None:
+    process = await _start(_environment(world, **changes), _free_port(), *options)
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert errors.decode().startswith("router: ")
+    assert errors.decode().count("\n") == 1
+    assert message in errors.decode()
+
+
+async def test_a_taken_port_is_named(world: World, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = await _start(_environment(world), port)
+        _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert errors.decode().startswith(f"router: --host/--port: '127.0.0.1:{port}' cannot be used; ")
+    assert "in use" in errors.decode()

@@ -1,0 +1,234 @@
+"""Requests through a real router to engines over loopback: what passes, what is withheld, and what happens when engines or clients fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from fairlead_router.settings import Timeouts
+from router_worlds import RunningRouter, World, until
+
+
+async def _settled(running: RunningRouter) -> None:
+    await until(lambda: running.busy() == 0)
+    assert running.router.metrics.accounting_errors == 0
+
+
+async def test_an_answer_passes_with_headers_that_say_what_was_decided(world: World) -> None:
+    running = await world.ready()
+    answer = await running.ask(headers={"x-fairlead-instance": "i9", "x-custom": "kept", "x-request-id": "mine"})
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["completion_tokens"] == 3
+    assert answer.headers["x-fairlead-pool"] == "default/chat"
+    assert answer.headers["x-fairlead-instance"] == answer.json()["engine"]
+    assert answer.headers["x-fairlead-reason"] == "round-robin"
+    assert answer.headers["x-fairlead-decision"]
+    assert answer.headers["x-fairlead-queued-ms"] == "0"
+    engine = next(engine for engine in world.engines if engine.seen)
+    headers = engine.seen[0]["headers"]
+    assert headers["x-custom"] == "kept"
+    assert headers["x-request-id"] == "mine"
+    assert headers["host"] == engine.address
+    assert not any(name.startswith("x-fairlead") for name in headers)
+    await _settled(running)
+    assert running.pool.counters.served == 1
+    assert running.pool.counters.output_tokens == 3
+
+
+async def test_a_client_may_name_the_pool_and_the_engine_sees_the_model(world: World) -> None:
+    running = await world.ready()
+    answer = await running.ask(model="default/chat", temperature=0.5)
+    assert answer.json()["model"] == "mock"
+    (seen,) = [request for engine in world.engines for request in engine.seen]
+    assert seen["body"]["temperature"] == 0.5
+
+
+async def test_streams_are_passed_on_chunk_by_chunk(world: World) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    document = {"model": "mock", "messages": [{"role": "user", "content": "x"}], "stream": True, "max_tokens": 4}
+    async with running.client.stream("POST", "/v1/chat/completions", json=document, headers={"x-script": "stepwise"}) as answer:
+        pieces = answer.aiter_raw()
+        for _ in range(3):
+            async with asyncio.timeout(2):
+                piece = await anext(pieces)
+            assert piece.count(b"data: ") == 1
+            engine.step.set()
+        rest = b"".join([piece async for piece in pieces])
+    assert rest.endswith(b"data: [DONE]\n\n")
+    await _settled(running)
+    assert running.pool.counters.served == 1
+    assert running.pool.counters.output_tokens == 4
+
+
+async def test_usage_asked_for_by_the_client_is_read_from_the_stream(world: World) -> None:
+    running = await world.ready()
+    answer = await running.ask(stream=True, stream_options={"include_usage": True})
+    assert '"cached_tokens": 2' in answer.text
+    await _settled(running)
+    await until(lambda: any(load.completed for load in world.api.stored("loads")), 4.0)
+    (load,) = [load for load in world.api.stored("loads") if load.completed]
+    assert (load.output_tokens, load.hit_tokens) == (3, 2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_cancels_its_request_at_the_engine(world: World, stream: bool) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    script = "stepwise" if stream else "silent"
+    task = asyncio.create_task(running.ask(stream=stream, script=script))
+    await until(lambda: len(engine.seen) == 1)
+    await until(lambda: running.busy() > 0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: engine.disconnects == 1)
+    await _settled(running)
+    assert running.pool.counters.cancelled == 1
+
+
+async def test_a_client_that_leaves_the_queue_is_forgotten_and_the_next_is_served(world: World) -> None:
+    running = await world.ready(count=1, prefills_in_flight=1)
+    engine = world.engines[0]
+    first = asyncio.create_task(running.ask(stream=True, script="silent"))
+    await until(lambda: len(engine.seen) == 1)
+    second = asyncio.create_task(running.ask(stream=True, text="two"))
+    await until(lambda: running.pool.waiting == 1)
+    third = asyncio.create_task(running.ask(stream=True, text="three"))
+    await until(lambda: running.pool.waiting == 2)
+    second.cancel()
+    await until(lambda: running.pool.waiting == 1)
+    first.cancel()
+    assert (await third).status_code == 200
+    assert [request["body"]["messages"][0]["content"] for request in engine.seen] == ["hello", "three"]
+    await _settled(running)
+    assert running.pool.counters.cancelled == 2
+
+
+@pytest.mark.parametrize("script", ["error-500", "hang-up", "busy"])
+async def test_a_failing_engine_is_replaced_before_the_first_byte(world: World, script: str) -> None:
+    running = await world.ready(count=3)
+    for _ in range(3):
+        answer = await running.ask(script=f"{script}@i0", stream=True)
+        assert answer.status_code == 200
+        assert answer.headers["x-fairlead-instance"] != "i0"
+    await _settled(running)
+    assert running.pool.counters.served == 3
+    assert running.pool.counters.retries == len(world.engines[0].seen) > 0
+
+
+@pytest.mark.parametrize(("script", "status"), [("error-500", 502), ("hang-up", 502)])
+async def test_when_every_try_fails_the_client_gets_a_reason_and_tries_are_bounded(world: World, script: str, status: int) -> None:
+    running = await world.ready(count=5)
+    answer = await running.ask(script=script)
+    assert answer.status_code in (status, 503)
+    assert answer.headers["x-fairlead-rejection"] == "rejected-upstream-failed"
+    assert answer.headers["x-llm-d-request-dropped-reason"] == "rejected-upstream-failed"
+    assert answer.json()["error"]["code"] == "rejected-upstream-failed"
+    assert sum(len(engine.seen) for engine in world.engines) == 3
+    await _settled(running)
+
+
+async def test_an_engine_that_is_not_there_is_replaced(world: World) -> None:
+    running = await world.ready(count=2)
+    await world.engines[0].stop()
+    for _ in range(4):
+        assert (await running.ask()).json()["engine"] == "i1"
+    await _settled(running)
+
+
+async def test_an_engine_silent_for_too_long_is_given_up_before_the_first_byte(world: World) -> None:
+    await world.start_engines(2)
+    world.api.set_table(world.table())
+    running = await world.start_router(timeouts=Timeouts(first_byte=0.3, total=20.0))
+    await until(lambda: running.router.gateway.synced)
+    answer = await running.ask(script="silent@i0", stream=True)
+    again = await running.ask(script="silent@i0", stream=True)
+    assert {answer.headers["x-fairlead-instance"], again.headers["x-fairlead-instance"]} == {"i1"}
+    await until(lambda: world.engines[0].disconnects == 1)
+    await _settled(running)
+
+
+async def test_a_request_that_takes_longer_than_allowed_ends_with_an_error_event(world: World) -> None:
+    await world.start_engines(1)
+    world.api.set_table(world.table())
+    running = await world.start_router(timeouts=Timeouts(total=0.5))
+    await until(lambda: running.router.gateway.synced)
+    answer = await running.ask(script="stepwise", stream=True)
+    assert "took longer than 0.5 s" in answer.text
+    await _settled(running)
+
+
+async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World) -> None:
+    running = await world.ready(count=2)
+    answer = await running.ask(script="die-mid-stream", stream=True)
+    assert answer.status_code == 200
+    *events, cut, error = [event for event in answer.text.split("\n\n") if event]
+    assert len(events) == 2
+    assert cut.startswith("data: {")
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "rejected-upstream-failed"
+    await _settled(running)
+    assert running.pool.counters.failed == 1
+
+
+async def test_an_unstreamed_answer_cut_halfway_is_a_502(world: World) -> None:
+    running = await world.ready(count=2)
+    answer = await running.ask(script="die-halfway")
+    assert answer.status_code == 502
+    assert answer.headers["x-fairlead-rejection"] == "rejected-upstream-failed"
+    assert sum(len(engine.seen) for engine in world.engines) == 1
+    await _settled(running)
+
+
+async def test_the_engines_own_refusal_of_a_request_is_passed_on(world: World) -> None:
+    running = await world.ready()
+    for stream in (False, True):
+        answer = await running.ask(script="bad-request", stream=stream)
+        assert (answer.status_code, answer.json()) == (400, {"error": "context too long"})
+    await _settled(running)
+
+
+async def test_a_broken_engine_is_left_alone_until_it_works_again(world: World) -> None:
+    running = await world.ready(count=2)
+    world.engines[0].broken = True
+    for _ in range(30):
+        assert (await running.ask()).json()["engine"] == "i1"
+    tried = len(world.engines[0].seen)
+    assert tried < 10, "the circuit never opened"
+    world.engines[0].broken = False
+    async with asyncio.timeout(10):
+        while (await running.ask()).json()["engine"] != "i0":
+            await asyncio.sleep(0.1)
+    await _settled(running)
+
+
+async def test_a_kept_alive_connection_closed_by_the_engine_is_no_failure(world: World) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    for _ in range(5):
+        assert (await running.ask()).status_code == 200
+        for writer in tuple(engine._writers):
+            writer.transport.abort()
+    await _settled(running)
+    assert running.pool.counters.served == 5
+
+
+async def test_a_client_slower_than_its_engine_pauses_it_and_loses_nothing(world: World) -> None:
+    running = await world.ready(count=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, limit=65536)
+    body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "x"}], "stream": True}).encode()
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-script: flood\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+    await asyncio.sleep(0.5)  # nothing is read: whatever does not fit into buffers must stay at the engine
+    (call,) = running.router.proxy._calls
+    assert call.connection is not None
+    assert call.connection._paused
+    text = await reader.readuntil(b"\r\n\r\n")
+    events = 0
+    while size := int(await reader.readline(), 16):
+        events += (await reader.readexactly(size + 2)).count(b"\n\n")
+    assert events == 400 * 500 + 3 + 1
+    assert b"200 OK" in text
+    writer.close()
+    await _settled(running)

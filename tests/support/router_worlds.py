@@ -1,0 +1,240 @@
+"""Worlds for tests of routers: a router in this process behind a real server, a fake control API over HTTP, and engines that do what a request's
+header says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead.tables import RoutingTable
+from fairlead_router.main import Router
+from fairlead_router.serving import GatewayServer, bind, server_config
+from fairlead_router.settings import RouterSettings, Timeouts
+from fake_control_api import FakeControlApi, routing_table
+
+CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "tok "}}]}
+USAGE = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait for something other tasks bring about; fails after `seconds`."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@dataclass
+class ScriptedEngine:
+    """An HTTP engine over a plain socket. The request header `x-script` chooses what it does; `seen` holds the requests it got."""
+
+    name: str
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    broken: bool = False
+    """Answers 500 to everything."""
+    step: asyncio.Event = field(default_factory=asyncio.Event)
+    """`stepwise` streams wait for it before every chunk but the first."""
+    disconnects: int = 0
+    port: int = 0
+    _server: asyncio.Server | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 24)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Refuse connections and cut those there are."""
+        if self._server is not None:
+            self._server.close()
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                if head[0].startswith("GET"):
+                    self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")
+                    continue
+                document = json.loads(body)
+                self.seen.append({"line": head[0], "headers": headers, "body": document, "size": len(body)})
+                await self._answer(headers.get("x-script", ""), document, writer, reader)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    def _write(self, writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
+        writer.write(b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body))
+
+    async def _answer(self, script: str, document: dict[str, Any], writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+        only = script.partition("@")[2]
+        if only and only != self.name:
+            script = ""
+        script = script.partition("@")[0]
+        if self.broken or script == "error-500":
+            self._write(writer, 500, b'{"error": "broken"}')
+        elif script == "busy":
+            self._write(writer, 503, b'{"error": "busy"}')
+        elif script == "bad-request":
+            self._write(writer, 400, b'{"error": "context too long"}')
+        elif script == "hang-up":
+            raise ConnectionResetError
+        elif script == "silent":
+            await self._watch(reader)
+        elif not document.get("stream"):
+            whole = json.dumps({"model": document["model"], "engine": self.name, "choices": [], "usage": USAGE}).encode()
+            if script == "die-halfway":
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(whole), whole[:20]))
+                await writer.drain()
+                raise ConnectionResetError
+            self._write(writer, 200, whole)
+        else:
+            await self._stream(script, document, writer, reader)
+        await writer.drain()
+
+    async def _stream(self, script: str, document: dict[str, Any], writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+        def send(data: bytes) -> None:
+            writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        event = b"data: " + json.dumps({**CHUNK, "engine": self.name}).encode() + b"\n\n"
+        if script == "flood":
+            piece = event * 500
+            for _ in range(400):
+                send(piece)
+                await writer.drain()
+        gone = asyncio.create_task(self._watch(reader)) if script == "stepwise" else None
+        for number in range(int(document.get("max_tokens", 3))):
+            if script == "stepwise" and number:
+                waiting = asyncio.create_task(self.step.wait())
+                assert gone is not None
+                await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                if gone.done():
+                    raise ConnectionResetError
+                self.step.clear()
+            if script == "die-mid-stream" and number == 2:
+                writer.write(b"%x\r\n%s" % (len(event), event[:30]))
+                await writer.drain()
+                raise ConnectionResetError
+            send(event)
+            await writer.drain()
+        if gone is not None:
+            gone.cancel()
+        if document.get("stream_options", {}).get("include_usage"):
+            send(b"data: " + json.dumps({**CHUNK, "choices": [], "usage": USAGE}).encode() + b"\n\n")
+        send(b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+
+    async def _watch(self, reader: asyncio.StreamReader) -> None:
+        await reader.read(1)
+        self.disconnects += 1
+
+
+@dataclass
+class RunningRouter:
+    """A router being served, and a client for it."""
+
+    router: Router
+    server: GatewayServer
+    port: int
+    client: httpx.AsyncClient
+    served: asyncio.Task[None]
+
+    @property
+    def pool(self) -> Any:
+        return self.router.pools.all()[0]
+
+    @property
+    def scheduler(self) -> PoolScheduler:
+        scheduler = self.pool.scheduler
+        assert isinstance(scheduler, PoolScheduler)
+        return scheduler
+
+    def busy(self) -> int:
+        """Requests anybody still counts anywhere."""
+        counted = sum(row.in_flight + row.waiting for pool in self.router.pools.living() for row in pool.scheduler.in_flight())
+        return counted + self.router.pools.in_flight_total() + self.router.proxy.active()
+
+    async def ask(self, *, stream: bool = False, script: str = "", text: str = "hello", **more: Any) -> httpx.Response:
+        headers = {"x-script": script, **more.pop("headers", {})}
+        document = {"model": "mock", "messages": [{"role": "user", "content": text}], "max_tokens": 3, "stream": stream, **more}
+        return await self.client.post("/v1/chat/completions", json=document, headers=headers)
+
+
+@dataclass
+class World:
+    """What a test runs in: start engines and routers as needed; all of it is stopped at the end."""
+
+    api: FakeControlApi
+    directory: Path
+    engines: list[ScriptedEngine] = field(default_factory=list)
+    routers: list[RunningRouter] = field(default_factory=list)
+
+    async def start_engines(self, count: int) -> list[ScriptedEngine]:
+        for _ in range(count):
+            engine = ScriptedEngine(name=f"i{len(self.engines)}")
+            await engine.start()
+            self.engines.append(engine)
+        return self.engines
+
+    def table(self, **named: Any) -> RoutingTable:
+        return routing_table([engine.address for engine in self.engines], **named)
+
+    def settings(self, name: str = "router-0", **changes: Any) -> RouterSettings:
+        timeouts = changes.pop("timeouts", Timeouts(connect=1.0, first_byte=5.0, total=20.0, body=5.0, shutdown=5.0))
+        directory = self.directory / name
+        directory.mkdir(exist_ok=True)
+        return RouterSettings(
+            api_url=self.api.url, api_token=self.api.token, router_id=name, spool_dir=directory, timeouts=timeouts, **changes
+        )
+
+    async def start_router(self, name: str = "router-0", seed: int = 1, **changes: Any) -> RunningRouter:
+        settings = self.settings(name, **changes)
+        router = Router(settings, lambda table: PoolScheduler(table, name, seed, sample_rate=1.0), f"start{seed}")
+        router.recall()
+        listener = bind("127.0.0.1", 0, reuse=False)
+        port = listener.getsockname()[1]
+        server = GatewayServer(
+            server_config(router.gateway, max_header_bytes=settings.max_header_bytes), asyncio.get_running_loop(), lambda: None
+        )
+        router.start()
+        served = asyncio.create_task(server.serve(sockets=[listener]))
+        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, trust_env=False)
+        running = RunningRouter(router=router, server=server, port=port, client=client, served=served)
+        self.routers.append(running)
+        await until(lambda: server.started)
+        return running
+
+    async def stop_router(self, running: RunningRouter) -> None:
+        """As on a signal: drain, stop serving, last reports, goodbye."""
+        self.routers.remove(running)
+        await running.client.aclose()
+        await running.router.drain()
+        running.server.should_exit = True
+        await running.served
+        await running.router.stop()
+
+    async def ready(self, count: int = 2, **table: Any) -> RunningRouter:
+        """Engines, a table of them, and a router that has it."""
+        await self.start_engines(count)
+        self.api.set_table(self.table(**table))
+        running = await self.start_router()
+        await until(lambda: running.router.gateway.synced)
+        return running
