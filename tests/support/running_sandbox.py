@@ -139,10 +139,12 @@ class RunningSandbox:
         """Wait until the pool is Ready with exactly so many instances serving in the routing table and nothing draining."""
 
         def settled() -> bool:
+            if self.condition(name, "Ready").get("status") != "True":
+                return False
             instances = self.ask(f"/v1/pools/default/{name}/instances", limit=100)["items"]
             live = [instance for instance in instances if instance["state"] != "Gone"]
             serving = [instance for instance in live if instance["state"] == "Serving"]
-            return self.condition(name, "Ready").get("status") == "True" and len(live) == len(serving) == replicas
+            return len(live) == len(serving) == replicas
 
         until(settled, f"pool {name} ready with {replicas}", seconds)
 

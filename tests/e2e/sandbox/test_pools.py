@@ -44,20 +44,19 @@ def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(s
 
 def test_cache_aware_policies_hit_far_more_often_than_round_robin(sandbox: RunningSandbox, tmp_path: Path) -> None:
     policies = ("round-robin", "dualmap", "ear")
-    for policy in policies:
-        sandbox.apply_pool(pool(f"hits-{policy}", policy=policy, replicas=4)).raise_for_status()
     results = {}
     for policy in policies:
-        sandbox.until_ready(f"hits-{policy}", 4)
+        name = f"hits-{policy}"
+        sandbox.apply_pool(pool(name, policy=policy, replicas=8)).raise_for_status()
+        sandbox.until_ready(name, 8)
         output = tmp_path / f"{policy}.json"
-        results[policy] = result_of(sandbox.replay(*replay_arguments(f"hits-{policy}", 700, 16), "--json", str(output)), output)
+        results[policy] = result_of(sandbox.replay(*replay_arguments(name, 800, 20), "--json", str(output)), output)
+        sandbox.delete_pool(name)
     for policy, result in results.items():
         assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"], (policy, result)
     hit_rates = {policy: result["token_hit_rate"] for policy, result in results.items()}
     assert hit_rates["dualmap"] > 1.8 * hit_rates["round-robin"], hit_rates
     assert hit_rates["ear"] > 1.8 * hit_rates["round-robin"], hit_rates
-    for policy in policies:
-        sandbox.delete_pool(f"hits-{policy}")
 
 
 def test_overload_is_refused_early_with_reason_and_moves_are_explained(sandbox: RunningSandbox, tmp_path: Path) -> None:
