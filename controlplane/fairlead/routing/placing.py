@@ -187,8 +187,8 @@ class Placing:
         if previous is not None and previous.instance == instance:
             self.bindings.touch(session, now)
             return False
-        request = tracked.request
-        self.recorder.bound(self.bindings.bind(session, instance, reason, now, request.prompt_tokens))
+        reason = BindingReason.COLD if previous is None else reason
+        self.recorder.bound(self.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens))
         if previous is None or previous.instance is None:
             return False
         self._record_move("session", tracked, session, previous.instance, instance, reason, now)

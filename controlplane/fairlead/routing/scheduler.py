@@ -178,7 +178,7 @@ class PoolScheduler:
         return self._abandon(request_id, "cancelled", now)
 
     def instance_failed(self, instance: str, now: float) -> None:
-        """A connection error or 5xx. When the circuit opens, what waits for the instance is placed elsewhere."""
+        """A connection error or 5xx. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome."""
         placing = self._placing
         load = self._loads.get(instance)
         if load is None:
@@ -312,6 +312,7 @@ class PoolScheduler:
     def _abandon(self, request_id: str, outcome: str, now: float) -> tuple[Outcome, ...]:
         tracked = self._requests.get(request_id)
         if tracked is None:
+            self._outbox = [refusal for refusal in self._outbox if refusal.request.id != request_id]
             return ()
         self._placing.view.now = now
         instance = tracked.instance

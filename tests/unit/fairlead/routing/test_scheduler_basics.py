@@ -332,3 +332,17 @@ def test_a_recreated_pool_starts_without_sessions_and_caches() -> None:
     assert scheduler.choose(make_request("r2"), 1.0) is not None
     scheduler.cancel("r1", 1.0)
     assert one_dispatch(scheduler.submit(make_request("r3"), 2.0)).hit_tokens == 0
+
+
+def test_a_request_refused_while_its_client_leaves_is_not_told_of_again() -> None:
+    table = make_table(2)
+    scheduler = make_scheduler(replace(table, routing=replace(table.routing, parameters={"queue_limit": 1})))
+    for index in range(4):
+        scheduler.submit(make_request(f"r{index}"), 0.0)
+    for _ in range(3):
+        scheduler.instance_failed("chat-b0", 0.1)
+    assert scheduler.waiting() == 1
+    scheduler.cancel("r2", 0.1)
+    assert scheduler.tick(0.1) == ()
+    (record,) = scheduler.take_records(1.0).rejections
+    assert (record.reason, record.sample_request) == (RejectionReason.QUEUE_FULL, "r2")

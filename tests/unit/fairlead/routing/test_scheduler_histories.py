@@ -1,6 +1,6 @@
 """Random histories of a scheduler: whatever happens, each request ends once, counters are exact, and nobody unfit is chosen."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -70,8 +70,11 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.unfit = {load.entry.id for load in self.scheduler.loads() if not load.is_candidate(self.now)}
         self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
 
-    def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: set[str] | None = None) -> None:
-        """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen."""
+    def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
+        """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
+
+        Calls that end a request may make its own instance fit again: if it was the probe of an open circuit, there is room for another.
+        """
         for outcome in outcomes:
             name = outcome.request.id
             assert name in self.alive, "an outcome is about a request that has not ended"
@@ -125,22 +128,24 @@ class SchedulerHistory(RuleBasedStateMachine):
         name = self.any_request(data)
         if self.alive.get(name) is not None:
             self.first_tokens.add(name)
-        self.see(self.scheduler.first_token(name, self.now))
+        self.see(self.scheduler.first_token(name, self.now), self.unfit - {self.alive.get(name)})
 
     @rule(data=st.data(), cached=st.sampled_from([None, 0, 512]))
     def complete(self, data: st.DataObject, cached: int | None) -> None:
         name = self.any_request(data)
-        dispatched = self.alive.get(name) is not None
-        if dispatched:
+        instance = self.alive.get(name)
+        if instance is not None:
             self.end(name)
-        self.see(self.scheduler.complete(name, self.now, 10, cached))
+        self.see(self.scheduler.complete(name, self.now, 10, cached), self.unfit - {instance})
 
     @rule(data=st.data(), cancels=st.booleans())
     def give_up(self, data: st.DataObject, cancels: bool) -> None:
         name = self.any_request(data)
+        instance = self.alive.get(name)
         if name in self.alive:
             self.end(name)
-        self.see(self.scheduler.cancel(name, self.now) if cancels else self.scheduler.fail(name, self.now))
+        outcomes = self.scheduler.cancel(name, self.now) if cancels else self.scheduler.fail(name, self.now)
+        self.see(outcomes, self.unfit - {instance})
 
     @rule(data=st.data(), counts=st.booleans())
     def retry(self, data: st.DataObject, counts: bool) -> None:
@@ -159,6 +164,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         if isinstance(outcome, Dispatch):
             assert outcome.instance != instance
         self.see([outcome])
+        self.see(self.scheduler.tick(self.now))
 
     @rule(instance=st.sampled_from(NAMES), times=st.integers(1, 3), works=st.booleans())
     def circuit(self, instance: str, times: int, works: bool) -> None:
@@ -169,6 +175,7 @@ class SchedulerHistory(RuleBasedStateMachine):
                 self.scheduler.instance_failed(instance, self.now)
         self.scheduler.observe_engine(instance, 0.1 * times, self.now)
         self.snapshot()
+        self.see(self.scheduler.tick(self.now))
 
     @rule(instances=INSTANCES, moved=st.booleans(), policy=st.sampled_from([None, *policy_names()]))
     def table_changes(self, instances: dict[str, InstanceState], moved: bool, policy: str | None) -> None:
@@ -225,8 +232,9 @@ class SchedulerHistory(RuleBasedStateMachine):
     def everything_ends(self) -> None:
         for name in sorted(self.alive):
             if name in self.alive:
+                instance = self.alive[name]
                 self.end(name)
-                self.see(self.scheduler.cancel(name, self.now))
+                self.see(self.scheduler.cancel(name, self.now), self.unfit - {instance})
         assert all(
             (load.pending_prefill_tokens, load.dispatched_prefill_tokens, load.waiting, load.prefilling, load.decoding, load.decode_tokens)
             == (0, 0, 0, 0, 0, 0)

@@ -1,0 +1,54 @@
+"""docs/policies.md is complete: every policy has its section, and every parameter its line with the right default."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairlead.routing.parameters import QueueParameters, parameter_facts
+from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.registry import policy_names, policy_parameters
+
+CATALOGUE = (Path(__file__).parents[4] / "docs" / "policies.md").read_text(encoding="utf-8")
+SHARED = {facts.name for facts in parameter_facts(QueueParameters)}
+KEY = {facts.name for facts in parameter_facts(KeyParameters)}
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next."""
+    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", CATALOGUE, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"docs/policies.md has no section {title!r}"
+    return found[1]
+
+
+def lines(title: str) -> dict[str, str]:
+    """Parameter → the rest of its table line."""
+    return dict(re.findall(r"^\| `(\w+)` \|(.*)$", section(title), re.MULTILINE))
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_policy_has_a_section_with_intent_inputs_cost_and_when_it_hurts(policy: str) -> None:
+    text = section(policy)
+    for heading in ("Intent", "Inputs", "Cost", "When it hurts"):
+        assert f"**{heading}.**" in text
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_parameter_of_every_policy_is_documented_with_its_default(policy: str) -> None:
+    own = lines(policy)
+    inherited = lines("What every policy shares") | (lines("cache-affinity") if policy == "dualmap" else {})
+    facts = {one.name: one for one in policy_parameters(policy)}
+    assert set(own) <= set(facts), "a parameter is documented that does not exist"
+    for name, one in facts.items():
+        line = (own | inherited).get(name)
+        assert line is not None, f"{policy}: parameter {name} is not in docs/policies.md"
+        default = "" if one.default is None else str(one.default).lower() if one.kind == "boolean" else str(one.default)
+        assert default in line
+        assert all(f"`{choice}`" in line for choice in one.choices)
+
+
+def test_every_registered_policy_is_in_the_table_and_nothing_else() -> None:
+    table = re.findall(r"^\| `([\w-]+)` \|", CATALOGUE.split("##")[0], re.MULTILINE)
+    assert tuple(table) == policy_names()
+    headings = set(re.findall(r"^## (.*)$", CATALOGUE, re.MULTILINE))
+    assert headings == {*policy_names(), "What every policy shares"}
