@@ -39,6 +39,7 @@ from fairlead_api.services.live import Live, Snapshot, Tail, Topic
 from fairlead_api.services.plans import ClusterGateway, Plans
 from fairlead_api.services.pool_mirroring import PoolMirroring
 from fairlead_api.services.reading import Span
+from fairlead_api.services.sharing import Shared
 from fairlead_api.services.table_stream import TableStream
 from fairlead_api.services.upkeep import Keep, Upkeep
 from fairlead_api.settings import Retention, Settings
@@ -105,7 +106,11 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(database, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
     audit = PostgresAudit(database)
-    pool_reads, history, loads = PostgresPoolReads(database), PostgresHistory(database), PostgresLoads(database)
+    pool_reads, history, loads = (
+        PostgresPoolReads(database, Shared(settings.share_seconds)),
+        PostgresHistory(database),
+        PostgresLoads(database),
+    )
     heatmaps = HeatmapReading(loads)
     plans = Plans(PostgresPlans(database), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(database, partitions), loads, keep(settings.retention))

@@ -33,7 +33,7 @@ class KubernetesCluster:
                 GROUP, VERSION, pool.namespace, PLURAL, pool.name, _request_timeout=_TIMEOUT
             )
 
-        return _pool(await self._run(pool, call))
+        return _pool(await self._run(pool, call, None))
 
     async def scale(
         self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
@@ -56,7 +56,7 @@ class KubernetesCluster:
                 **options,
             )
 
-        return _pool(await self._run(pool, call))
+        return _pool(await self._run(pool, call, replicas))
 
     def _objects(self) -> Any:
         if self._api is None:
@@ -72,17 +72,17 @@ class KubernetesCluster:
             self._api = client.CustomObjectsApi(connection)
         return self._api
 
-    async def _run(self, pool: PoolKey, call: Any) -> Any:
+    async def _run(self, pool: PoolKey, call: Any, replicas: int | None) -> Any:
         try:
             return await asyncio.to_thread(call)
         except client.ApiException as error:
-            raise _refusal(pool, error) from error
+            raise _refusal(pool, replicas, error) from error
         except (urllib3.exceptions.HTTPError, OSError, config.ConfigException) as error:
             self._api = None
             raise ClusterUnavailable(f"the Kubernetes API does not answer: {str(error).splitlines()[0]}") from error
 
 
-def _refusal(pool: PoolKey, error: Any) -> Exception:
+def _refusal(pool: PoolKey, replicas: int | None, error: Any) -> Exception:
     try:
         message = str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):
@@ -93,7 +93,7 @@ def _refusal(pool: PoolKey, error: Any) -> Exception:
         case 409:
             return Conflict("object-changed", message)
         case 400 | 422:
-            return InvalidInput("replicas", None, message)
+            return InvalidInput("replicas", replicas, message)
         case 401 | 403:
             return Denied(f"the Kubernetes API refuses the control API: {message}")
     return ClusterUnavailable(f"the Kubernetes API answered {error.status}: {message}")

@@ -32,7 +32,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`background` off = no jobs (tests drive them by hand)."""
+    """`background` off = no jobs (tests drive them by hand). Pool summaries of one moment serve everybody for `share_seconds`."""
 
     database_url: str
     bootstrap_tokens: tuple[BootstrapToken, ...] = ()
@@ -45,6 +45,7 @@ class Settings:
     log_format: str = "text"
     retention: Retention = field(default_factory=Retention)
     heartbeat_seconds: float = 2.0
+    share_seconds: float = 0.5
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:

@@ -14,6 +14,7 @@ from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.owners import owner_of
 from fairlead_api.services.reading import Span, ready_condition, table_acknowledged
+from fairlead_api.services.sharing import Shared
 from fairlead_api.services.table_content import MirroredFacts
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
@@ -74,10 +75,20 @@ WHERE l.pool_id = :pool AND l.second > CAST(:now AS timestamptz) - interval '5 m
 class PostgresPoolReads:
     """Implements `services.reading.PoolReader`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, shared: Shared) -> None:
         self._database = database
+        self._shared = shared
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
+        return await self._shared.get(("pools", span), lambda: self._pools(span, now))
+
+    async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
+        return await self._shared.get(("pool", pool), lambda: self._pool(pool, now))
+
+    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
+        return await self._shared.get(("instances", pool, span), lambda: self._instances_page(pool, span, now))
+
+    async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         pools = tables.pools
         query = select(pools).where(pools.c.deleted_at.is_(None))
         async with self._database.reading() as connection:
@@ -93,7 +104,7 @@ class PostgresPoolReads:
             items = await _summaries(connection, found.items, now)
         return Page(items=items, next_cursor=found.next_cursor, total=found.total)
 
-    async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
+    async def _pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)
             (summary,) = await _summaries(connection, [row], now)
@@ -108,7 +119,7 @@ class PostgresPoolReads:
                 table_acknowledged=table_acknowledged(row.table_version, routers),
             )
 
-    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
+    async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
         instances = tables.instances
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)

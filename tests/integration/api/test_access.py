@@ -1,0 +1,193 @@
+"""Who may do what: every URL of the document by every role, tokens, login links, sessions, and what the audit log keeps of it."""
+
+import itertools
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from api_running import CHAT, SECRETS, ApiInstance, a_state, an_instance
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources import LoginLinkRequest, TokenRequest
+from postgres import plain
+from streaming_asgi import StreamingAsgiTransport
+
+OPEN = {"/healthz", "/readyz", "/metrics", "/v1/login"}
+ADMIN = {"/v1/login-links", "/v1/tokens", "/v1/tokens.csv", "/v1/tokens/{token_id}"}
+OPERATOR = {"/v1/pools/{namespace}/{name}/plans", "/v1/plans/{plan_id}/apply", "/v1/plans/{plan_id}/undo"}
+RANK = {"viewer": 1, "operator": 2, "admin": 3}
+
+
+def allowed(path: str, role: str) -> bool:
+    if path.startswith("/internal"):
+        return role == "system"
+    if path in ADMIN:
+        return role == "admin"
+    if path in OPERATOR:
+        return RANK.get(role, 0) >= 2
+    return True
+
+
+async def test_every_url_admits_exactly_the_roles_it_should(api: ApiInstance) -> None:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        headers = {"authorization": f"Bearer {SECRETS['admin']}"}
+        document: dict[str, Any] = (await http.get("/openapi.json", headers=headers)).json()
+        operations = [(path, method) for path, item in document["paths"].items() for method in item]
+        assert len(operations) > 45
+        wrong = []
+        for (path, method), role in itertools.product(operations, [None, "wrong", *SECRETS]):
+            url = path.replace("{namespace}", "default").replace("{name}", "nope")
+            for name in ("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "entry_id"):
+                url = url.replace(f"{{{name}}}", "7")
+            bearer = {} if role is None else {"authorization": f"Bearer {SECRETS.get(role, 'flt_unknown')}"}
+            async with http.stream(method, url, headers=bearer) as response:
+                status = response.status_code
+            if path in OPEN:
+                right = status not in {401, 403} or path == "/v1/login"
+            elif role in {None, "wrong"}:
+                right = status == 401
+            elif allowed(path, str(role)):
+                right = status not in {401, 403}
+            else:
+                right = status == 403
+            if not right:
+                wrong.append((method, path, role, status))
+        assert wrong == []
+
+
+async def test_no_endpoint_reads_cookies(api: ApiInstance) -> None:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        answered = await http.get("/v1/pools", headers={"cookie": f"sid={SECRETS['admin']}; authorization=Bearer {SECRETS['admin']}"})
+        assert answered.status_code == 401
+        assert answered.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_login_link_works_once(api: ApiInstance) -> None:
+    link = await api.admin.create_login_link(LoginLinkRequest(role="operator", subject="ada"))
+    session = await api.base.login(link.token)
+    assert (session.identity.subject, session.identity.role) == ("ada", "operator")
+    assert (await api.base.with_token(session.token).whoami()).subject == "ada"
+    with pytest.raises(ApiProblem) as caught:
+        await api.base.login(link.token)
+    assert (caught.value.problem.status, caught.value.problem.type) == (401, "login-link-expired")
+
+
+async def test_a_login_link_dies_after_its_minutes(api: ApiInstance) -> None:
+    link = await api.admin.create_login_link(LoginLinkRequest(role="viewer", minutes=10))
+    api.clock.skip(601)
+    with pytest.raises(ApiProblem) as caught:
+        await api.base.login(link.token)
+    assert caught.value.problem.type == "login-link-expired"
+
+
+async def test_a_session_ends_by_logout_idling_and_age(api: ApiInstance) -> None:
+    async def fresh() -> str:
+        return (await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)).token
+
+    left, idle = await fresh(), await fresh()
+    await api.base.with_token(left).logout()
+    api.clock.skip(8 * 3600 + 1)
+    for token in (left, idle):
+        with pytest.raises(ApiProblem) as caught:
+            await api.base.with_token(token).whoami()
+        assert caught.value.problem.status == 401
+    busy = await fresh()
+    for _ in range(4):
+        api.clock.skip(7 * 3600)
+        last = await _status(api, busy)
+    assert last == 401
+
+
+async def _status(api: ApiInstance, token: str) -> int:
+    try:
+        await api.base.with_token(token).whoami()
+    except ApiProblem as error:
+        return error.problem.status
+    return 200
+
+
+async def test_a_revoked_token_takes_its_web_sessions_with_it(api: ApiInstance) -> None:
+    token = await api.admin.create_token(TokenRequest(name="grace", role="viewer", days=1))
+    assert token.secret is not None
+    session = await api.base.login(token.secret)
+    assert await _status(api, session.token) == 200
+    await api.admin.revoke_token(token.id)
+    assert (await _status(api, session.token), await _status(api, token.secret)) == (401, 401)
+    listed = (await api.admin.tokens()).items
+    assert [(item.name, item.secret, item.revoked_at is not None) for item in listed] == [("grace", None, True)]
+
+
+async def test_no_secret_is_stored(api: ApiInstance, database_url: str) -> None:
+    token = await api.admin.create_token(TokenRequest(name="grace", role="viewer"))
+    link = await api.admin.create_login_link(LoginLinkRequest(role="viewer"))
+    session = await api.base.login(link.token)
+    with psycopg.connect(plain(database_url)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        stored = "".join(str(connection.execute(f'SELECT * FROM "{name}"').fetchall()) for name in tables)
+    for secret in (token.secret, link.token, session.token):
+        assert secret is not None
+        assert secret not in stored
+        assert secret[4:] not in stored
+
+
+async def test_system_tokens_cannot_log_in_and_roles_are_checked(api: ApiInstance) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        await api.base.login(SECRETS["system"])
+    assert caught.value.problem.status == 403
+    for request in (LoginLinkRequest(role="root"), LoginLinkRequest(role="viewer", minutes=60), LoginLinkRequest(role="system")):
+        with pytest.raises(ApiProblem) as caught:
+            await api.admin.create_login_link(request)
+        assert caught.value.problem.status == 422
+        assert caught.value.problem.field in {"role", "minutes"}
+
+
+async def test_an_unknown_field_is_refused_not_ignored(api: ApiInstance) -> None:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        headers = {"authorization": f"Bearer {SECRETS['admin']}"}
+        answered = await http.post("/v1/tokens", json={"name": "x", "role": "viewer", "day": 3}, headers=headers)
+        assert answered.status_code == 422
+        assert answered.json()["field"] == "day"
+        broken = await http.post("/v1/tokens", content=b"{", headers={**headers, "content-type": "application/json"})
+        assert (broken.status_code, broken.json()["type"]) == (400, "malformed-json")
+
+
+async def test_logins_denials_and_tokens_are_in_the_audit_log(api: ApiInstance) -> None:
+    with pytest.raises(ApiProblem):
+        await api.viewer.create_token(TokenRequest(name="x", role="admin"))
+    token = await api.admin.create_token(TokenRequest(name="grace", role="viewer"))
+    await api.admin.revoke_token(token.id)
+    with pytest.raises(ApiProblem):
+        await api.base.login("flt_guess")
+    found = [(entry.actor, entry.action, entry.result) for entry in (await api.admin.audit({})).items]
+    assert found == [
+        ("unknown", "login", "denied"),
+        ("test-admin", "token.revoked", "ok"),
+        ("test-admin", "token.created", "ok"),
+        ("test-viewer", "access.denied", "denied"),
+    ]
+
+
+async def test_tampering_with_the_audit_log_shows(api: ApiInstance, database_url: str) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    for number in range(5):
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+    intact = await api.admin.audit_verification()
+    assert (intact.intact, intact.entries, intact.first_broken) == (True, 6, None)
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        for statement in ("UPDATE audit_log SET actor = 'eve'", "DELETE FROM audit_log", "TRUNCATE audit_log"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+        connection.execute("ALTER TABLE audit_log DISABLE TRIGGER append_only")
+        connection.execute("UPDATE audit_log SET actor = 'eve' WHERE id = 3")
+    broken = await api.admin.audit_verification()
+    assert (broken.intact, broken.first_broken) == (False, 3)
+
+
+async def test_removing_an_audit_entry_shows(api: ApiInstance, database_url: str) -> None:
+    for number in range(4):
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        connection.execute("ALTER TABLE audit_log DISABLE TRIGGER append_only")
+        connection.execute("DELETE FROM audit_log WHERE id = 2")
+    assert (await api.admin.audit_verification()).first_broken == 3

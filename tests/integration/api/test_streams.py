@@ -1,0 +1,162 @@
+"""The routers' stream and the live events, over replicas, gaps and readers that do not read."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead.instances import InstanceState
+from fairlead_api.routes.streaming import BoundedStream
+from fairlead_client.client import (
+    BindingsLine,
+    ControlApi,
+    HeartbeatLine,
+    LiveEvent,
+    PoolDeletedLine,
+    StreamLine,
+    SyncedLine,
+    TableLine,
+)
+
+
+@asynccontextmanager
+async def following(client: ControlApi, router: str = "router-9") -> AsyncIterator["asyncio.Queue[StreamLine]"]:
+    lines: asyncio.Queue[StreamLine] = asyncio.Queue()
+
+    async def read() -> None:
+        async for line in client.stream(router):
+            await lines.put(line)
+
+    reader = asyncio.create_task(read())
+    try:
+        yield lines
+    finally:
+        reader.cancel()
+        await asyncio.wait([reader])
+
+
+async def until(lines: "asyncio.Queue[StreamLine]", wanted: Callable[[StreamLine], bool]) -> StreamLine:
+    async with asyncio.timeout(10):
+        while not wanted(line := await lines.get()):
+            pass
+        return line
+
+
+async def test_a_table_made_at_one_replica_arrives_at_the_other(api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    other = await start_api()
+    async with following(other.system) as lines:
+        await until(lines, lambda line: isinstance(line, TableLine) and line.table.version == 1)
+        await until(lines, lambda line: isinstance(line, SyncedLine))
+        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
+        found = await until(lines, lambda line: isinstance(line, TableLine) and line.table.version == 2)
+        assert isinstance(found, TableLine)
+        assert [entry.id for entry in found.table.instances] == ["a", "b"]
+        await until(lines, lambda line: isinstance(line, HeartbeatLine))
+        await api.system.delete_pool(CHAT)
+        await until(lines, lambda line: line == PoolDeletedLine(pool=CHAT))
+
+
+async def test_a_drain_of_many_sessions_reaches_routers_complete(api: ApiInstance) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    names = [f"{'long-session-name-' * 4}{number}" for number in range(300)]
+    await api.system.post_report(a_report("r1", bindings=tuple(a_binding(name, "a") for name in names)))
+    async with following(api.system) as lines:
+        await until(lines, lambda line: isinstance(line, SyncedLine))
+        await api.system.put_pool_state(CHAT, a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2))
+        moved: set[str] = set()
+        while len(moved) < 300:
+            line = await until(lines, lambda line: isinstance(line, BindingsLine))
+            assert isinstance(line, BindingsLine)
+            moved |= {binding.session for binding in line.bindings if binding.instance == "b" and binding.version == 2}
+        assert moved == set(names)
+
+
+async def test_a_reader_that_does_not_read_is_cut_off(api: ApiInstance, monkeypatch: Any) -> None:
+    monkeypatch.setattr(BoundedStream, "patience_seconds", 0.3)
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    never = asyncio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        if not never.is_set():
+            never.set()
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()  # the socket's buffer is full for ever
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "method": "GET",
+        "path": "/internal/v1/stream",
+        "raw_path": b"/internal/v1/stream",
+        "query_string": b"router=stuck",
+        "headers": [(b"authorization", f"Bearer {SECRETS['system']}".encode())],
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("api.test", 80),
+        "client": ("127.0.0.1", 1),
+        "root_path": "",
+    }
+    async with asyncio.timeout(5):
+        await api.app(scope, receive, send)
+
+
+async def events_of(client: ControlApi, topics: tuple[str, ...], into: "asyncio.Queue[LiveEvent | None]", last: str | None = None) -> None:
+    async for event in client.live(topics, last_event_id=last):
+        await into.put(event)
+    await into.put(None)
+
+
+async def test_live_events_tell_pools_and_new_migrations(api: ApiInstance) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    events: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
+    reader = asyncio.create_task(events_of(api.viewer, ("pools", "migrations"), events))
+    first = await asyncio.wait_for(events.get(), 5)
+    assert first is not None
+    assert first.event == "pools"
+    assert [pool["name"] for pool in json.loads(first.data)] == ["chat"]
+    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.system.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", based_on=1),)))
+    moved: LiveEvent | None = None
+    async with asyncio.timeout(10):
+        while moved is None or moved.event != "migrations":
+            moved = await events.get()
+    assert [item["session"] for item in json.loads(moved.data)] == ["s"]
+    reader.cancel()
+    await asyncio.wait([reader])
+    again: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
+    resumed = asyncio.create_task(events_of(api.viewer, ("migrations",), again, str(int(moved.id or 0) - 5000)))
+    missed = await asyncio.wait_for(again.get(), 5)
+    assert missed is not None
+    assert [item["session"] for item in json.loads(missed.data)] == ["s"]
+    resumed.cancel()
+    await asyncio.wait([resumed])
+
+
+async def test_a_fourth_live_stream_is_told_to_poll(api: ApiInstance) -> None:
+    queues: list[asyncio.Queue[LiveEvent | None]] = [asyncio.Queue() for _ in range(4)]
+    readers = []
+    for queue in queues[:3]:
+        readers.append(asyncio.create_task(events_of(api.viewer, ("pools",), queue)))
+        await asyncio.wait_for(queue.get(), 5)
+    await events_of(api.viewer, ("pools",), queues[3])
+    told = [queues[3].get_nowait(), queues[3].get_nowait()]
+    assert told[0] is not None
+    assert (told[0].event, told[1]) == ("poll", None)
+    for reader in readers:
+        reader.cancel()
+    await asyncio.wait(readers)
+    third: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
+    reader = asyncio.create_task(events_of(api.viewer, ("pools",), third))
+    found = await asyncio.wait_for(third.get(), 5)
+    assert found is not None
+    assert found.event == "pools"
+    reader.cancel()
+    await asyncio.wait([reader])
