@@ -95,3 +95,10 @@ def test_scaling_in_and_out_under_load_fails_no_request(policy: str) -> None:
     assert any(place.startswith("new") for place in late)
     moves = scheduler.take_records(1e9, final=True).migrations
     assert any(move.trigger is BindingReason.DRAIN for move in moves) == (policy in ("cache-affinity", "dualmap", "ear"))
+
+
+def test_beyond_saturation_sessions_keep_their_cache_when_only_cool_targets_are_taken() -> None:
+    cool, _ = simulate("ear", 20.0)
+    draft, _ = simulate("ear", 20.0, {"cool_target": False})
+    assert cool.hit_rate > 1.1 * draft.hit_rate
+    assert cool.attainment(5.0) >= draft.attainment(5.0)

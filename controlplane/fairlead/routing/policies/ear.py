@@ -28,6 +28,12 @@ class EarParameters(QueueParameters):
     cooldown_seconds: float = parameter(
         "number", 30.0, "A session that moved stays at least this long before load may move it again.", minimum=0.0
     )
+    cool_target: bool = parameter(
+        "boolean",
+        True,
+        "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be recomputed there; "
+        "false = to any host with less pending, as the EAR draft says.",
+    )
     migrate: bool = parameter("boolean", True, "Migrate sessions off hot hosts; false = pure affinity.")
 
 
@@ -103,8 +109,15 @@ class Ear:
         needed = max(home.context_tokens, request.prompt_tokens)
         best: InstanceLoad | None = None
         best_rank: tuple[int, int, str] | None = None
+        cool_only = self._parameters.cool_target
+        saved_here = view.hit_tokens(request, host.entry.id) if cool_only else 0
         for load in view.candidates():
-            if load is host or load.pending_prefill_tokens >= host.pending_prefill_tokens:
+            pending = load.pending_prefill_tokens
+            if load is host or pending >= host.pending_prefill_tokens:
+                continue
+            if cool_only and (
+                pending > threshold or pending + saved_here - view.hit_tokens(request, load.entry.id) >= host.pending_prefill_tokens
+            ):
                 continue
             free = free_kv_tokens(load, table.engine.kv_cache_tokens)
             if free < needed:

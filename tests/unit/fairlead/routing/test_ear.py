@@ -80,6 +80,21 @@ def test_a_new_session_goes_to_the_least_pending_then_fewest_sessions_then_id() 
     assert (decision.instance, decision.reason, decision.bind) == ("C", DecisionReason.SESSION_COLD, BindingReason.COLD)
 
 
+def test_a_target_that_is_hot_itself_is_not_worth_the_cache_unless_the_drafts_rule_is_chosen() -> None:
+    loads = [load("A", 40_000), load("B", 11_000)]
+    assert choose(loads, home_at("A")).instance == "A"
+    assert choose(loads, home_at("A"), parameters=EarParameters(hot_tokens=10_000, cool_target=False)).instance == "B"
+
+
+def test_a_move_that_recomputes_more_than_it_saves_in_waiting_is_not_made() -> None:
+    pool = table([entry("A"), entry("B")], policy="ear", kv_cache_tokens=CAPACITY)
+    loads = {"A": load("A", 12_000), "B": load("B", 9_000)}
+    asked = request("r", 8_000, session="s")
+    for cached, chosen in ((2_999, "B"), (3_000, "A")):
+        view = ScriptedView(pool, loads, {("r", "A"): cached}, {"s": home_at("A")})
+        assert Ear(EarParameters(hot_tokens=10_000)).choose(asked, view, 0.0).instance == chosen
+
+
 def test_pure_affinity_never_migrates() -> None:
     assert choose(WORKED, home_at("A"), parameters=EarParameters(hot_tokens=10_000, migrate=False)).instance == "A"
 
