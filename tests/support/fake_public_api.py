@@ -86,6 +86,11 @@ class FakePublicApi:
         for queue in self.live_queues:
             queue.put_nowait(data)
 
+    def end_streams(self) -> None:
+        """Closes every open stream, as a restarting server does."""
+        for queue in self.live_queues:
+            queue.put_nowait(b"")
+
     def _routes(self) -> list[Route]:
         pool = "/v1/pools/{namespace}/{name}"
         lists: dict[str, Callable[[Request], Sequence[Any]]] = {
@@ -458,8 +463,8 @@ class FakePublicApi:
             self.live_queues.append(queue)
             try:
                 yield b": welcome\n\n"
-                while True:
-                    yield await queue.get()
+                while chunk := await queue.get():
+                    yield chunk
             finally:
                 self.live_queues.remove(queue)
 

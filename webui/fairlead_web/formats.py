@@ -1,5 +1,6 @@
 """Numbers and times as text. Pure. `static/js/formats.js` mirrors `count`, `compact`, `share` and `seconds` for live cells; a browser test compares them."""
 
+import math
 from datetime import UTC, datetime
 
 NONE = "–"
@@ -7,7 +8,7 @@ NONE = "–"
 
 def count(value: float | None) -> str:
     """Whole number with thousands separated: 12345 → `12,345`; None → an en dash."""
-    return NONE if value is None else f"{round(value):,}"
+    return NONE if value is None else f"{math.floor(value + 0.5):,}"
 
 
 def compact(value: float | None) -> str:
@@ -39,7 +40,7 @@ def rate(value: float | None) -> str:
     """Per-second or per-hour rate: one decimal under 100, none above."""
     if value is None:
         return NONE
-    return f"{value:.1f}" if abs(value) < 99.95 else f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) < 99.95 else count(value)
 
 
 def score(value: float) -> str:

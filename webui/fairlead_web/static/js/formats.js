@@ -20,7 +20,7 @@ export function seconds(value) {
 
 export function rate(value) {
   if (value == null) return NONE;
-  return Math.abs(value) < 99.95 ? value.toFixed(1) : grouped.format(value);
+  return Math.abs(value) < 99.95 ? value.toFixed(1) : count(value);
 }
 
 export const byName = { count, share, seconds, rate };

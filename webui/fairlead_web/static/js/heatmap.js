@@ -26,7 +26,6 @@ class Heatmap {
     this.tip = document.createElement("div");
     this.tip.className = "heatmap-tip";
     this.tip.hidden = true;
-    this.pinned = false;
   }
 
   mount() {
@@ -152,14 +151,13 @@ class Heatmap {
         this.drawMarks();
         return;
       }
-      if (this.pinned) return;
       const move = this.moveNear(cell);
       if (move !== this.view.move) { this.view.move = move; this.drawMarks(); }
       surface.classList.toggle("on-move", Boolean(move));
       if (cell) this.show(cell, event.clientX, event.clientY, move);
       else this.hide();
     });
-    surface.addEventListener("pointerleave", (event) => { if (!this.pinned && !this.tip.contains(event.relatedTarget)) this.hide(); });
+    surface.addEventListener("pointerleave", () => { this.hide(); });
     surface.addEventListener("pointerdown", (event) => {
       if (event.button !== 0 || event.pointerType === "touch") return;
       const cell = this.at(event);
@@ -186,6 +184,7 @@ class Heatmap {
       location.assign(move ? this.figure.dataset.migration + encodeURIComponent(move.id) : this.address(cell));
     });
     surface.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") this.hide(); });
     surface.addEventListener("focus", () => { if (surface.matches(":focus-visible")) this.walk(this.view.cursor ?? { row: 0, column: this.map.columns - 1 }); });
     surface.addEventListener("blur", () => { this.view.cursor = null; this.hide(); this.drawMarks(); });
     this.figure.querySelector("[data-arrows]")?.addEventListener("change", (event) => { this.view.arrows = event.target.checked; this.drawMarks(); });
@@ -199,7 +198,6 @@ class Heatmap {
       PageUp: [0, -page], PageDown: [0, page], Home: [0, -this.map.columns], End: [0, this.map.columns],
     };
     if (event.key === "Enter") { location.assign(this.address(cursor)); event.preventDefault(); return; }
-    if (event.key === "Escape") { this.pinned = false; this.hide(); return; }
     if (!moves[event.key]) return;
     event.preventDefault();
     const clamp = (value, top) => Math.max(0, Math.min(top - 1, value));

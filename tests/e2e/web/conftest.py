@@ -1,0 +1,38 @@
+"""A real browser against the web UI in a real server, over the fake public API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from browser_site import RunningSite, running_site, signed_in, watch_troubles
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.fail(f"{CHROMIUM} is missing: run scripts/ensure-browser.sh (apt-get install chromium) and try again", pytrace=False)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site() -> Iterator[RunningSite]:
+    with running_site() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Browser, site: RunningSite) -> Iterator[Page]:
+    """A page of an operator; fails the test on console errors, script errors, CSP violations and requests to other origins."""
+    context = signed_in(chromium, site)
+    opened = context.new_page()
+    troubles = watch_troubles(opened, site.url)
+    yield opened
+    context.close()
+    assert troubles == []

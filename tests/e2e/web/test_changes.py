@@ -1,0 +1,109 @@
+"""Scaling a pool: plan, look, apply, undo; heavy changes want a name and a reason; nothing acts twice."""
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page
+
+from browser_site import RunningSite, signed_in
+from fake_public_data import CHAT, HOSTILE
+
+pytestmark = pytest.mark.browser
+
+
+def plan(page: Page, site: RunningSite, replicas: str) -> None:
+    page.goto(f"{site.url}/pools/default/chat")
+    page.fill("input[name=replicas]", replicas)
+    page.click("text=Plan the change")
+
+
+def test_a_change_is_planned_applied_and_undone(page: Page, site: RunningSite) -> None:
+    plan(page, site, "10")
+    page.wait_for_url("**/plans/*")
+    assert page.locator(".diff-table tbody td").all_inner_texts() == ["8", "10"]
+    assert site.fake.world.desired[CHAT] == 8
+    page.fill("input[name=reason]", "evening peak")
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_selector("text=Applied by")
+    assert site.fake.world.desired[CHAT] == 10
+    page.get_by_role("button", name="Undo…").click()
+    page.wait_for_url("**/plans/p-0002")
+    assert "This plan undoes" in page.inner_text("main")
+    assert page.locator(".diff-table tbody td").all_inner_texts() == ["10", "8"]
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_selector("text=Applied by")
+    assert site.fake.world.desired[CHAT] == 8
+
+
+def test_a_double_click_applies_once(page: Page, site: RunningSite) -> None:
+    plan(page, site, "9")
+    page.wait_for_url("**/plans/*")
+    page.get_by_role("button", name="Apply").dblclick()
+    page.wait_for_selector("text=Applied by")
+    assert site.fake.applied == ["p-0001"]
+    assert len([one for one in site.fake.requests if one == ("POST", "/v1/plans/p-0001/apply")]) == 1
+
+
+def test_a_heavy_change_wants_the_pools_name_and_a_reason(page: Page, site: RunningSite) -> None:
+    plan(page, site, "0")
+    page.wait_for_url("**/plans/*")
+    button = page.get_by_role("button", name="Apply")
+    assert button.is_disabled()
+    page.fill("input[name=confirm]", "chatt")
+    page.fill("input[name=reason]", "closing down")
+    assert button.is_disabled()
+    page.fill("input[name=confirm]", "chat")
+    assert button.is_enabled()
+    button.click()
+    page.wait_for_selector("text=Applied by")
+    assert site.fake.world.desired[CHAT] == 0
+
+
+def test_a_number_the_api_refuses_is_explained_beside_the_field(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    plan(page, site, "65")
+    assert "above maxReplicas (64)" in page.inner_text("#scale-problem")
+    assert page.input_value("input[name=replicas]") == "65"
+    page.fill("input[name=replicas]", "9")
+    page.click("text=Plan the change")
+    page.wait_for_url("**/plans/p-0001")
+    context.close()
+
+
+def test_a_pool_owned_by_gitops_is_read_only_here(page: Page, site: RunningSite) -> None:
+    made = site.fake
+    made.world.owner[CHAT] = "argocd"
+    made._make(CHAT, 9, None, "ada")
+    page.goto(f"{site.url}/plans/p-0001")
+    assert page.get_by_role("button", name="Apply").is_disabled()
+    assert "argocd owns this pool" in page.inner_text("main")
+    assert page.locator("pre").first.inner_text().strip() == "spec:\n  replicas: 9"
+
+
+def test_the_theme_changes_and_stays(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/")
+    page.click("#theme-button")
+    page.click("#theme-button")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.goto(f"{site.url}/pools")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark == "rgb(15, 20, 25)"
+
+
+def test_hostile_names_are_text_everywhere(page: Page, site: RunningSite) -> None:
+    dialogs: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    for path in ("/sessions", "/migrations", "/decisions", "/audit", "/"):
+        page.goto(f"{site.url}{path}")
+        assert HOSTILE in page.inner_text("main")
+        assert page.locator("img[src=x]").count() == 0
+    page.goto(f"{site.url}/sessions?q=%3Cimg")
+    page.click("td a[data-open]")
+    page.wait_for_selector("h1")
+    assert HOSTILE in page.inner_text("h1")
+    assert dialogs == []

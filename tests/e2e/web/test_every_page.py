@@ -1,0 +1,107 @@
+"""Every page, in both themes and both widths: no script trouble, nothing leaves the origin, nothing inaccessible, nothing sticks out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser_site import RunningSite, running_site, signed_in, wait_until, watch_troubles
+from fairlead_web.addresses import session_path
+from fake_public_data import CHAT, HOSTILE, INSTANCES
+
+pytestmark = pytest.mark.browser
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+INSTANCE = INSTANCES[CHAT][1]
+PAGES = (
+    "/",
+    "/pools",
+    "/pools/default/chat",
+    "/pools/default/chat/heatmap?metric=ttft_p95&sort=max",
+    "/pools/default/chat/heatmap?view=table",
+    "/pools/default/chat/instances",
+    f"/pools/default/chat/instances/{INSTANCE}",
+    "/pools/default/chat/spec",
+    "/sessions",
+    session_path(CHAT, HOSTILE),
+    "/migrations",
+    "/migrations?pool=default/nowhere",
+    "/migrations/m-0005",
+    "/decisions",
+    "/decisions/d-0004",
+    "/rejections",
+    "/slo",
+    "/audit",
+    "/audit/56",
+    "/settings",
+    "/help",
+    "/plans/p-0001",
+    "/plans/p-0002",
+)
+
+
+@pytest.fixture(scope="module")
+def shared_site() -> Iterator[RunningSite]:
+    with running_site() as site:
+        site.fake._make(CHAT, 7, None, "ada")
+        site.fake._make(CHAT, 0, None, "ada")
+        yield site
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def themed(request: pytest.FixtureRequest, chromium: Browser, shared_site: RunningSite) -> Iterator[tuple[Page, list[str]]]:
+    context = signed_in(chromium, shared_site, "admin")
+    context.add_cookies([{"name": "fairlead-theme", "value": request.param, "url": shared_site.url}])
+    page = context.new_page()
+    yield page, watch_troubles(page, shared_site.url)
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_runs_clean_reads_well_and_fits(path: str, themed: tuple[Page, list[str]], shared_site: RunningSite) -> None:
+    page, troubles = themed
+    troubles.clear()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(shared_site.url + path)
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
+    if "/heatmap" in path:
+        page.wait_for_selector("[data-heatmap][data-ready]")
+    assert page.locator("h1").count() == 1
+    assert findings(page) == []
+    page.set_viewport_size({"width": 380, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    assert troubles == []
+
+
+def test_pages_without_a_session_read_well_too(chromium: Browser, shared_site: RunningSite) -> None:
+    context = chromium.new_context(viewport={"width": 380, "height": 800})
+    page = context.new_page()
+    for path in ("/login", "/login?token=flt_x", "/migrations/none"):
+        page.goto(shared_site.url + path)
+        assert findings(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    context.close()
+
+
+def test_empty_lists_say_why_and_what_to_do(chromium: Browser) -> None:
+    with running_site() as site:
+        site.fake.world.pools_known = []
+        context = signed_in(chromium, site)
+        page = context.new_page()
+        for path in ("/", "/pools", "/slo"):
+            page.goto(site.url + path)
+            assert "kubectl apply -f" in page.inner_text(".empty")
+            assert findings(page) == []
+        context.close()
+
+
+def findings(page: Page) -> list[str]:
+    """Serious and critical findings of axe, one line each."""
+    page.evaluate(AXE)
+    found = page.evaluate(
+        """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
+            .filter(one => ['serious', 'critical'].includes(one.impact))
+            .map(one => `${one.id}: ${one.nodes.slice(0, 3).map(node => node.html + ' ' + node.failureSummary).join(' | ')}`)"""
+    )
+    return [str(line) for line in found]

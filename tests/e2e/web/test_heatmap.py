@@ -1,0 +1,199 @@
+"""The heatmap in a real browser: its pixels, numbers, clicks, keys, zoom and live columns."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser_site import RunningSite, signed_in, wait_until
+from fairlead_web.heatmap_cells import cell_size, text_of
+from fairlead_web.time_ranges import stamp
+from fake_public_data import CHAT, INSTANCES
+
+pytestmark = pytest.mark.browser
+
+PATH = "/pools/default/chat/heatmap"
+
+
+def absolute(site: RunningSite, minutes: int = 60) -> tuple[str, datetime, datetime]:
+    """A range that stands still, as query, start and end."""
+    end = site.fake.world.now.replace(microsecond=0) - timedelta(minutes=1)
+    start = end - timedelta(minutes=minutes)
+    return f"from={stamp(start)}&to={stamp(end)}", start, end
+
+
+def opened(page: Page, site: RunningSite, query: str) -> None:
+    page.goto(f"{site.url}{PATH}?{query}")
+    page.wait_for_selector("[data-heatmap][data-ready]")
+
+
+def cell_centre(page: Page, row: int, column: int, rows: int, columns: int) -> tuple[float, float]:
+    box = page.locator("canvas[data-cells]").bounding_box()
+    assert box is not None
+    return box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows
+
+
+def test_tooltips_show_the_numbers_of_the_api(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, f"{query}&metric=kv_usage")
+    page.locator("[data-arrows]").uncheck()
+    heatmap = site.fake.world.heatmap(CHAT, "kv_usage", start, end, 120, "max", "name")
+    random = Random(7)
+    cells = [(random.randrange(len(heatmap.rows)), random.randrange(heatmap.columns)) for _ in range(50)]
+    nothing = next((r, c) for r, row in enumerate(heatmap.rows) for c, value in enumerate(row.values) if value is None)
+    for row, column in [*cells, nothing]:
+        page.mouse.move(*cell_centre(page, row, column, len(heatmap.rows), heatmap.columns))
+        shown = page.locator(".heatmap-tip .exact").inner_text()
+        assert shown == text_of(heatmap.rows[row].values[column], "share")
+        assert page.locator(".heatmap-tip strong").inner_text() == heatmap.rows[row].instance
+
+
+def test_canvas_and_picture_have_the_same_pixels(page: Page, site: RunningSite) -> None:
+    query, _, _ = absolute(site)
+    opened(page, site, f"{query}&metric=ttft_p95")
+    different = page.evaluate(
+        """async () => {
+            const canvas = document.querySelector('canvas[data-cells]');
+            const picture = new Image();
+            picture.src = document.querySelector('[data-heatmap]').dataset.src.replace('.bin', '.png');
+            await picture.decode();
+            const copy = document.createElement('canvas');
+            [copy.width, copy.height] = [picture.naturalWidth, picture.naturalHeight];
+            if (copy.width !== canvas.width || copy.height !== canvas.height) return -1;
+            copy.getContext('2d').drawImage(picture, 0, 0);
+            const pixels = (one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data;
+            const [a, b] = [pixels(canvas), pixels(copy)];
+            return a.reduce((sum, value, index) => sum + (value !== b[index]), 0);
+        }"""
+    )
+    assert different == 0
+
+
+def test_a_click_leads_to_the_instance_in_that_window(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, query)
+    page.locator("[data-arrows]").uncheck()
+    heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
+    page.mouse.click(*cell_centre(page, 2, 40, len(heatmap.rows), heatmap.columns))
+    page.wait_for_url(f"**/instances/{heatmap.rows[2].instance}?**")
+    asked = parse_qs(urlsplit(page.url).query)
+    assert asked["from"] == [stamp(heatmap.start + timedelta(seconds=40 * heatmap.step_seconds))]
+    assert asked["to"] == [stamp(heatmap.start + timedelta(seconds=41 * heatmap.step_seconds))]
+    page.click("text=All in this range")
+    page.wait_for_url("**/decisions?**")
+    assert parse_qs(urlsplit(page.url).query)["from"] == asked["from"]
+
+
+def test_dragging_zooms_and_back_and_keys_undo_it(page: Page, site: RunningSite) -> None:
+    query, start, _ = absolute(site)
+    opened(page, site, query)
+    before = page.url
+    x, y = cell_centre(page, 1, 30, 8, 120)
+    right, _ = cell_centre(page, 1, 60, 8, 120)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move((x + right) / 2, y + 4)
+    page.mouse.move(right, y + 8)
+    page.mouse.up()
+    page.wait_for_url(lambda url: url != before)
+    asked = parse_qs(urlsplit(page.url).query)
+    zoomed = datetime.fromisoformat(asked["to"][0]) - datetime.fromisoformat(asked["from"][0])
+    assert timedelta(minutes=14) <= zoomed <= timedelta(minutes=17)
+    assert datetime.fromisoformat(asked["from"][0]) > start
+    page.wait_for_selector("[data-heatmap][data-ready]")
+    zoomed_url = page.url
+    page.locator("h1").click()
+    page.keyboard.press("t")
+    page.keyboard.press("z")
+    page.wait_for_url(lambda url: url != zoomed_url)
+    page.go_back()
+    page.go_back()
+    assert page.url == before
+
+
+def test_the_keyboard_walks_the_cells_and_opens_one(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, f"{query}&metric=kv_usage")
+    heatmap = site.fake.world.heatmap(CHAT, "kv_usage", start, end, 120, "max", "name")
+    page.keyboard.press("Tab")
+    page.locator(".heatmap-surface").focus()
+    for key in ("Home", "ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    expected = text_of(heatmap.rows[1].values[2], "share")
+    assert page.locator(".heatmap-tip .exact").inner_text() == expected
+    wait_until(page, "document.querySelector('[data-announce]').textContent.length > 0")
+    spoken = page.locator("[data-announce]").inner_text()
+    assert heatmap.rows[1].instance in spoken
+    assert expected in spoken
+    assert "limit 90.0 %" in spoken
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/instances/{heatmap.rows[1].instance}?**")
+
+
+def test_an_arrow_leads_to_its_migration(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, query)
+    heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
+    rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
+    move = max(heatmap.migrations, key=lambda one: abs(rows[one.source] - rows[one.target]))
+    column = (move.at - heatmap.start).total_seconds() / heatmap.step_seconds
+    middle = (rows[move.source] + rows[move.target]) / 2
+    x, y = cell_centre(page, 0, 0, len(rows), heatmap.columns)
+    box = page.locator("canvas[data-cells]").bounding_box()
+    assert box is not None
+    page.mouse.click(x + (column - 0.5) * box["width"] / heatmap.columns, y + middle * box["height"] / len(rows))
+    page.wait_for_url(f"**/migrations/{move.id}")
+
+
+def test_without_scripts_a_click_on_the_picture_opens_the_instance(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, java_script_enabled=False)
+    page = context.new_page()
+    query, start, end = absolute(site)
+    page.goto(f"{site.url}{PATH}?{query}")
+    heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
+    size = cell_size(heatmap.columns, len(heatmap.rows))
+    page.locator("input[type=image]").click(position={"x": 33 * size.width + 2, "y": 4 * size.height + 5})
+    page.wait_for_url(f"**/instances/{heatmap.rows[4].instance}?**")
+    assert parse_qs(urlsplit(page.url).query)["from"] == [stamp(heatmap.start + timedelta(seconds=33 * heatmap.step_seconds))]
+    context.close()
+
+
+def test_the_newest_column_follows_live_events(page: Page, site: RunningSite) -> None:
+    opened(page, site, "from=now-10m&metric=running")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    name = INSTANCES[CHAT][0]
+    one = site.fake.world.instance(CHAT, name)
+    site.push("instances", [replace(one, running=777)])
+    surface = page.locator("canvas[data-cells]")
+    surface.scroll_into_view_if_needed()
+    columns = int(page.evaluate("document.querySelector('canvas[data-cells]').width"))
+    page.locator("[data-arrows]").uncheck()
+    page.mouse.move(*cell_centre(page, 0, columns - 1, 8, columns))
+    wait_until(page, "document.querySelector('.heatmap-tip .exact')?.textContent === '777 requests'", seconds=2.0)
+
+
+def test_the_table_agrees_with_the_csv(page: Page, site: RunningSite) -> None:
+    query, _, _ = absolute(site, minutes=4)
+    page.goto(f"{site.url}{PATH}?{query}&metric=running&view=table&columns=24")
+    lines = page.request.get(f"{site.url}{PATH}.csv?{query}&metric=running&columns=24").text().splitlines()
+    header = lines[0].split(",")
+    first = lines[1].split(",")
+    times = page.locator("table.grid thead th").all_inner_texts()[1:]
+    cells = page.locator("table.grid tbody tr").first.locator("td").all_inner_texts()
+    expected = dict(zip((column[11:19] for column in header[3:]), first[3:], strict=True))
+    shown = {time: re.sub(r" requests?| over the limit", "", cell) for time, cell in zip(times, cells, strict=True)}
+    assert len(shown) >= 20
+    assert shown == {time: expected[time] for time in shown}
+
+
+def test_times_on_the_axis_are_utc_unless_asked_otherwise(page: Page, site: RunningSite) -> None:
+    query, start, _ = absolute(site)
+    opened(page, site, query)
+    labels = page.locator("[data-axis] text").all_text_contents()
+    hours = {f"{(start + timedelta(hours=step)).astimezone(UTC):%H}" for step in (0, 1)}
+    assert labels
+    assert {label[:2] for label in labels} <= hours

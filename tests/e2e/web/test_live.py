@@ -1,0 +1,154 @@
+"""Live updates, pausing, and what happens when there are too many tabs; the page without scripts."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser_site import RunningSite, signed_in, wait_until
+from fairlead_client.resources import Migration
+from fairlead_web import formats
+from fairlead_web.heatmap_cells import text_of
+from fake_public_data import CHAT, INSTANCES
+
+pytestmark = pytest.mark.browser
+
+
+def new_migration(site: RunningSite, name: str) -> Migration:
+    made = replace(site.fake.world.migrations()[0], id=name, at=datetime.now(UTC), pool=CHAT, session="fresh-session")
+    site.fake.world.extra_migrations.append(made)
+    return made
+
+
+def test_a_new_migration_appears_within_two_seconds(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/migrations")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    site.push("migrations", [new_migration(site, "m-fresh")])
+    page.wait_for_selector("tr[data-key=m-fresh]", timeout=2000)
+
+
+def test_a_pause_holds_back_and_counts_and_resuming_shows(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/migrations")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    page.click("#live-pill")
+    for name in ("m-one", "m-two"):
+        site.push("migrations", [new_migration(site, name)])
+    page.wait_for_selector("#live-pill:has-text('2 new')", timeout=2000)
+    assert page.locator("tr[data-key=m-one]").count() == 0
+    page.click("#live-pill")
+    page.wait_for_selector("tr[data-key=m-two]", timeout=2000)
+    keys = [row.get_attribute("data-key") for row in page.locator("tr[data-key]").all()[:2]]
+    assert keys == ["m-two", "m-one"]
+
+
+def test_numbers_are_patched_in_place(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/pools/default/chat/instances")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    name = INSTANCES[CHAT][0]
+    row = page.locator(f"tr[data-key={name}]")
+    row.evaluate("row => { row.marked = true; }")
+    changed = replace(site.fake.world.instance(CHAT, name), pending_prefill_tokens=987654, kv_usage=0.4321, ttft_p95_seconds=0.0421)
+    site.push("instances", [changed])
+    wait_until(
+        page, f"document.querySelector('tr[data-key={name}] [data-field=pending_prefill_tokens]').textContent === '987,654'", seconds=2.0
+    )
+    assert row.locator("[data-field=kv_usage]").inner_text() == "43.2 %"
+    assert row.locator("[data-field=ttft_p95_seconds]").inner_text() == "42 ms"
+    assert row.evaluate("row => row.marked") is True
+
+
+def test_a_tab_too_many_asks_every_five_seconds_instead(page: Page, site: RunningSite) -> None:
+    site.fake.live_limit = 0
+    page.goto(f"{site.url}/migrations")
+    page.wait_for_selector("#live-pill[data-state=polling]")
+    new_migration(site, "m-polled")
+    page.wait_for_selector("tr[data-key=m-polled]", timeout=7000)
+
+
+def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/migrations")
+    page.wait_for_selector("#live-pill[data-state=live]")
+
+    site.loop.call_soon_threadsafe(site.fake.end_streams)
+    page.wait_for_selector("#live-pill[data-state=reconnecting]", timeout=3000)
+    page.wait_for_selector("#live-pill[data-state=live]", timeout=5000)
+    site.push("migrations", [new_migration(site, "m-after")])
+    page.wait_for_selector("tr[data-key=m-after]", timeout=2000)
+
+
+def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/")
+    address = page.evaluate("document.querySelector('script[type=module]').src.replace('main.js', 'formats.js')")
+    values = [None, 0, 0.0421, 0.4999, 0.83149, 0.9994, 0.99951, 1.005, 3.14159, 9.994, 9.996, 42.05, 99.94, 99.96, 1234.5, 987654.3]
+    shown = page.evaluate(
+        "async ([address, values]) => { const f = await import(address); return values.map(v => [f.count(v), f.share(v), f.seconds(v), f.rate(v)]); }",
+        [address, values],
+    )
+    assert shown == [[formats.count(v), formats.share(v), formats.seconds(v), formats.rate(v)] for v in values]
+    units = ("tokens", "share", "seconds", "requests", "requests/s")
+    steps = page.evaluate(
+        "async ([address, units]) => { const f = await import(address); return units.map(u => f.exact(12345, u)); }", [address, list(units)]
+    )
+    assert steps == [text_of(12345 * {"tokens": 1, "share": 0.001, "seconds": 0.001, "requests": 0.1}.get(u, 0.01), u) for u in units]
+
+
+def test_filters_change_the_address_and_back_restores_them(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/migrations")
+    page.select_option("select[name=trigger]", "drain")
+    page.wait_for_url("**/migrations?trigger=drain")
+    wait_until(page, "[...document.querySelectorAll('td[data-label=Trigger]')].every(cell => cell.textContent === 'drain')")
+    page.select_option("select[name=pool]", CHAT)
+    page.wait_for_url("**pool=default%2Fchat&trigger=drain")
+    assert "trigger=drain" in (page.locator("details.range a.chip").first.get_attribute("href") or "")
+    page.go_back()
+    page.wait_for_url("**/migrations?trigger=drain")
+    wait_until(page, "document.querySelector('select[name=pool]').value === ''")
+    assert page.input_value("select[name=trigger]") == "drain"
+
+
+def test_keys_go_to_pages_and_can_be_switched_off(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/")
+    page.keyboard.press("g")
+    page.keyboard.press("m")
+    page.wait_for_url("**/migrations")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    page.goto(f"{site.url}/settings")
+    page.check("input[name=shortcuts][value=off]")
+    page.click("text=Save")
+    page.wait_for_url("**/settings")
+    page.keyboard.press("g")
+    page.keyboard.press("m")
+    page.keyboard.press("d")
+    assert page.url.endswith("/settings")
+    assert page.evaluate("document.documentElement.dataset.theme") == "auto"
+
+
+def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site.url}/migrations")
+    first = page.locator("tr[data-key]").first.get_attribute("data-key")
+    page.click("text=Next page")
+    assert "cursor=100" in page.url
+    assert page.locator("tr[data-key]").first.get_attribute("data-key") != first
+    page.select_option("select[name=trigger]", "drain")
+    page.click("button:has-text('Filter')")
+    assert set(page.locator("td[data-label=Trigger]").all_inner_texts()) == {"drain"}
+    page.locator("details.range summary").click()
+    page.fill("input[name=from]", "2h")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**from=2h**")
+    assert page.inner_text("details.range summary") == "Last 2h"
+    assert page.input_value("select[name=trigger]") == "drain"
+    page.goto(f"{site.url}/pools/default/chat")
+    page.fill("input[name=replicas]", "9")
+    page.click("text=Plan the change")
+    page.get_by_role("button", name="Apply").click()
+    assert "Applied by" in page.inner_text("main")
+    assert site.fake.world.desired[CHAT] == 9
+    page.click("#theme-button")
+    assert page.locator("html").get_attribute("data-theme") == "light"
+    context.close()

@@ -1,0 +1,89 @@
+"""The web UI in a real server over the fake public API, and the browser contexts that look at it."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from fairlead_web.app import create_web_app
+from fake_public_api import FakePublicApi
+from fake_public_data import World
+
+SESSION_COOKIE = "fairlead-session"
+
+
+@dataclass(kw_only=True)
+class RunningSite:
+    """The web UI on its own port with the fake API behind it. `push` sends a live event from the test's thread."""
+
+    url: str
+    fake: FakePublicApi
+    loop: asyncio.AbstractEventLoop
+
+    def push(self, topic: str, items: Sequence[object]) -> None:
+        self.loop.call_soon_threadsafe(self.fake.push, topic, items)
+
+
+@contextmanager
+def running_site() -> Iterator[RunningSite]:
+    """Serves on a free port until the block ends."""
+    fake = FakePublicApi(World(now=datetime.now(UTC)))
+    holder: dict[str, asyncio.AbstractEventLoop] = {}
+    ready = threading.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]  # the socket type is not exported
+            await super().startup()
+            holder["loop"] = asyncio.get_running_loop()
+            ready.set()
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    app = create_web_app(httpx.ASGITransport(fake.app), "http://api", url)
+    server = Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert ready.wait(20), "the web UI did not start"
+    try:
+        yield RunningSite(url=url, fake=fake, loop=holder["loop"])
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **options: object) -> BrowserContext:
+    """A browser context with a session cookie of that role. Options go to the context (viewport, java_script_enabled, …)."""
+    settings = {"viewport": {"width": 1280, "height": 900}, **options}
+    context = chromium.new_context(**settings)  # type: ignore[arg-type]  # options vary by test
+    context.set_default_timeout(10_000)
+    context.add_cookies([{"name": SESSION_COOKIE, "value": f"{role}-token", "url": site.url}])
+    return context
+
+
+def watch_troubles(page: Page, origin: str) -> list[str]:
+    """Collects what must never happen; the list grows as it does."""
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(f"console: {message.text}") if message.type == "error" else None)
+    page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+    page.on(
+        "request", lambda request: None if request.url.startswith((origin, "data:", "blob:")) else troubles.append(f"left: {request.url}")
+    )
+    return troubles
+
+
+def wait_until(page: Page, expression: str, seconds: float = 5.0) -> None:
+    """Polls a JavaScript expression until it is true. Playwright's own wait evaluates a string inside the page, which the pages forbid."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"not true within {seconds} s: {expression}"
+        page.wait_for_timeout(25)
