@@ -97,7 +97,7 @@ def _program(name: str, program: ModuleProgram) -> click.Command:
         if spec is None:
             raise click.ClickException(_missing(name, program.module, ModuleNotFoundError(program.module)))
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", program.module, *arguments])  # noqa: S606 - no shell is wanted
+        os.execv(sys.executable, [sys.executable, "-P", "-m", program.module, *arguments])  # noqa: S606 - no shell is wanted
 
     return click.Command(
         name=name,

@@ -24,8 +24,9 @@ POOL_READY_SECONDS = 60.0
 class ClusterSetup:
     """The steps, for one state directory; each may be repeated."""
 
-    def __init__(self, directory: StateDirectory) -> None:
+    def __init__(self, directory: StateDirectory, *, engine_port: int) -> None:
         self._directory = directory
+        self._engine_port = engine_port
 
     async def publish_kubeconfig(self) -> None:
         """Put the admin's kubeconfig where people look for it."""
@@ -50,7 +51,7 @@ class ClusterSetup:
         """Create the demo pool unless there is one (it may have been edited), and wait until it is Ready."""
         async with self._client() as client:
             try:
-                await client.request("POST", POOLS, demo_pool(), query={"fieldManager": FIELD_MANAGER})
+                await client.request("POST", POOLS, demo_pool(self._engine_port), query={"fieldManager": FIELD_MANAGER})
             except ClusterProblem as problem:
                 if problem.reason != "AlreadyExists":
                     raise

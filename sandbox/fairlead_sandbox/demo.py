@@ -12,7 +12,7 @@ TIME_SCALE = 2.0
 REQUESTS_PER_SECOND = 3.0
 
 
-def demo_pool() -> dict[str, Any]:
+def demo_pool(engine_port: int) -> dict[str, Any]:
     """Four simulated instances under the default policy, with an SLO that the demo's load can just keep."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
@@ -21,7 +21,7 @@ def demo_pool() -> dict[str, Any]:
         "spec": {
             "model": MODEL,
             "replicas": 4,
-            "engine": {"type": "simulated", "simulated": {"timeScale": TIME_SCALE}},
+            "engine": {"type": "simulated", "port": engine_port, "simulated": {"timeScale": TIME_SCALE}},
             "routing": {"policy": "dualmap"},
             "slo": {"ttft": "5s", "tpot": "100ms", "percentile": 90},
             "earlyRejection": {"mode": "Load"},

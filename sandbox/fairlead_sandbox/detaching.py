@@ -21,7 +21,7 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
     log_path = directory.logs / "supervisor.log"
     with log_path.open("wb") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "fairlead_sandbox", "up", *arguments],
+            [sys.executable, "-P", "-m", "fairlead_sandbox", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

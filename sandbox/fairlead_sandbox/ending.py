@@ -50,7 +50,9 @@ def sweep(directory: StateDirectory) -> int:
         for process in (note.processes if note else ())
         if process.pid is not None and process.started_ticks is not None
     ]
-    postgres = stop_stray(Path(directory.postgres_data))
     supervisor = supervisor_of(note)
-    found = {*noted, *marked_processes(directory.root)} - {supervisor}
-    return end_processes(found, grace_seconds=SWEEP_GRACE_SECONDS) + postgres
+    ended = stop_stray(Path(directory.postgres_data))
+    ended += end_processes({*noted, *marked_processes(directory.root)} - {supervisor}, grace_seconds=SWEEP_GRACE_SECONDS)
+    while found := set(marked_processes(directory.root)) - {supervisor}:  # a process may have started another just before its end
+        ended += end_processes(found, grace_seconds=SWEEP_GRACE_SECONDS)
+    return ended

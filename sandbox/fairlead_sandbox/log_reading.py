@@ -34,8 +34,11 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def follow(logs: dict[str, Path], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
-    """For ever: (name, line) as lines are added. A file that was cut or moved away is read from its new beginning."""
-    positions = {name: path.stat().st_size for name, path in logs.items()}
+    """For ever: (name, line) as lines are added from now on. A file that was cut or moved away is read from its new beginning."""
+    return _added(logs, {name: path.stat().st_size for name, path in logs.items()}, poll_seconds)
+
+
+def _added(logs: dict[str, Path], positions: dict[str, int], poll_seconds: float) -> Iterator[tuple[str, str]]:
     rests = dict.fromkeys(logs, b"")
     while True:
         quiet = True

@@ -75,8 +75,8 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of one of our modules, with the Python that runs us."""
-    return (sys.executable, "-m", module, *arguments)
+    """The command line of one of our modules, with the Python that runs us; -P keeps files of the current folder from shadowing modules."""
+    return (sys.executable, "-P", "-m", module, *arguments)
 
 
 def _postgres(server: PostgresServer) -> ProcessSpec:

@@ -24,6 +24,10 @@ from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_sandbox.summary import Summary, make_login_link, render
 from fairlead_sandbox.supervisor import Supervisor
 
+ENGINE_PORT = 8000
+UNUSED_LOOPBACK = "127.39.255.254"
+"""An address nobody listens on: a port that is taken there is taken by somebody who listens on every address."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
@@ -89,7 +93,7 @@ class SandboxRun:
             raise
         nodes = process_table(plan)
         console = Console(None, names=tuple(node.name for node in nodes), coloured=self._coloured)
-        environment = {**self._environment, MARK: str(self._directory.root), "PYTHONUNBUFFERED": "1"}
+        environment = process_environment(self._environment, self._directory)
         self._supervisor = Supervisor(nodes, logs=self._directory.logs, console=console, changed=self._changed, environment=environment)
         starting = asyncio.create_task(self._supervisor.start())
         stopping = asyncio.create_task(stop.wait())
@@ -125,12 +129,15 @@ class SandboxRun:
         options, directory = self._options, self._directory
         wishes = preferred_ports(options.routers)
         ports = choose_ports({name: self._note.ports.get(name, port) for name, port in wishes.items()})
+        ports |= choose_ports({"engine": ENGINE_PORT}, host=UNUSED_LOOPBACK)
         for name, port in ports.items():
-            if port != wishes[name] and self._note.ports.get(name) != port:
+            if name in wishes and port != wishes[name] and self._note.ports.get(name) != port:
                 self._say(f"port {wishes[name]} is taken: {name} listens on {port}")
+        if ports["engine"] != ENGINE_PORT:
+            self._say(f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port")
         external = self._environment.get("FAIRLEAD_DATABASE_URL", "")
         postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
-        setup = ClusterSetup(directory)
+        setup = ClusterSetup(directory, engine_port=ports["engine"])
         plan = SandboxPlan(
             directory=directory,
             ports=ports,
@@ -194,6 +201,12 @@ class SandboxRun:
             print(text, file=self._output, flush=True)
         except (BrokenPipeError, ValueError):
             self._output = None
+
+
+def process_environment(inherited: Mapping[str, str], directory: StateDirectory) -> dict[str, str]:
+    """What every process gets: the person's own environment, the sandbox's mark, and no proxy between its parts."""
+    direct = ",".join(part for part in (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost") if part)
+    return {**inherited, MARK: str(directory.root), "PYTHONUNBUFFERED": "1", "NO_PROXY": direct, "no_proxy": direct}
 
 
 def _already_running(directory: StateDirectory) -> str:

@@ -25,7 +25,7 @@ def command_line(container: ContainerSpec, variables: Mapping[str, str], *, pyth
     arguments = (*command[1:], *expand_all(container.args, variables))
     if not any(argument == "--host" or argument.startswith("--host=") for argument in arguments):
         arguments = (*arguments, "--host", pod_ip)
-    return (python, "-m", ENGINE_MODULE, *arguments)
+    return (python, "-P", "-m", ENGINE_MODULE, *arguments)
 
 
 def container_variables(container: ContainerSpec, pod: PodSpec, manifest: Mapping[str, Any], *, pod_ip: str, node: str) -> dict[str, str]:

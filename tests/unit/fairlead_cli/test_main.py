@@ -87,4 +87,4 @@ def test_a_program_gets_all_its_arguments_untouched(monkeypatch: pytest.MonkeyPa
     executed: list[list[str]] = []
     monkeypatch.setattr("fairlead_cli.main.os.execv", lambda path, arguments: executed.append(arguments))
     assert command_line.run(["engine", "--model", "m", "--help", "-x"]) == 0
-    assert executed == [[sys.executable, "-m", "fairlead_simulator.engine_server", "--model", "m", "--help", "-x"]]
+    assert executed == [[sys.executable, "-P", "-m", "fairlead_simulator.engine_server", "--model", "m", "--help", "-x"]]

@@ -23,7 +23,7 @@ def field(path: str) -> dict[str, object]:
 def test_the_engine_image_becomes_the_installed_engine_on_the_pods_address() -> None:
     container = ContainerSpec(name="engine", image="fairlead/engine:0.1.0", command=("fairlead-engine",), args=("--model", "$(MODEL)"))
     assert command_line(container, {"MODEL": "m"}, python="py", pod_ip="127.40.0.7") == (
-        *("py", "-m", "fairlead_simulator.engine_server"),
+        *("py", "-P", "-m", "fairlead_simulator.engine_server"),
         *("--model", "m", "--host", "127.40.0.7"),
     )
 
@@ -31,7 +31,7 @@ def test_the_engine_image_becomes_the_installed_engine_on_the_pods_address() -> 
 @pytest.mark.parametrize("argument", [("--host", "127.0.0.1"), ("--host=127.0.0.1",)])
 def test_a_host_given_by_the_template_is_not_overridden(argument: tuple[str, ...]) -> None:
     container = ContainerSpec(name="engine", image="fairlead/engine", args=argument)
-    assert command_line(container, {}, python="py", pod_ip="127.40.0.7")[3:] == argument
+    assert command_line(container, {}, python="py", pod_ip="127.40.0.7")[4:] == argument
 
 
 def test_another_image_is_refused_as_a_failed_pull_with_a_way_out() -> None:
