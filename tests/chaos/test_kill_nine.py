@@ -59,6 +59,7 @@ def check_records(sandbox: RunningSandbox) -> None:
     until(settled, "every spooled batch stored", 40)
     assert sandbox.ask("/v1/audit/verification")["intact"] is True
     migrations = sandbox.everything("/v1/migrations", pool=POOL)
+    assert sandbox.everything("/v1/sessions", pool=POOL)
     assert len({item["id"] for item in migrations}) == len(migrations)
     for session in sandbox.everything("/v1/sessions", pool=POOL)[:60]:
         detail = sandbox.ask(f"/v1/sessions/{POOL}/{session['session']}")
@@ -71,22 +72,30 @@ def check_records(sandbox: RunningSandbox) -> None:
 
 
 def spooled(sandbox: RunningSandbox) -> list[Path]:
-    """Report batches that routers still hold on disk (a batch in flight is there for an instant, so ask until none is)."""
-    return [path for path in sandbox.state.spool.rglob("*") if path.is_file() and "batch" in path.name]
+    """Batches of bindings, migrations and refusals that routers still hold on disk."""
+    return list(sandbox.state.spool.rglob("*.history.*.json"))
+
+
+def refusals_stored(sandbox: RunningSandbox) -> int:
+    return int(sandbox.ask("/v1/rejections", pool=POOL, **{"from": "now-6h"})["total"])
 
 
 def test_requests_flow_while_the_control_api_is_killed(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    refused_before = refusals_stored(sandbox)
     result = replayed_while(sandbox, tmp_path / "r.json", lambda: sandbox.kill("api"), seed=11)
     assert sums(result)
     assert result["failed"] == 0
     check_records(sandbox)
+    assert refusals_stored(sandbox) - refused_before == result["rejected"]
 
 
 def test_requests_flow_while_postgres_is_killed(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    refused_before = refusals_stored(sandbox)
     result = replayed_while(sandbox, tmp_path / "r.json", lambda: sandbox.kill("postgres"), seed=12)
     assert sums(result)
     assert result["failed"] == 0
     check_records(sandbox)
+    assert refusals_stored(sandbox) - refused_before == result["rejected"]
 
 
 def test_the_other_router_takes_over_when_one_of_two_is_killed(sandbox: RunningSandbox, tmp_path: Path) -> None:
