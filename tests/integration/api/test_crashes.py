@@ -1,0 +1,197 @@
+"""Processes killed at bad moments: what was acknowledged is there afterwards, once; the API outlives its database."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead.reports import Report, ReportReceipt
+from fairlead_api.store.upgrading import upgrade
+from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
+from fairlead_client.problems import ApiProblem, ClientError
+from fairlead_client.resources import LoginLinkRequest
+from postgres import PostgresProcess
+from streaming_asgi import StreamingAsgiTransport
+
+DURABLE = ["listen_addresses=", "max_connections=40", "shared_buffers=32MB"]
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresProcess]:
+    """A server of this test's own, with fsync, to be killed."""
+    with tempfile.TemporaryDirectory(prefix="fl-kill-") as folder:
+        server = PostgresProcess(Path(folder), DURABLE)
+        server.start()
+        upgrade(server.url)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+async def until_ready(api: ApiInstance) -> None:
+    async with asyncio.timeout(30), httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        while (await http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.1)
+
+
+async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:
+    async with running_api(own_postgres.url) as api:
+        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+        person = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)
+        reader = api.base.with_token(person.token)
+        before = await reader.pools()
+        sent = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "ab"[number % 2]),)) for number in range(60)]
+        acknowledged: list[ReportReceipt] = []
+        refused: list[ApiProblem] = []
+
+        async def send(reports: list[Report]) -> None:
+            for report in reports:
+                try:
+                    acknowledged.append(await api.system.post_report(report))
+                except ApiProblem as error:
+                    refused.append(error)
+
+        senders = [asyncio.create_task(send(sent[start::4])) for start in range(4)]
+        while len(acknowledged) < 10:
+            await asyncio.sleep(0.005)
+        own_postgres.kill()
+        await asyncio.gather(*senders)
+        assert refused
+        assert {(error.problem.status, error.retry_after_seconds is not None) for error in refused} == {(503, True)}
+
+        with pytest.raises(ApiProblem) as caught:
+            await api.system.put_pool_state(CHAT, a_state(an_instance("a"), version=2))
+        assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
+        assert await reader.pools() == before  # the last good answer, for a person seen lately
+        async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+            stale = await http.get("/v1/pools", headers={"authorization": f"Bearer {person.token}"})
+            assert stale.headers["x-fairlead-stale"] == "database-unavailable"
+            assert (await http.get("/healthz")).status_code == 200
+            assert (await http.get("/readyz")).status_code == 503
+
+        own_postgres.start()
+        await until_ready(api)
+        before_repeat = {receipt.id for receipt in acknowledged}
+        for report in sent:
+            again = await api.system.post_report(report)
+            if report.id in before_repeat:
+                assert again.duplicate
+        sessions = (await api.viewer.sessions({"limit": 100})).items
+        assert sorted(item.session for item in sessions) == sorted(f"s{number}" for number in range(60))
+        assert {item.version for item in sessions} == {1}
+
+
+async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_postgres: PostgresProcess) -> None:
+    async with running_api(own_postgres.url) as api:
+        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+        seen: set[str] = set()
+        synced = asyncio.Event()
+
+        async def follow() -> None:
+            async for line in api.system.stream("router-9"):
+                if isinstance(line, BindingsLine):
+                    seen.update(binding.session for binding in line.bindings)
+                elif isinstance(line, SyncedLine):
+                    synced.set()
+
+        follower = asyncio.create_task(follow())
+        await asyncio.wait_for(synced.wait(), 10)
+        own_postgres.kill()
+        await asyncio.sleep(0.5)
+        own_postgres.start()
+        await until_ready(api)
+        await api.system.post_report(a_report("r1", bindings=(a_binding("after", "a"),)))
+        async with asyncio.timeout(15):
+            while "after" not in seen:
+                await asyncio.sleep(0.05)
+        assert not follower.done()
+        follower.cancel()
+        await asyncio.wait([follower])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def api_process(database_url: str, port: int) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    tokens = ",".join(f"{role}:{role}:{secret}" for role, secret in SECRETS.items())
+    environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens, "FAIRLEAD_WEB": "0"}
+    process = subprocess.Popen([sys.executable, "-m", "fairlead_api.main", "--port", str(port)], env=environment)
+    try:
+        async with asyncio.timeout(60), httpx.AsyncClient() as http:
+            while True:
+                try:
+                    if (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
+                        break
+                except httpx.HTTPError:
+                    assert process.poll() is None
+                await asyncio.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str) -> None:
+    port = free_port()
+    sent = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "ab"[number % 2]),)) for number in range(200)]
+    acknowledged: set[str] = set()
+    async with api_process(database_url, port) as process, ControlApi(f"http://127.0.0.1:{port}", SECRETS["system"]) as client:
+        await client.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+
+        async def send(reports: list[Report]) -> None:
+            for report in reports:
+                acknowledged.add((await client.post_report(report)).id)
+
+        senders = [asyncio.create_task(send(sent[start::4])) for start in range(4)]
+        while len(acknowledged) < 20:
+            await asyncio.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        results = await asyncio.gather(*senders, return_exceptions=True)
+        assert any(isinstance(result, ClientError) for result in results)
+    async with running_api(database_url) as api:
+        stored = {item.session for item in (await api.viewer.sessions({"limit": 100})).items}
+        total = (await api.viewer.sessions({})).total
+        assert len(acknowledged) <= (total or 0) < 200
+        receipts = [await api.system.post_report(report) for report in sent]
+        assert acknowledged <= {receipt.id for receipt in receipts if receipt.duplicate}
+        assert stored
+        assert (await api.viewer.sessions({})).total == 200
+        assert (await api.admin.audit_verification()).intact
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"FAIRLEAD_DATABASE_URL": "postgresql+psycopg://x@127.0.0.1:1/none"}, "FAIRLEAD_DATABASE_URL"),
+        ({"FAIRLEAD_DATABASE_URL": "mysql://x"}, "postgresql+psycopg://"),
+        ({"FAIRLEAD_BOOTSTRAP_TOKENS": "root:x:short"}, "FAIRLEAD_BOOTSTRAP_TOKENS"),
+        ({"FAIRLEAD_AUTH_MODE": "open"}, "FAIRLEAD_AUTH_MODE"),
+        ({"TAKEN_PORT": "1"}, "--port"),
+    ],
+)
+async def test_an_impossible_start_ends_with_one_line(database_url: str, changes: dict[str, str], said: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1] if "TAKEN_PORT" in changes else free_port()
+        environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_WEB": "0", **changes}
+        command = [sys.executable, "-m", "fairlead_api.main", "--port", str(port), "--wait-for-database", "0"]
+        ended = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert said in ended.stderr

@@ -1,0 +1,264 @@
+"""Load samples to heatmaps: rollups, late and repeated reports, partitions and retention, checked against plain arithmetic."""
+
+import math
+import random
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import psycopg
+import pytest
+
+from api_running import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
+from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources import METRICS, Heatmap
+from postgres import plain
+
+STEP = 10
+
+
+def samples(seed: int, start: int, seconds: int) -> dict[str, list[LoadSample]]:
+    """Two routers' samples of three instances, with holes."""
+    draw = random.Random(seed)
+    found: dict[str, list[LoadSample]] = {"router-0": [], "router-1": []}
+    for router, second, instance in ((r, s, i) for r in found for s in range(start, start + seconds) for i in "abc"):
+        if draw.random() < 0.3:
+            continue
+        prompt = draw.choice([0, 1000])
+        found[router].append(
+            a_load(
+                instance,
+                second,
+                running=draw.randrange(9),
+                waiting=draw.randrange(4),
+                pending_prefill_tokens=draw.randrange(9000),
+                in_flight=draw.randrange(9),
+                kv_usage=draw.choice([None, round(draw.random(), 3)]),
+                requests=draw.randrange(5),
+                completed=2,
+                failed=draw.randrange(2),
+                prompt_tokens=prompt,
+                hit_tokens=draw.randrange(prompt + 1),
+                ttft_seconds=tuple(round(draw.random() * 8, 3) for _ in range(draw.randrange(4))),
+                tpot_seconds=tuple(round(draw.random(), 3) for _ in range(draw.randrange(3))),
+                ttft_within_slo=1,
+                ttft_total=2,
+            )
+        )
+    return found
+
+
+def per_second(all_samples: list[LoadSample], metric: str) -> dict[tuple[str, int], float]:
+    """The reference: one value per instance and second over all routers."""
+    groups: dict[tuple[str, int], list[LoadSample]] = defaultdict(list)
+    for sample in all_samples:
+        groups[sample.instance, sample.second].append(sample)
+    found: dict[tuple[str, int], float] = {}
+    for key, group in groups.items():
+        if metric in {"ttft_p95", "tpot_p95"}:
+            values = [value for sample in group for value in (sample.ttft_seconds if metric == "ttft_p95" else sample.tpot_seconds)]
+            if values:
+                found[key] = float(np.percentile(values, 95))
+        elif metric == "hit_rate":
+            if prompt := sum(sample.prompt_tokens for sample in group):
+                found[key] = sum(sample.hit_tokens for sample in group) / prompt
+        elif metric == "kv_usage":
+            known = [sample.kv_usage for sample in group if sample.kv_usage is not None]
+            if known:
+                found[key] = max(known)
+        else:
+            found[key] = sum(getattr(sample, metric) for sample in group)
+    return found
+
+
+def assert_equals_reference(heatmap: Heatmap, values: dict[tuple[str, int], float]) -> None:
+    start = int(heatmap.start.timestamp())
+    for row in heatmap.rows:
+        for column, cell in enumerate(row.values):
+            first = start + column * heatmap.step_seconds
+            inside = [values[row.instance, s] for s in range(first, first + heatmap.step_seconds) if (row.instance, s) in values]
+            if not inside:
+                assert cell is None
+                continue
+            wanted = max(inside) if heatmap.aggregate == "max" else sum(inside) / len(inside)
+            assert cell is not None
+            assert math.isclose(cell, wanted, rel_tol=1e-5, abs_tol=1e-6), (row.instance, column)
+            breached = heatmap.limit is not None and cell > heatmap.limit
+            assert (column in row.breaches) == breached
+
+
+async def test_heatmap_numbers_equal_plain_arithmetic_for_every_metric(api: ApiInstance) -> None:
+    now = datetime.now(UTC)
+    start = int(now.timestamp()) // 60 * 60 - 300
+    await api.system.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
+    sent = samples(7, start, 150)
+    for router, rows in sent.items():
+        half = len(rows) // 2
+        await api.system.post_report(a_report(f"{router}-late", router, loads=tuple(rows[half:])))
+        await api.system.post_report(a_report(f"{router}-early", router, loads=tuple(rows[:half])))
+        await api.system.post_report(a_report(f"{router}-early", router, loads=tuple(rows[:half])))
+    await api.app.state.upkeep.roll_up(now)
+    everything = [sample for rows in sent.values() for sample in rows]
+    begun, ended = (datetime.fromtimestamp(start + offset, UTC).isoformat() for offset in (0, 180))
+    for metric in METRICS:
+        values = per_second(everything, metric)
+        for columns, step in ((180, 1), (18, 10), (3, 60)):
+            for aggregate in ("max", "mean"):
+                found = await api.viewer.heatmap(CHAT, metric=metric, start=begun, end=ended, columns=columns, aggregate=aggregate)
+                assert (found.step_seconds, found.columns, found.unit) == (step, 180 // step, METRICS[metric])
+                assert_equals_reference(found, values)
+
+
+async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstance) -> None:
+    now = datetime.now(UTC)
+    second = int(now.timestamp()) // 60 * 60 - 120
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.system.post_report(a_report("r1", loads=(a_load("a", second, requests=3, prompt_tokens=10, hit_tokens=5),)))
+    await api.app.state.upkeep.roll_up(now)
+    await api.system.post_report(a_report("r2", "router-1", loads=(a_load("a", second, requests=4, prompt_tokens=10, hit_tokens=0),)))
+    await api.app.state.upkeep.roll_up(now)
+    begun, ended = (datetime.fromtimestamp(second + offset, UTC).isoformat() for offset in (0, 60))
+    for columns in (6, 1):
+        found = await api.viewer.heatmap(CHAT, metric="requests", start=begun, end=ended, columns=columns)
+        assert found.rows[0].values[0] == 7
+    pool = (await api.viewer.pools()).items[0]
+    assert (pool.hit_rate, pool.requests_per_second) == (0.25, 0.7)
+
+
+async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> None:
+    second = int(datetime.now(UTC).timestamp()) - 60
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.system.post_report(a_report("late", at=second + 3.0, loads=(a_load("a", second, running=2),)))
+    await api.system.post_report(a_report("early", at=second + 1.0, loads=(a_load("a", second, running=9),)))
+    at = datetime.fromtimestamp(second, UTC)
+    found = await api.viewer.heatmap(CHAT, metric="running", start=at.isoformat(), end=(at + timedelta(seconds=1)).isoformat())
+    assert found.rows[0].values == [2]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"metric": "speed"}, "metric"),
+        ({"start": "yesterday"}, "from"),
+        ({"start": "now", "end": "now-1h"}, "from"),
+        ({"columns": 361}, "columns"),
+        ({"sort": "size"}, "sort"),
+        ({"aggregate": "min"}, "aggregate"),
+    ],
+)
+async def test_a_bad_heatmap_query_names_its_field(api: ApiInstance, query: dict[str, str], field: str) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    with pytest.raises(ApiProblem) as caught:
+        await api.viewer.heatmap(CHAT, **query)  # type: ignore[arg-type]  # columns is a number in one case
+    assert (caught.value.problem.status, caught.value.problem.field) == (422, field)
+
+
+def days_of(database_url: str) -> set[str]:
+    with psycopg.connect(plain(database_url)) as connection:
+        return {name for (name,) in connection.execute("SELECT relname FROM pg_class WHERE relname ~ '_[0-9]{8}$' AND relkind = 'r'")}
+
+
+async def test_days_are_made_ahead_and_dropped_by_retention(api: ApiInstance, database_url: str) -> None:
+    today = api.clock().date()
+    await api.app.state.upkeep.keep_days(api.clock())
+    made = days_of(database_url)
+    assert f"load_samples_{today + timedelta(days=2):%Y%m%d}" in made
+    assert f"decisions_{today - timedelta(days=1):%Y%m%d}" in made
+    api.clock.skip(10 * 86400)
+    await api.app.state.upkeep.keep_days(api.clock())
+    later = days_of(database_url)
+    assert f"rejections_{today:%Y%m%d}" in later
+    assert f"load_samples_{today:%Y%m%d}" not in later
+    assert f"decisions_{today:%Y%m%d}" not in later
+    assert f"decisions_{today + timedelta(days=12):%Y%m%d}" in later
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    at = api.clock().timestamp()
+    receipt = await api.system.post_report(a_report("r1", at=at, loads=(a_load("a", int(at)),)))
+    assert not receipt.duplicate
+
+
+async def test_rows_of_impossible_times_are_dropped_and_the_rest_kept(api: ApiInstance) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    now = int(datetime.now(UTC).timestamp())
+    loads = (a_load("a", now), a_load("a", 12), a_load("a", now + 10**9), a_load("a", 10**15))
+    await api.system.post_report(a_report("r1", loads=loads))
+    found = await api.viewer.heatmap(CHAT, metric="running", start="now-1m", end="now")
+    assert [value for value in found.rows[0].values if value is not None] in ([1.0], [])
+
+
+async def test_sessions_not_heard_of_end_and_routers_are_told(api: ApiInstance) -> None:
+    from api_running import a_binding
+
+    spec = {**SPEC, "routing": {"session": {"ttl": "1m"}}}
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))
+    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "a"))))
+    api.clock.skip(121)
+    await api.system.post_report(a_report("r2", bindings=(a_binding("t", "a", at=api.clock().timestamp(), based_on=1),)))
+    await api.app.state.upkeep.end_sessions(api.clock())
+    ended, living = await api.viewer.session(CHAT, "s"), await api.viewer.session(CHAT, "t")
+    assert (ended.session.instance, ended.session.version) == (None, 2)
+    assert ended.history[0].released_at is not None
+    assert (living.session.instance, living.session.version) == ("a", 1)
+    again = await api.system.post_report(a_report("r3", bindings=(a_binding("s", "a", based_on=1),)))
+    assert again.conflicts == ()
+    assert (await api.viewer.session(CHAT, "s")).session.version == 3
+
+
+async def test_decisions_and_rejections_are_found_again_with_everything_in_them(api: ApiInstance) -> None:
+    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    now = datetime.now(UTC).timestamp()
+    score = CandidateScore(
+        instance="b",
+        hit_tokens=512,
+        miss_tokens=10,
+        pending_tokens=3,
+        predicted_ttft_seconds=0.5,
+        total=1.5,
+        terms={"load": 1.0, "hit": 0.5},
+    )
+    decision = DecisionRecord(
+        id="d1",
+        pool=CHAT,
+        request="q1",
+        session="s",
+        at=now,
+        policy="dualmap",
+        table_version=1,
+        chosen="b",
+        runner_up="a",
+        reason="affinity",
+        prompt_tokens=522,
+        candidates=(score,),
+        ttft_seconds=0.6,
+        sample_rate=0.1,
+    )
+    refused = [
+        RejectionRecord(
+            pool=CHAT,
+            second=int(now) - offset,
+            reason=RejectionReason.PREDICTED_TTFT,
+            count=2 + offset,
+            status=429,
+            sample_request=f"q{offset}",
+            sample_prompt_tokens=9,
+            retry_after_seconds=1.5,
+            predicted_ttft_seconds=9.0,
+        )
+        for offset in range(3)
+    ]
+    loads = (a_load("b", int(now) - 1, completed=21),)
+    await api.system.post_report(a_report("r1", decisions=(decision,), rejections=tuple(refused), loads=loads))
+    found = await api.viewer.decision("d1")
+    assert found.candidates[0].terms == {"load": 1.0, "hit": 0.5}
+    assert (found.chosen, found.runner_up, found.sample_rate, found.router) == ("b", "a", 0.1, "router-0")
+    assert [item.id for item in (await api.viewer.decisions({"instance": "b", "from": "now-5m"})).items] == ["d1"]
+    assert (await api.viewer.decisions({"instance": "a"})).items == []
+    report = await api.viewer.rejections({"pool": "default/chat", "from": "now-10m"})
+    assert (report.total, report.served) == (9, 21)
+    (group,) = report.groups
+    assert (group.count, sum(group.sparkline), group.share, len(group.samples)) == (9, 9, 1.0, 3)
+    assert "slo.ttft" in group.suggestion
+    text = b"".join([chunk async for chunk in api.viewer.export("/v1/decisions.csv", {})]).decode()
+    assert text.splitlines()[0].startswith("id,pool,request")
+    assert text.splitlines()[1].startswith("d1,default/chat,q1,s,")

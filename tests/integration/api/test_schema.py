@@ -1,0 +1,51 @@
+"""The database's shape, and the API's document, are what the code says."""
+
+import json
+from pathlib import Path
+
+import psycopg
+
+from api_running import settings_for
+from fairlead_api.app import create_api, openapi
+from fairlead_api.store.upgrading import check, downgrade, upgrade
+from postgres import fresh_database, plain
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def shape(url: str) -> list[tuple[str, ...]]:
+    with psycopg.connect(plain(url)) as connection:
+        columns = connection.execute(
+            "SELECT table_name, column_name, data_type, is_nullable, coalesce(column_default, '') FROM information_schema.columns "
+            "WHERE table_schema = 'public' ORDER BY 1, 2"
+        ).fetchall()
+        indexes = connection.execute(
+            "SELECT tablename, indexdef, '', '', '' FROM pg_indexes WHERE schemaname = 'public' ORDER BY 2"
+        ).fetchall()
+    return [*columns, *indexes]
+
+
+def test_migrations_go_up_down_and_up_again_to_the_same_shape(postgres_url: str) -> None:
+    with fresh_database(postgres_url, template=False) as url:
+        upgrade(url)
+        first = shape(url)
+        check(url)
+        downgrade(url, "base")
+        assert {row[0] for row in shape(url)} == {"alembic_version"}
+        upgrade(url)
+        assert shape(url) == first
+        upgrade(url)
+
+
+def test_the_stored_openapi_document_is_current() -> None:
+    document = openapi(create_api(settings_for("postgresql+psycopg://nobody@127.0.0.1:1/none")))
+    stored = json.loads((ROOT / "docs" / "openapi.json").read_text())
+    assert stored == document, "run: python -m fairlead_api.openapi docs/openapi.json"
+
+
+def test_every_reference_of_the_document_resolves() -> None:
+    document = json.loads((ROOT / "docs" / "openapi.json").read_text())
+    text = json.dumps(document)
+    names = set(document["components"]["schemas"])
+    wanted = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert wanted <= names
