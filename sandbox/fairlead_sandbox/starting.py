@@ -52,6 +52,7 @@ class SandboxRun:
         self._note = RunNote(phase="starting")
         self._supervisor: Supervisor | None = None
         self._shown: set[str] = set()
+        self._notices: list[str] = []
         self._began = time.monotonic()
 
     async def run(self) -> None:
@@ -132,9 +133,11 @@ class SandboxRun:
         ports |= choose_ports({"engine": ENGINE_PORT}, host=UNUSED_LOOPBACK)
         for name, port in ports.items():
             if name in wishes and port != wishes[name] and self._note.ports.get(name) != port:
-                self._say(f"port {wishes[name]} is taken: {name} listens on {port}")
+                self._notices.append(f"port {wishes[name]} is taken: {name} listens on {port}")
         if ports["engine"] != ENGINE_PORT:
-            self._say(f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port")
+            self._notices.append(
+                f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port"
+            )
         external = self._environment.get("FAIRLEAD_DATABASE_URL", "")
         postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
         setup = ClusterSetup(directory, engine_port=ports["engine"])
@@ -170,6 +173,7 @@ class SandboxRun:
             state_dir=self._directory.root,
             demo=plan.demo,
             detached=self._options.detached,
+            notices=tuple(self._notices),
         )
         width = shutil.get_terminal_size((100, 30)).columns
         self._say(f"everything is ready after {time.monotonic() - self._began:.1f} s")

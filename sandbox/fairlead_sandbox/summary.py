@@ -30,6 +30,8 @@ class Summary:
     state_dir: Path
     demo: bool
     detached: bool
+    notices: tuple[str, ...] = ()
+    """What is not as a person would expect, such as ports that were taken."""
 
 
 async def make_login_link(api_url: str, admin_token: str) -> str:
@@ -52,6 +54,8 @@ def render(summary: Summary, *, width: int, coloured: bool) -> str:
     facts.add_row("State", str(summary.state_dir))
     stop = "fairlead down" if summary.detached else "Ctrl-C, or fairlead down in another terminal"
     facts.add_row("Stop", stop)
+    for notice in summary.notices:
+        facts.add_row("Note", notice)
     frame = Panel(facts, title="Fairlead is up", box=ROUNDED, expand=False, border_style="green")
     target = io.StringIO()
     console = Console(

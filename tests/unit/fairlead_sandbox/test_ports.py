@@ -26,6 +26,12 @@ def test_two_processes_that_wish_for_one_port_get_two(taken: int) -> None:
     assert len(set(chosen.values())) == 2
 
 
+def test_a_listener_on_every_address_is_seen_at_an_address_nobody_uses(taken: int) -> None:
+    assert is_free(taken, "127.39.255.254"), "it listens on one address only"
+    with socket.create_server(("0.0.0.0", 0)) as everywhere:
+        assert not is_free(everywhere.getsockname()[1], "127.39.255.254")
+
+
 def test_a_port_beyond_the_last_is_refused_by_name() -> None:
     with pytest.raises(SandboxError, match="no free port for api from 70000"):
         choose_ports({"api": 70000})

@@ -1,0 +1,38 @@
+"""What a newcomer reads when the sandbox is up."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead_sandbox.summary import Summary, render
+
+SUMMARY = Summary(
+    dashboard="http://127.0.0.1:8080",
+    login_link="http://127.0.0.1:8080/login?token=fll_" + "x" * 43,
+    gateways=("http://127.0.0.1:8000", "http://127.0.0.1:8001"),
+    kubeconfig=Path("/srv/a-rather-long-path-for-a-state-directory/.fairlead/kubeconfig"),
+    state_dir=Path("/srv/a-rather-long-path-for-a-state-directory/.fairlead"),
+    demo=True,
+    detached=True,
+    notices=("port 8080 is taken: api listens on 8081",),
+)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_every_line_to_be_copied_is_whole_however_narrow_the_terminal(width: int) -> None:
+    lines = [line.strip() for line in render(SUMMARY, width=width, coloured=False).splitlines()]
+    assert SUMMARY.login_link in lines
+    assert f"export KUBECONFIG={SUMMARY.kubeconfig}" in lines
+    assert "kubectl get fpool" in lines
+    (curl,) = [line for line in lines if line.startswith("curl")]
+    assert curl.endswith("}'")
+    assert any(line.startswith("fairlead replay --trace TRACE.jsonl --url http://127.0.0.1:8000 --pool default/demo") for line in lines)
+
+
+def test_what_is_not_as_expected_is_said() -> None:
+    assert "api listens on 8081" in render(SUMMARY, width=120, coloured=False)
+
+
+def test_colours_are_used_only_where_the_terminal_takes_them() -> None:
+    assert "\x1b[" not in render(SUMMARY, width=120, coloured=False)
+    assert "\x1b[" in render(SUMMARY, width=120, coloured=True)
