@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,9 +14,10 @@ from fairlead.routing.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.protocols import RoutingRequest
 from fairlead_router.metrics import InstanceReading, RouterMetrics, render
 from fairlead_router.pools import Pool, Pools
-from fairlead_router.proxying import Client, Proxy, Send, send_answer
+from fairlead_router.proxying import Proxy, Send, send_answer
 from fairlead_router.refusals import BadRequest, shutting_down
 from fairlead_router.requests import Kind, forwarded_headers, parse_request, session_name
+from fairlead_router.serving import BodyTooLarge, ClientGone, ClientRequest
 from fairlead_router.upstream import UpstreamPool
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -29,10 +29,6 @@ LINGER_SECONDS = 1.0
 _GENERATING = {"/v1/chat/completions": Kind.CHAT, "/v1/completions": Kind.COMPLETION, "/v1/embeddings": Kind.EMBEDDING}
 
 logger = logging.getLogger("fairlead.router.gateway")
-
-
-class ClientGone(Exception):
-    """The client closed its connection before its request was read."""
 
 
 class Gateway:
@@ -64,6 +60,7 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
+        client: ClientRequest = scope["extensions"]["fairlead.client"]
         kind = _GENERATING.get(path)
         try:
             if kind is not None:
@@ -72,20 +69,22 @@ class Gateway:
                 if self.draining:
                     await send_answer(send, shutting_down())
                     return
-                await self._generate(scope, receive, send, kind)
+                await self._generate(scope, client, send, kind)
             else:
                 await self._inform(path, scope["method"], send)
         except BadRequest as problem:
             self._metrics.client_errors[problem.code] += 1
-            await self._refuse(problem, receive, send)
+            await self._refuse(problem, client, send)
         except ClientGone:
             self._metrics.client_errors["client_gone"] += 1
+        finally:
+            client.unwatch()
 
     # ── generation ──
 
-    async def _generate(self, scope: Scope, receive: Receive, send: Send, kind: Kind) -> None:
+    async def _generate(self, scope: Scope, client: ClientRequest, send: Send, kind: Kind) -> None:
         arrived = self._now()
-        body = await self._body(scope, receive)
+        body = await self._body(scope, client)
         parsed = parse_request(body, kind)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._pools.resolve(parsed.model, _header(headers, b"x-fairlead-pool"))
@@ -106,12 +105,8 @@ class Gateway:
             body = parsed.renamed(pool.table.model)
         head = _request_head(scope, forwarded, len(body), client_id or request.id.encode())
         call = self._proxy.new_call(request, head, body, stream=parsed.stream)
-        client: Client = scope["extensions"]["fairlead.client"]
         client.watch(call.client_gone)
-        try:
-            refusal = await self._proxy.relay(call, pool, client)
-        finally:
-            client.unwatch()
+        refusal = await self._proxy.relay(call, pool, client)
         if refusal is not None:
             await send_answer(send, refusal)
         if logger.isEnabledFor(logging.DEBUG):
@@ -121,59 +116,31 @@ class Gateway:
                 extra={"request": request.id, "pool": str(pool.key), "path": scope["path"], "seconds": seconds, "gone": call.gone},
             )
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body. Raises BadRequest 413 (as soon as it is known to be too large), 408, or ClientGone."""
+    async def _body(self, scope: Scope, client: ClientRequest) -> bytes:
+        """The whole body. Raises BadRequest 413 as soon as it is known to be too large, 408, or ClientGone."""
         length = _header(scope["headers"], b"content-length")
         if length is not None and length.isdecimal() and int(length) > self._max_body:
             raise self._too_large()
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            body: bytes = message["body"]
-            if len(body) > self._max_body:
-                raise self._too_large()
-            return body
         try:
-            async with asyncio.timeout(self._body_seconds):
-                return await self._long_body(message, receive)
+            return await client.body(self._max_body, self._body_seconds)
+        except BodyTooLarge:
+            raise self._too_large() from None
         except TimeoutError:
             raise BadRequest(408, "body_timeout", f"the body did not arrive within {self._body_seconds:g} s") from None
-
-    async def _long_body(self, message: dict[str, Any], receive: Receive) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            part: bytes = message.get("body", b"")
-            parts.append(part)
-            size += len(part)
-            if size > self._max_body:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return b"".join(parts)
-            message = await receive()
 
     def _too_large(self) -> BadRequest:
         return BadRequest(413, "request_too_large", f"the body is larger than {self._max_body} bytes; send less (FAIRLEAD_MAX_BODY_BYTES)")
 
-    async def _refuse(self, problem: BadRequest, receive: Receive, send: Send) -> None:
+    async def _refuse(self, problem: BadRequest, client: ClientRequest, send: Send) -> None:
         if problem.status not in (408, 413):
             await send_answer(send, problem.answer())
             return
         answer = problem.answer(close=True)
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-        try:
-            async with asyncio.timeout(LINGER_SECONDS):
-                thrown = 0
-                while thrown < 2 * self._max_body:
-                    message = await receive()
-                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                        break
-                    thrown += len(message.get("body", b""))
-        except TimeoutError:
-            pass  # the client had its time to notice
-        await send({"type": "http.response.body", "body": b""})
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers if pair[0] != b"content-length")
+        client.begin(answer.status, lines, len(answer.body))
+        client.write(answer.body)
+        await client.discard(2 * self._max_body, LINGER_SECONDS)
+        client.end(b"", close=True)
 
     # ── information ──
 

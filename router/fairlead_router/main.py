@@ -41,11 +41,11 @@ GOODBYE_SECONDS = 3.0
 logger = logging.getLogger("fairlead.router")
 
 
-def pool_scheduler_factory(router_id: str, seed: int) -> SchedulerFactory:
+def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float) -> SchedulerFactory:
     """Real schedulers; `seed` must differ between starts of a router, or records of two lives would share ids."""
 
     def build(table: RoutingTable) -> Scheduler:
-        return PoolScheduler(table, router_id, seed)
+        return PoolScheduler(table, router_id, seed, sample_rate=sample_rate)
 
     return build
 
@@ -153,7 +153,8 @@ async def _keep_going(name: str, activity: Callable[[], Awaitable[None]]) -> Non
 
 async def serve(settings: RouterSettings, listener: socket.socket) -> None:
     """Run a router on `listener` until a signal, then drain."""
-    router = Router(settings, pool_scheduler_factory(settings.router_id, secrets.randbits(63)), secrets.token_hex(4))
+    factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate)
+    router = Router(settings, factory, secrets.token_hex(4))
     router.recall()
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []

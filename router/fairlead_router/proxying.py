@@ -48,11 +48,6 @@ logger = logging.getLogger("fairlead.router.requests")
 class Client(Protocol):
     """The client's connection, given by the server as the ASGI extension `fairlead.client`; answers are written to it from callbacks."""
 
-    def watch(self, gone: Callable[[], None]) -> None:
-        """Call `gone` once if the client closes its connection."""
-
-    def unwatch(self) -> None: ...
-
     def begin(self, status: int, headers: bytes, length: int | None) -> None:
         """Status and header lines; without `length` the body is chunked."""
 

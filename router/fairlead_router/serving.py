@@ -1,4 +1,5 @@
-"""The HTTP server around the gateway: uvicorn's httptools protocol with a header limit and word of clients that leave, and a server that drains."""
+"""The HTTP server around the gateway: uvicorn's httptools protocol with a header limit, requests that know when their client leaves and can be
+answered from callbacks, and a server that drains."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from fairlead.errors import InvalidInput
 from fairlead_router.refusals import BadRequest
@@ -32,13 +33,192 @@ STATUS_LINES = {status: _status_line(status) for status in range(100, 1000)}
 logger = logging.getLogger("fairlead.router.serving")
 
 
+UNASKED_BODY_BYTES = 1024 * 1024
+"""How much of a body is kept before the application asked for it."""
+
+
+class BodyTooLarge(Exception):
+    """More body bytes than allowed."""
+
+
+class ClientGone(Exception):
+    """The client closed its connection before its request was read."""
+
+
 class _HeadersTooLarge(Exception):
     """More header bytes than allowed."""
 
 
+class ClientRequest:
+    """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
+
+    Bodies are taken whole and answers written past ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and
+    could not be called from an engine's callback.
+    """
+
+    __slots__ = (
+        "_chunked", "_complete", "_connection", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_limit", "_overflowed", "_pieces", "_size",
+        "_waiter",
+        "_writable", "gone",
+    )  # fmt: skip
+
+    def __init__(self, connection: ClientConnection, cycle: RequestResponseCycle) -> None:
+        self._connection = connection
+        self._cycle = cycle
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._limit = UNASKED_BODY_BYTES
+        self._complete = False
+        self._discarding = False
+        self._expired = False
+        self._overflowed = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._gone_callback: Callable[[], None] | None = None
+        self._writable: Callable[[], None] | None = None
+        self._head = b""
+        self._chunked = False
+        self.gone = False
+
+    # ── reading ──
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, TimeoutError, or ClientGone."""
+        self._limit = limit
+        if not self._complete:
+            self._allow_body()
+            await self._arrival(seconds)
+        if self._overflowed or self._size > limit:
+            raise BodyTooLarge
+        if not self._complete:
+            raise ClientGone if self.gone else TimeoutError
+        pieces, self._pieces = self._pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def discard(self, limit: int, seconds: float) -> None:
+        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`."""
+        self._pieces.clear()
+        self._size = 0
+        self._limit = limit
+        self._discarding = True
+        await self._arrival(seconds)
+
+    async def _arrival(self, seconds: float) -> None:
+        """Wait until the body is complete or too large, the client is gone, or time is up."""
+        loop = self._connection.loop
+        self._expired = False
+        timer = loop.call_later(seconds, self._expire)
+        try:
+            while not (self._complete or self.gone or self._expired or self._size > self._limit):
+                self._waiter = waiter = loop.create_future()
+                await waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _allow_body(self) -> None:
+        if self._cycle.waiting_for_100_continue:
+            self._cycle.waiting_for_100_continue = False
+            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def arrived(self, piece: bytes) -> None:
+        """The connection received a piece of this body."""
+        self._size += len(piece)
+        if self._size > self._limit:
+            self._overflowed = True
+            self._pieces.clear()
+            self._wake()
+        elif not self._discarding:
+            self._pieces.append(piece)
+
+    def completed(self) -> None:
+        """The connection received the end of this body."""
+        self._complete = True
+        self._wake()
+
+    # ── the client's leaving ──
+
+    def watch(self, gone: Callable[[], None]) -> None:
+        """Call `gone` once if the client closes its connection."""
+        self._gone_callback = gone
+
+    def unwatch(self) -> None:
+        self._gone_callback = None
+        self._writable = None
+        self._connection.forget(self)
+
+    def left(self) -> None:
+        """The connection is lost."""
+        self.gone = True
+        self._wake()
+        callback, self._gone_callback = self._gone_callback, None
+        if callback is not None:
+            callback()
+
+    # ── answering ──
+
+    def begin(self, status: int, headers: bytes, length: int | None) -> None:
+        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked."""
+        cycle = self._cycle
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), headers]
+        old = cycle.scope["http_version"] == "1.0"
+        if length is not None:
+            lines.append(b"content-length: %d\r\n" % length)
+        elif old:
+            cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
+        else:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
+        self._chunked = length is None and not old
+
+    def write(self, piece: bytes) -> bool:
+        """Pass on a piece now. False: the client is slow, wait until `on_writable` calls."""
+        if self.gone:
+            return True
+        head, self._head = self._head, b""
+        self._connection.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
+        return not self._connection.flow.write_paused
+
+    def end(self, piece: bytes, *, close: bool = False) -> None:
+        """The last piece (maybe empty); the answer is complete. With `close` the connection ends too."""
+        if self.gone:
+            return
+        head, self._head = self._head, b""
+        transport, cycle = self._connection.transport, self._cycle
+        if self._chunked:
+            transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
+        elif head or piece:
+            transport.write(head + piece)
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if close or not cycle.keep_alive:
+            transport.close()
+        cycle.on_response()
+
+    def on_writable(self, resume: Callable[[], None]) -> None:
+        """Call `resume` each time the client has caught up."""
+        self._writable = resume
+
+    def caught_up(self) -> None:
+        """The connection's buffer has drained."""
+        if self._writable is not None:
+            self._writable()
+
+
 class ClientConnection(HttpToolsProtocol):
-    """One client's connection. Limits request line and headers to `max_header_bytes` together, answers parse errors in OpenAI's form, and tells
-    whoever watches when the client leaves."""
+    """One client's connection. Limits request line and headers to `max_header_bytes` together and answers parse errors in OpenAI's form."""
 
     max_header_bytes = MAX_HEADER_BYTES
 
@@ -48,75 +228,8 @@ class ClientConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._unparsed_bytes = 0
         self._too_large = False
-        self._gone: Callable[[], None] | None = None
-        self._writable: Callable[[], None] | None = None
-        self._head = b""
-        self._chunked = False
-
-    # ── the ASGI extension `fairlead.client` ──
-
-    def watch(self, gone: Callable[[], None]) -> None:
-        self._gone = gone
-        self.flow.resume_reading()  # a large body's last piece leaves reading paused, and a paused connection does not notice its end
-
-    def unwatch(self) -> None:
-        self._gone = None
-        self._writable = None
-
-    # Answers written past ASGI's `send`, which would check and copy every header again and could not be called from an engine's callback.
-
-    def begin(self, status: int, headers: bytes, length: int | None) -> None:
-        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked."""
-        cycle = self.cycle
-        cycle.response_started = True
-        cycle.waiting_for_100_continue = False
-        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self.server_state.default_headers), headers]
-        if length is not None:
-            lines.append(b"content-length: %d\r\n" % length)
-        elif self.scope["http_version"] == "1.0":
-            cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
-        else:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        if not cycle.keep_alive:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
-        self._head = b"".join(lines)
-        self._chunked = length is None and self.scope["http_version"] != "1.0"
-
-    def write(self, piece: bytes) -> bool:
-        """Pass on a piece now. False: the client is slow, wait until `on_writable` is called."""
-        if self.cycle.disconnected:
-            return True
-        head, self._head = self._head, b""
-        self.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
-        return not self.flow.write_paused
-
-    def end(self, piece: bytes) -> None:
-        """The last piece (maybe empty); the answer is complete."""
-        cycle = self.cycle
-        if cycle.disconnected:
-            return
-        head, self._head = self._head, b""
-        if self._chunked:
-            self.transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
-        else:
-            self.transport.write(head + piece)
-        cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            self.transport.close()
-        cycle.on_response()
-
-    def on_writable(self, resume: Callable[[], None]) -> None:
-        """Call `resume` each time the client has caught up."""
-        self._writable = resume
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._writable is not None:
-            self._writable()
-
-    # ── limits ──
+        self._arriving: ClientRequest | None = None
+        self._open: list[ClientRequest] = []
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
@@ -130,7 +243,6 @@ class ClientConnection(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         super().on_message_begin()
-        self.scope["extensions"] = {"fairlead.client": self}  # type: ignore[dict-item]  # uvicorn types values as mappings
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -144,6 +256,29 @@ class ClientConnection(HttpToolsProtocol):
         self._in_head = False
         self._unparsed_bytes = 0
         super().on_headers_complete()
+        self._arriving = request = ClientRequest(self, self.cycle)
+        self._open.append(request)
+        self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
+
+    def on_body(self, body: bytes) -> None:
+        if self._arriving is not None:
+            self._arriving.arrived(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self._arriving is not None:
+            self._arriving.completed()
+            self._arriving = None
+
+    def forget(self, request: ClientRequest) -> None:
+        """The request was answered."""
+        if request in self._open:
+            self._open.remove(request)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        for request in tuple(self._open):
+            request.caught_up()
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
@@ -173,9 +308,9 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        gone, self._gone = self._gone, None
-        if gone is not None:
-            gone()
+        requests, self._open = self._open, []
+        for request in requests:
+            request.left()
 
 
 class GatewayServer(uvicorn.Server):

@@ -23,7 +23,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
-    """Everything the router's process is told. Sizes in bytes."""
+    """Everything the router's process is told. Sizes in bytes; `decision_sample_rate` (0-1) is the share of routing decisions recorded."""
 
     api_url: str
     api_token: str
@@ -33,6 +33,7 @@ class RouterSettings:
     max_header_bytes: int = 64 * 1024
     spool_max_bytes: int = 64 * MEBIBYTE
     max_retries: int = 2
+    decision_sample_rate: float = 0.05
     metrics_path: str = "/metrics"
     kv_usage_metric: str = "vllm:kv_cache_usage_perc"
     log_format: str = "text"
@@ -71,6 +72,16 @@ class _Reader:
             raise InvalidInput(name, text, f"give a whole number of at least {least}")
         return value
 
+    def share(self, name: str, default: float) -> float:
+        text = self.text(name, str(default))
+        try:
+            value = float(text)
+        except ValueError:
+            raise InvalidInput(name, text, "give a share between 0 and 1") from None
+        if not 0 <= value <= 1:
+            raise InvalidInput(name, text, "give a share between 0 and 1")
+        return value
+
     def seconds(self, name: str, default: float) -> float:
         text = self.text(name, str(default))
         try:
@@ -102,6 +113,7 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         max_body_bytes=reader.integer("FAIRLEAD_MAX_BODY_BYTES", 8 * MEBIBYTE, least=1024),
         max_header_bytes=reader.integer("FAIRLEAD_MAX_HEADER_BYTES", 64 * 1024, least=1024),
         spool_max_bytes=reader.integer("FAIRLEAD_SPOOL_MAX_BYTES", 64 * MEBIBYTE, least=64 * 1024),
+        decision_sample_rate=reader.share("FAIRLEAD_DECISION_SAMPLE_RATE", 0.05),
         max_retries=reader.integer("FAIRLEAD_MAX_RETRIES", 2, least=0),
         metrics_path=reader.text("FAIRLEAD_ENGINE_METRICS_PATH", "/metrics"),
         kv_usage_metric=reader.text("FAIRLEAD_ENGINE_KV_USAGE_METRIC", "vllm:kv_cache_usage_perc"),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fairlead.tables import EarlyRejectionFacts, PoolKey
+from fairlead_router.settings import Timeouts
 from router_worlds import RunningRouter, World, until
 
 
@@ -230,3 +231,76 @@ async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world
         await asyncio.sleep(0.01)
     assert (await old).text.endswith("data: [DONE]\n\n")
     await draining
+
+
+def _post(text: str, *headers: bytes, version: bytes = b"1.1", stream: bool = False) -> bytes:
+    body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": text}], "stream": stream}).encode()
+    lines = b"".join(header + b"\r\n" for header in headers)
+    return b"POST /v1/chat/completions HTTP/%s\r\nhost: x\r\n%scontent-length: %d\r\n\r\n%s" % (version, lines, len(body), body)
+
+
+async def test_pipelined_requests_are_answered_in_order_each_with_its_own_answer(world: World) -> None:
+    running = await world.ready(count=1)
+    requests = (_post("one", stream=True), _post("two" * 30_000), _post("three", b"connection: close", stream=True))
+    answer = await _raw(running, b"".join(requests))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.count(b"data: [DONE]") == 2
+    assert [request["body"]["messages"][0]["content"][:5] for request in world.engines[0].seen] == ["one", "twotw", "three"]
+    await until(lambda: running.busy() == 0)
+
+
+async def test_a_client_that_leaves_with_requests_in_its_pipeline_cancels_the_one_under_way(world: World) -> None:
+    running = await world.ready(count=1)
+    _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(_post("one", b"x-script: silent"))
+    await until(lambda: len(world.engines[0].seen) == 1)
+    writer.close()
+    await until(lambda: running.busy() == 0)
+    assert running.pool.counters.cancelled == 1
+
+
+async def test_http_1_0_gets_a_body_without_chunks_that_ends_with_the_connection(world: World) -> None:
+    running = await world.ready(count=1)
+    answer = await _raw(running, _post("x", version=b"1.0", stream=True))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert b"connection: close" in head
+    assert body.startswith(b"data: {")
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on_or_that_its_body_is_too_large(world: World) -> None:
+    running = await world.ready(count=1)
+    head, _, body = _post("x", b"expect: 100-continue", b"connection: close").partition(b"\r\n\r\n")
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(head + b"\r\n\r\n")
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(body)
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+    refused = await _raw(
+        running, b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 99999999\r\n\r\n"
+    )
+    assert refused.startswith(b"HTTP/1.1 413 ")
+    assert b"100 Continue" not in refused
+
+
+async def test_a_body_that_does_not_come_is_a_408(world: World) -> None:
+    await world.start_engines(1)
+    world.api.set_table(world.table())
+    running = await world.start_router(timeouts=Timeouts(body=0.2))
+    await until(lambda: running.router.gateway.synced)
+    answer = await _raw(running, b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_serves_many_requests_one_after_the_other(world: World) -> None:
+    running = await world.ready()
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    for number in range(20):
+        writer.write(_post(f"turn {number}"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+        assert json.loads(await reader.readexactly(length))["model"] == "mock"
+    writer.close()
+    assert running.router.upstream.opened <= 2 + 2, "upstream connections are kept alive too"
