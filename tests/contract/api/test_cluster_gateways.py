@@ -1,0 +1,95 @@
+"""What plans rely on, held by both the Kubernetes API (the sandbox's server, over HTTP) and the fake the other tests use."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_running import CHAT
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api.cluster import KubernetesCluster
+from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
+from fairlead_api.services.plans import ClusterGateway
+from fake_cluster import FakeCluster
+from pod_phases import KubernetesClient
+from running_operator import POOLS, running_kubernetes_api
+
+NOPE = PoolKey(namespace="default", name="nope")
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_kubernetes_api(tmp_path_factory.mktemp("kubernetes")) as path:
+        yield path
+
+
+@pytest.fixture(params=["fake", "kubernetes"])
+def gateway(request: pytest.FixtureRequest) -> ClusterGateway:
+    """A cluster with the pool `chat`: 4 replicas, at most 8."""
+    if request.param == "fake":
+        fake = FakeCluster(most=8)
+        fake.add(CHAT, 4)
+        return fake
+    kubeconfig: str = request.getfixturevalue("kubeconfig")
+    client = KubernetesClient.of(kubeconfig)
+    client.session.delete(f"{client.server}{POOLS}/chat", timeout=10)
+    spec: dict[str, Any] = {"model": "tiny", "replicas": 4, "roles": [{"name": "both", "maxReplicas": 8}]}
+    body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "chat"}, "spec": spec}
+    client.call("POST", POOLS, body)
+    return KubernetesCluster(kubeconfig)
+
+
+async def test_a_dry_run_answers_like_a_write_and_changes_nothing(gateway: ClusterGateway) -> None:
+    before = await gateway.read(CHAT)
+    assert before.replicas == 4
+    tried = await gateway.scale(CHAT, 6, before.resource_version, {}, dry_run=True)
+    assert tried.replicas == 6
+    assert await gateway.read(CHAT) == before
+
+
+async def test_a_write_bumps_the_generation_once_and_leaves_its_marks(gateway: ClusterGateway) -> None:
+    before = await gateway.read(CHAT)
+    after = await gateway.scale(
+        CHAT, 6, before.resource_version, {"fairlead.dev/plan": "p1", "fairlead.dev/change-reason": None}, dry_run=False
+    )
+    assert (after.replicas, after.generation, after.uid) == (6, before.generation + 1, before.uid)
+    found = await gateway.read(CHAT)
+    assert found.annotations["fairlead.dev/plan"] == "p1"
+    assert "fairlead.dev/change-reason" not in found.annotations
+
+
+async def test_an_old_resource_version_is_a_conflict(gateway: ClusterGateway) -> None:
+    before = await gateway.read(CHAT)
+    await gateway.scale(CHAT, 6, before.resource_version, {}, dry_run=False)
+    for dry_run in (True, False):
+        with pytest.raises(Conflict):
+            await gateway.scale(CHAT, 5, before.resource_version, {}, dry_run=dry_run)
+
+
+async def test_what_the_schema_forbids_is_refused_with_its_words(gateway: ClusterGateway) -> None:
+    before = await gateway.read(CHAT)
+    with pytest.raises(InvalidInput, match="maxReplicas"):
+        await gateway.scale(CHAT, 9, before.resource_version, {}, dry_run=True)
+
+
+async def test_an_unknown_pool_is_not_found(gateway: ClusterGateway) -> None:
+    calls: list[Callable[[], Any]] = [lambda: gateway.read(NOPE), lambda: gateway.scale(NOPE, 1, "1", {}, dry_run=True)]
+    for call in calls:
+        with pytest.raises(NotFound):
+            await call()
+
+
+async def test_a_cluster_that_is_away_is_unavailable_in_one_line(tmp_path: Path) -> None:
+    missing = KubernetesCluster(str(tmp_path / "none"))
+    with pytest.raises(ClusterUnavailable) as caught:
+        await missing.read(CHAT)
+    assert "\n" not in str(caught.value)
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {token: t}}]\n"
+    )
+    with pytest.raises(ClusterUnavailable, match="does not answer"):
+        await KubernetesCluster(str(config)).read(CHAT)
