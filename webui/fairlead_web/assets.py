@@ -12,6 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 STATIC = Path(__file__).parent / "static"
+HTMX_PARTS = ("vendor/htmx.min.js", "vendor/hx-sse.min.js")
+HTMX = "vendor/htmx-with-sse.js"
+"""Both parts as one file: htmx starts on its own soon after it ran, and would miss an extension that is still on its way."""
+
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -63,8 +67,14 @@ def load_assets(folder: Path = STATIC) -> Assets:
         body = path.read_bytes()
         name = path.relative_to(folder).as_posix()
         digest.update(name.encode() + b"\0" + body)
-        files[name] = Asset(body=body, packed=gzip.compress(body, 9, mtime=0), content_type=_TYPES[path.suffix])
+        files[name] = _asset(body, path.suffix)
+    if all(name in files for name in HTMX_PARTS):
+        files[HTMX] = _asset(b";\n".join(files[name].body for name in HTMX_PARTS), ".js")
     return Assets(version=digest.hexdigest()[:16], files=files)
+
+
+def _asset(body: bytes, suffix: str) -> Asset:
+    return Asset(body=body, packed=gzip.compress(body, 9, mtime=0), content_type=_TYPES[suffix])
 
 
 def verify_vendor(folder: Path = STATIC / "vendor") -> list[str]:

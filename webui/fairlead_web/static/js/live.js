@@ -7,7 +7,7 @@ const LISTS = new Set(["migrations", "decisions", "rejections"]);
 const REFRESH_MS = 1000;
 const POLL_MS = 5000;
 
-const state = { paused: false, polling: null, fresh: 0, seen: new Set(), due: new Map(), held: new Map(), timer: null, lastEvent: Date.now(), failed: false };
+const state = { paused: false, polling: null, fresh: 0, seen: new Set(), due: new Map(), held: new Map(), timer: null, lastEvent: Date.now(), failed: false, connected: false };
 
 const pill = () => document.getElementById("live-pill");
 
@@ -23,6 +23,7 @@ function announce() {
   if (state.paused) say("paused", state.fresh ? `Paused, ${state.fresh} new` : "Paused");
   else if (state.polling) say("polling", "Every 5 s");
   else if (state.failed) say("reconnecting", "Reconnecting");
+  else if (!state.connected) say("connecting", "Connecting");
   else say("live", "Live");
   document.documentElement.classList.toggle("stale", state.failed && !state.polling && Date.now() - state.lastEvent > 15000);
 }
@@ -118,12 +119,24 @@ export function start() {
   }
   document.addEventListener("poll", (event) => event.target.matches?.("[data-live-stream]") && poll());
   document.addEventListener("resync", (event) => event.target.matches?.("[data-live-stream]") && pollOnce());
-  document.addEventListener("htmx:sse:after:connection", () => { state.failed = false; state.lastEvent = Date.now(); announce(); });
+  document.addEventListener("htmx:sse:after:connection", () => { state.failed = false; state.connected = true; state.lastEvent = Date.now(); announce(); });
   document.addEventListener("htmx:sse:before:connection", (event) => { if (event.detail.connection?.attempt > 0 && !document.hidden) { state.failed = true; announce(); } });
   document.addEventListener("htmx:sse:error", () => { state.failed = true; announce(); });
   const refused = (event) => event.target.matches?.("[data-live-stream]") && poll();
   document.addEventListener("htmx:response:error", refused);
   document.addEventListener("htmx:error", refused);
-  document.addEventListener("htmx:after:swap", announce);
+  document.addEventListener("htmx:after:swap", (event) => {
+    announce();
+    const stream = document.querySelector("[data-live-stream]");
+    if (stream && !stream._htmx?.sse && !state.polling && event.detail.ctx?.target === document.body) connect(); // another pool was chosen
+  });
   setInterval(announce, 5000);
+  connect();
+}
+
+// The stream opens only now that everything listens; htmx may be ready before or after this module.
+function connect() {
+  const stream = document.querySelector("[data-live-stream]");
+  if (stream?.hasAttribute("data-htmx-powered")) stream.dispatchEvent(new CustomEvent("fairlead-connect"));
+  else setTimeout(connect, 20);
 }
