@@ -11,7 +11,12 @@ from fairlead.tables import PoolKey
 
 
 class BindingReason(StrEnum):
-    """Why a session's KV home is where it is."""
+    """Why a session's KV home is where it is.
+
+    `cold` first placement · `hot-migration` its host was hot · `slo` the other candidate of its pair was sooner · `hotspot` moved with a queued
+    request · `drain` its host leaves · `instance-lost` its host is gone or failing · `ring-change` its place on the ring is another: instances
+    came or went, or its prefix key grew or shrank with the prefix's heat · `operator` a person moved it.
+    """
 
     COLD = "cold"
     HOT_MIGRATION = "hot-migration"

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import ACCEPTING, InstanceState
-from fairlead.pool_states import InstanceReport, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.audit_chain import AuditDraft
 from fairlead_api.services.diffs import diff
@@ -22,6 +22,7 @@ from fairlead_api.services.table_content import MirroredFacts, changed_entries, 
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database, moment
 from fairlead_api.store.drains import move_off, unbind_all
+from fairlead_api.store.instances import note_instances
 
 CHANGED_BY = "fairlead.dev/changed-by"
 CHANGE_REASON = "fairlead.dev/change-reason"
@@ -43,7 +44,7 @@ class PostgresPools:
             await _note_revision(connection, row, pool, state, drafts, now)
             in_force = facts or _stored_facts(row)
             await _note_slo(connection, row, facts, now)
-            await _note_instances(connection, row.id, state.instances, now)
+            await note_instances(connection, row.id, state.instances, now)
             version = row.table_version
             if in_force is not None:
                 version = await _note_table(connection, row, pool, state, in_force, shares, now)
@@ -132,7 +133,7 @@ class PostgresPools:
             ).one_or_none()
             if row is None or row.deleted_at is not None:
                 return
-            await _note_instances(connection, row.id, (), now, why="the pool was deleted")
+            await note_instances(connection, row.id, (), now, why="the pool was deleted")
             await unbind_all(connection, row.id, now)
             slo = tables.slo_configs
             await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
@@ -263,65 +264,6 @@ async def _note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts 
         )
     )
     await connection.execute(update(tables.pools).where(tables.pools.c.id == row.id).values(slo_version=version))
-
-
-async def _note_instances(
-    connection: AsyncConnection,
-    pool_id: int,
-    reports: Sequence[InstanceReport],
-    now: datetime,
-    why: str = "no longer reported by the operator",
-) -> None:
-    """Instances as reported, with a transition for every change of state; those not reported are Gone."""
-    instances = tables.instances
-    rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
-    stored = {row.id: row for row in rows}
-    transitions: list[dict[str, Any]] = []
-    changed: list[dict[str, Any]] = []
-    for report in reports:
-        before = stored.pop(report.id, None)
-        gone = report.state is InstanceState.GONE
-        values = {
-            "pool_id": pool_id,
-            "id": report.id,
-            "pod_uid": report.pod_uid,
-            "address": report.address,
-            "role": report.role.value,
-            "state": report.state.value,
-            "reason": report.reason,
-            "node": report.node,
-            "weight": report.weight,
-            "restarts": report.restarts,
-            "created_at": moment(report.created_at),
-        }
-        moved = before is None or before.state != report.state.value
-        if gone and before is None:
-            continue
-        if moved:
-            was = before.state if before else None
-            transitions.append(
-                {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": report.state.value, "reason": report.reason}
-            )
-        if moved or any(getattr(before, name) != value for name, value in values.items()):
-            since = now if moved or before is None else before.state_since
-            changed.append({**values, "state_since": since, "gone_at": now if gone else None})
-    gone_now = InstanceState.GONE.value
-    transitions.extend(
-        {"pool_id": pool_id, "instance": missing.id, "at": now, "before": missing.state, "after": gone_now, "reason": why}
-        for missing in stored.values()
-    )
-    if stored:
-        await connection.execute(
-            update(instances)
-            .where(instances.c.pool_id == pool_id, instances.c.id.in_(list(stored)))
-            .values(state=InstanceState.GONE.value, reason=why, state_since=now, gone_at=now, anchors=0, key_share=0)
-        )
-    if changed:
-        row = upsert(instances)
-        replaced = {name: row.excluded[name] for name in changed[0] if name not in {"pool_id", "id"}}
-        await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
-    if transitions:
-        await connection.execute(insert(tables.instance_transitions), transitions)
 
 
 async def _note_table(

@@ -156,7 +156,8 @@ class PostgresReports:
             if decision.session is not None and decision.pool in ids:
                 key = (ids[decision.pool], decision.session)
                 seen[key] = max(seen.get(key, 0.0), decision.at)
-        records = {(m.pool, m.session, m.target): m for m in report.migrations if m.kind == "session"}
+        # A queued request that moved takes its session's home along: that is one migration, told once.
+        records = {(m.pool, m.session, m.target): m for m in report.migrations}
         sessions = await self._locked_sessions(connection, report, changes, seen, ids)
         extra: list[MigrationRecord] = []
         conflicts: dict[tuple[int, str], Binding] = {}

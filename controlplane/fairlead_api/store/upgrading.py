@@ -6,7 +6,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-_CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", Path("/app/migrations"), Path.cwd() / "migrations")
+_PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
+_CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
 
 
 def _config() -> Config:
