@@ -24,7 +24,8 @@ from fairlead_api.store.identity_tables import api_tokens as api_tokens
 from fairlead_api.store.identity_tables import login_links as login_links
 from fairlead_api.store.identity_tables import users as users
 from fairlead_api.store.identity_tables import web_sessions as web_sessions
-from fairlead_api.store.schema import count_column, json_column, metadata, pool_column, text_column, time_column
+from fairlead_api.store.schema import count_column, json_column, pool_column, text_column, time_column
+from fairlead_api.store.schema import metadata as metadata
 from fairlead_api.store.traffic_tables import PARTITIONED as PARTITIONED
 from fairlead_api.store.traffic_tables import SUMS as SUMS
 from fairlead_api.store.traffic_tables import decisions as decisions

@@ -1,0 +1,139 @@
+"""Streams and live topics in memory: who is cut off, who is told to look again, who shares whose work."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from fairlead.reports import Binding, BindingReason
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.services.errors import NotFound, StoreUnavailable
+from fairlead_api.services.live import BACKLOG, Listener, Live, Snapshot
+from fairlead_api.services.notices import BindingsChanged
+from fairlead_api.services.sharing import Shared
+from fairlead_api.services.table_stream import TableStream
+
+POOL = PoolKey(namespace="n", name="p")
+
+
+def binding(session: str, version: int = 1) -> Binding:
+    return Binding(pool=POOL, session=session, instance="a", version=version, reason=BindingReason.COLD, bound_at=0.0, migrated_at=None)
+
+
+class MemoryStore:
+    """1,200 bindings and a switch for the database."""
+
+    def __init__(self) -> None:
+        self.rows = [binding(f"s{number:04}") for number in range(1200)]
+        self.away = False
+
+    async def tables(self) -> list[RoutingTable]:
+        if self.away:
+            raise StoreUnavailable("away")
+        return []
+
+    async def table(self, pool: PoolKey) -> RoutingTable:
+        raise NotFound("table", str(pool))
+
+    async def deleted_pools(self) -> list[PoolKey]:
+        return [POOL]
+
+    async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
+        found = [row for row in self.rows if after is None or row.session > after[1]][:limit]
+        return found, (1, found[-1].session) if len(found) == limit else None
+
+
+async def test_a_snapshot_comes_in_batches_and_ends_with_synced_then_heartbeats() -> None:
+    stream = TableStream(MemoryStore(), heartbeat_seconds=0.01)
+    lines = await stream.open("r")
+    kinds = [msgspec.json.decode(await anext(lines)) for _ in range(6)]
+    assert [kind["type"] for kind in kinds] == ["pool_deleted", "bindings", "bindings", "bindings", "synced", "heartbeat"]
+    assert [len(kind.get("bindings", ())) for kind in kinds[1:4]] == [500, 500, 200]
+    assert stream.subscribers == 1
+
+
+async def test_a_reader_beyond_its_backlog_is_cut_off_and_others_are_not() -> None:
+    store = MemoryStore()
+    store.rows = []
+    stream = TableStream(store, heartbeat_seconds=0.01, backlog=8)
+    slow, quick = await stream.open("slow"), await stream.open("quick")
+    for lines in (slow, quick):
+        while b"synced" not in await anext(lines):
+            pass
+    for number in range(20):
+        await stream.on_notice(BindingsChanged((binding("s", number + 1),)))
+        while b"bindings" not in await anext(quick):
+            pass
+    taken = [line async for line in slow]
+    assert len(taken) <= 8
+    assert stream.subscribers == 1
+
+
+async def test_a_gap_is_filled_by_a_new_snapshot_once_the_database_is_back() -> None:
+    store = MemoryStore()
+    store.rows = []
+    stream = TableStream(store, heartbeat_seconds=0.01)
+    lines = await stream.open("r")
+    while b"synced" not in await anext(lines):
+        pass
+    store.away = True
+    stream.on_gap()
+    assert b"heartbeat" in await anext(lines)
+    store.rows, store.away = [binding("late")], False
+    async with asyncio.timeout(5):
+        while b"late" not in await anext(lines):
+            pass
+
+
+async def test_a_stream_without_database_is_an_error_and_leaves_nothing_behind() -> None:
+    store = MemoryStore()
+    store.away = True
+    stream = TableStream(store)
+    with pytest.raises(StoreUnavailable):
+        await stream.open("r")
+    assert stream.subscribers == 0
+
+
+def test_a_full_listener_is_told_to_look_again() -> None:
+    listener = Listener()
+    for _ in range(BACKLOG + 1):
+        listener.offer(b"event: pools\n\n")
+    assert listener.events.qsize() == 1
+    assert listener.events.get_nowait().startswith(b"event: resync")
+
+
+async def test_one_look_serves_all_who_listen_to_a_topic() -> None:
+    looks = 0
+
+    async def read(pool: str | None, now: datetime) -> list[int]:
+        nonlocal looks
+        looks += 1
+        return [looks]
+
+    live = Live({"pools": Snapshot(seconds=0.02, read=read)}, lambda: datetime.now(UTC))
+    streams = [live.stream(["pools"], None, bytes([number]), None) for number in range(20)]
+    await asyncio.gather(*(anext(stream) for stream in streams))
+    assert live.streams == 20
+    assert looks <= 3
+    for stream in streams:
+        await stream.aclose()  # type: ignore[attr-defined]  # it is an async generator
+    assert live.streams == 0
+
+
+async def test_concurrent_askers_share_one_computation_and_failures_are_not_kept() -> None:
+    made = 0
+
+    async def make() -> int:
+        nonlocal made
+        made += 1
+        await asyncio.sleep(0.01)
+        if made == 1:
+            raise StoreUnavailable("away")
+        return made
+
+    shared = Shared(60)
+    failed = await asyncio.gather(*(shared.get("k", make) for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(found, StoreUnavailable) for found in failed)
+    assert await asyncio.gather(*(shared.get("k", make) for _ in range(3))) == [2, 2, 2]
+    assert await shared.get("k", make) == 2
