@@ -64,7 +64,9 @@ class Call:
 
     __slots__ = ("body", "connection", "deadline", "first_byte_due", "gone", "head", "request", "stream", "task", "ticket")
 
-    def __init__(self, request: RoutingRequest, head: bytes, body: bytes, *, stream: bool, deadline: float) -> None:
+    def __init__(
+        self, request: RoutingRequest, head: bytes, body: bytes, *, stream: bool, deadline: float, task: asyncio.Task[None] | None
+    ) -> None:
         self.request = request
         self.head = head
         self.body = body
@@ -74,7 +76,7 @@ class Call:
         self.connection: UpstreamConnection | None = None
         self.ticket: Ticket | None = None
         self.gone = False
-        self.task = asyncio.current_task()
+        self.task = task
 
     def client_gone(self) -> None:
         """The client closed its connection: stop whatever is being waited for."""
@@ -96,7 +98,8 @@ class Proxy:
 
     def new_call(self, request: RoutingRequest, head: bytes, body: bytes, *, stream: bool) -> Call:
         """A call whose total time starts now."""
-        return Call(request, head, body, stream=stream, deadline=request.arrived_at + self._timeouts.total)
+        task = asyncio.current_task(self._upstream.loop)
+        return Call(request, head, body, stream=stream, deadline=request.arrived_at + self._timeouts.total, task=task)
 
     async def relay(self, call: Call, pool: Pool, client: Client) -> ErrorAnswer | None:
         """Serve one call to its end: None when it was answered or its client went away, else the answer the caller must send.
