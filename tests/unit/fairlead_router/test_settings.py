@@ -44,6 +44,7 @@ def test_a_missing_variable_is_named(tmp_path: Path, name: str) -> None:
         ("FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS", "nan"),
         ("FAIRLEAD_TOTAL_TIMEOUT_SECONDS", "0"),
         ("FAIRLEAD_CONNECT_TIMEOUT_SECONDS", "soon"),
+        ("FAIRLEAD_DECISION_SAMPLE_RATE", "1.5"),
         ("FAIRLEAD_SPOOL_DIR", "/proc/no/such"),
     ],
 )
