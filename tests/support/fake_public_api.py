@@ -62,7 +62,7 @@ class Refusal(Exception):
 
 
 class FakePublicApi:
-    """State and endpoints. `broken` holds path fragments that answer 503; `requests` logs (method, path)."""
+    """State and endpoints. `broken` holds path fragments that answer 503; `requests` logs (method, path); `stale_seconds` marks answers as remembered."""
 
     def __init__(self, world: World, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.world = world
@@ -78,6 +78,7 @@ class FakePublicApi:
         self.requests: list[tuple[str, str]] = []
         self.live_queues: list[asyncio.Queue[bytes]] = []
         self.live_limit = 3
+        self.stale_seconds: int | None = None
         self.app = Starlette(routes=self._routes())
 
     def push(self, topic: str, items: Sequence[object]) -> None:
@@ -145,7 +146,10 @@ class FakePublicApi:
             try:
                 if any(part in request.url.path for part in self.broken):
                     raise Refusal(503, "The database is away", "Postgres does not answer; nothing was lost.", "unavailable")
-                return await endpoint(request)
+                answer = await endpoint(request)
+                if self.stale_seconds is not None:
+                    answer.headers["x-fairlead-stale"], answer.headers["age"] = "database-unavailable", str(self.stale_seconds)
+                return answer
             except Refusal as refusal:
                 return Response(msgspec.json.encode(refusal.problem), refusal.problem.status, media_type="application/problem+json")
 

@@ -72,6 +72,16 @@ class Renderer:
             raise LookupError(f"{context.template} has no block {block!r}")
         return "".join(owner.blocks[block](owner.new_context(values)))
 
+    @property
+    def filter_names(self) -> tuple[str, ...]:
+        """Filters templates may use."""
+        return tuple(self._environment.filters)
+
+    @property
+    def global_names(self) -> tuple[str, ...]:
+        """Names templates may use beside their context."""
+        return tuple(self._environment.globals)
+
     def has_block(self, context: Context, block: str) -> bool:
         """Whether the context's template, or the page layout around it, can answer with this block alone."""
         return self._owner(context, block) is not None

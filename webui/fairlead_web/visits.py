@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
+from urllib.parse import quote
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -173,7 +174,8 @@ def preferences_of(request: Request) -> Preferences:
 
 def here_of(request: Request, base: str) -> Here:
     """The current address, empty parameters dropped, the last of repeated ones kept."""
-    return Here(base=base, path=request.url.path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
+    path = quote(str(request.scope["path"]), safe="/:@!$&'()*+,;=~")
+    return Here(base=base, path=path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
 
 
 def visit_of(site: Site, request: Request, token: str, stale_ages: list[int]) -> Visit:

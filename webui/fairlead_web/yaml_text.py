@@ -54,4 +54,6 @@ def _lines(value: Any, depth: int) -> list[str]:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS_WITH_MEANING and not value.endswith(" "):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in json.dumps(value, ensure_ascii=False)
+    )

@@ -168,7 +168,6 @@ class DiffLine:
 class SpecPage(Context):
     template: ClassVar[str] = "pages/spec.html"
     shell: Shell
-    pool: str
     revisions: list[PoolRevision]
     listing: Listing[PoolRevision]
     current: str

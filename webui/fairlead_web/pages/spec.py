@@ -24,7 +24,6 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         SpecPage(
             shell=shell,
-            pool=str(key),
             revisions=newest_first,
             listing=listing,
             current=yaml_text(detail.spec),

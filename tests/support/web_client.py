@@ -1,0 +1,48 @@
+"""An HTTP client of the web UI over the fake public API, both in this process, the clock standing still."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx
+
+from fairlead_web.app import create_web_app
+from fairlead_web.settings import web_settings
+from fake_public_api import FakePublicApi
+from fake_public_data import World
+
+NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+ORIGIN = "http://127.0.0.1:8080"
+COOKIE = "fairlead-session"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visitor:
+    """A client with the session of one role (`role-token`), and the API behind the site."""
+
+    http: httpx.AsyncClient
+    fake: FakePublicApi
+    token: str
+
+    def form_token(self, page: str) -> str:
+        """The CSRF token of a rendered page."""
+        return page.split('name="csrf" value="', 1)[1].split('"', 1)[0]
+
+    async def submit(self, path: str, page: str = "/help", **fields: str) -> httpx.Response:
+        """Posts a form as a browser does, with the token of `page`."""
+        shown = await self.http.get(page)
+        data = {"csrf": self.form_token(shown.text), **fields}
+        return await self.http.post(path, data=data, headers={"sec-fetch-site": "same-origin", "origin": ORIGIN})
+
+
+@asynccontextmanager
+async def visitor(role: str | None = "operator", public_url: str = ORIGIN, secure: bool | None = None) -> AsyncIterator[Visitor]:
+    """`role` None: nobody is signed in."""
+    fake = FakePublicApi(World(now=NOW), clock=lambda: NOW)
+    app = create_web_app(httpx.ASGITransport(fake.app), "http://api", public_url, secure, clock=lambda: NOW)
+    cookies = {COOKIE: f"{role}-token"} if role else {}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url=web_settings(public_url, False).origin, cookies=cookies
+    ) as http:
+        yield Visitor(http=http, fake=fake, token=f"{role}-token")

@@ -1,0 +1,43 @@
+"""Numbers as people read them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fairlead_web import formats
+
+NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (formats.count(None), "–"),
+        (formats.count(12345.5), "12,346"),
+        (formats.compact(950), "950"),
+        (formats.compact(12345), "12.3 k"),
+        (formats.compact(999_960), "1.0 M"),
+        (formats.share(0.8344), "83.4 %"),
+        (formats.seconds(0.0421), "42 ms"),
+        (formats.seconds(0.9996), "1.00 s"),
+        (formats.seconds(9.996), "10.0 s"),
+        (formats.rate(99.96), "100"),
+        (formats.rate(0.04), "0.0"),
+        (formats.score(0.000123456), "0.0001235"),
+        (formats.score(12345.6), "12,346"),
+        (formats.span(0), "0 s"),
+        (formats.span(95), "1 min 35 s"),
+        (formats.span(4325), "1 h 12 min"),
+        (formats.span(90000), "1 d 1 h"),
+        (formats.words("hot-migration"), "hot migration"),
+    ],
+)
+def test_numbers_read_well(made: str, text: str) -> None:
+    assert made == text
+
+
+@pytest.mark.parametrize(
+    ("gone", "text"), [(-3, "now"), (0, "now"), (12, "12 s ago"), (95, "1 min ago"), (3599, "59 min ago"), (7260, "2 h 1 min ago")]
+)
+def test_times_gone_by_are_said_shortly(gone: int, text: str) -> None:
+    assert formats.ago(NOW - timedelta(seconds=gone), NOW) == text

@@ -1,0 +1,292 @@
+"""Every page answers, whole and in part, full, empty, broken and refused, with a sentence that helps."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from fairlead_web.addresses import session_path
+from fake_public_data import CHAT, CODE, HOSTILE, INSTANCES
+from web_client import visitor
+
+INSTANCE = INSTANCES[CHAT][2]
+PAGES = (
+    "/",
+    "/pools",
+    "/pools/default/chat",
+    "/pools/default/chat/heatmap",
+    "/pools/default/chat/heatmap?view=table&metric=ttft_p95&sort=latest&aggregate=mean",
+    "/pools/default/chat/instances",
+    f"/pools/default/chat/instances/{INSTANCE}",
+    "/pools/default/chat/spec",
+    "/pools/research/code/spec",
+    "/sessions",
+    session_path(CHAT, HOSTILE),
+    "/migrations",
+    "/migrations/m-0003",
+    "/migrations/m-0000",
+    "/decisions",
+    "/decisions/d-0002",
+    "/rejections",
+    "/slo",
+    "/audit",
+    "/audit/56",
+    "/audit/57",
+    "/settings",
+    "/help",
+)
+LISTS = (
+    "/pools",
+    "/sessions",
+    "/migrations",
+    "/decisions",
+    "/rejections",
+    "/audit",
+    "/pools/default/chat/instances",
+    "/pools/default/chat/spec",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+async def test_pages_render_for_every_role(path: str, role: str) -> None:
+    async with visitor(role) as one:
+        answer = await one.http.get(path)
+        assert answer.status_code == 200
+        assert answer.text.count("<h1") == 1
+        assert HOSTILE not in answer.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_part_that_htmx_asks_for_is_also_a_full_page(path: str) -> None:
+    async with visitor("admin") as admin:
+        whole = (await admin.http.get(path)).text
+        regions = re.findall(r'<(\w+)[^>]*\sid="([\w-]+)"[^>]*\shx-get="([^"]+)"', whole)
+        for tag, name, address in regions:
+            headers = {"hx-request": "true", "hx-request-type": "partial", "hx-target": f"{tag}#{name}"}
+            part = await admin.http.get(address.replace("&amp;", "&"), headers=headers)
+            assert part.status_code == 200
+            assert part.text.strip().startswith(f"<{tag} ")
+            assert f'id="{name}"' in part.text
+            assert "<html" not in part.text
+            assert "HX-Request-Type" in part.headers["vary"]
+            assert "<html" in (await admin.http.get(address.replace("&amp;", "&"))).text
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_lists_come_as_csv_and_json_too(path: str) -> None:
+    async with visitor() as operator:
+        table = await operator.http.get(f"{path}.csv")
+        assert table.headers["content-type"] == "text/csv; charset=utf-8"
+        assert "attachment" in table.headers["content-disposition"]
+        rows = list(csv.DictReader(io.StringIO(table.text)))
+        assert rows
+        assert (await operator.http.get(f"{path}.json")).json()
+
+
+async def test_an_export_has_all_rows_of_the_filter_and_the_page_a_hundred() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/migrations?pool=default/chat")).text
+        rows = list(csv.DictReader(io.StringIO((await operator.http.get("/migrations.csv?pool=default/chat")).text)))
+        assert len(rows) == 104
+        assert {row["pool"] for row in rows} == {CHAT}
+        assert page.count("<tr data-key=") == 100
+        assert "100 of 104 shown" in page
+        following = re.search(r'href="([^"]+)" rel="next"', page)
+        assert following is not None
+        second = (await operator.http.get(following[1].replace("&amp;", "&"))).text
+        assert second.count("<tr data-key=") == 4
+
+
+async def test_the_flow_matrix_sums_to_the_list() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/migrations?pool=research/code")).text
+        cells = [int(count) for count in re.findall(r'class="heat-\d"[^>]*>(\d+)</a>', page)]
+        assert sum(cells) == 26
+        assert "26 migrations" in page
+
+
+async def test_a_range_that_cannot_be_read_is_explained_and_the_last_hour_shown() -> None:
+    async with visitor() as operator:
+        page = await operator.http.get("/migrations?from=yesterday")
+        assert page.status_code == 200
+        assert "The time range was not understood." in page.text
+        assert "&#39;yesterday&#39; cannot be used" in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/pools/default/nothing", 404, "There is no pool default/nothing."),
+        ("/pools/default/chat/instances/none", 404, "There is no instance none"),
+        ("/migrations/none", 404, "There is no migration none."),
+        ("/audit/none", 404, "There is nothing at /audit/none."),
+        ("/nowhere", 404, "There is nothing at /nowhere."),
+        ("/plans/none", 404, "There is no plan none."),
+    ],
+)
+async def test_what_does_not_exist_is_said_and_the_way_on_shown(path: str, status: int, says: str) -> None:
+    async with visitor() as operator:
+        answer = await operator.http.get(path)
+        assert answer.status_code == status
+        assert says in answer.text
+        assert 'href="/"' in answer.text
+
+
+async def test_a_broken_side_source_leaves_the_page_and_is_named() -> None:
+    async with visitor() as operator:
+        operator.fake.broken.add("/v1/migrations")
+        page = await operator.http.get("/")
+        assert page.status_code == 200
+        assert "Part of this page is missing." in page.text
+        assert "migrations: 503 The database is away" in page.text
+
+
+async def test_an_api_that_is_away_gets_a_page_that_says_what_is_safe() -> None:
+    async with visitor() as operator:
+        operator.fake.broken.add("/v1/")
+        page = await operator.http.get("/pools?q=chat")
+        assert page.status_code == 503
+        assert page.headers["retry-after"] == "5"
+        assert "Routers keep serving" in page.text
+        assert 'href="/pools?q=chat">Try again' in page.text
+        data = await operator.http.get("/pools.csv")
+        assert data.status_code == 503
+        assert data.json()["title"] == "The database is away"
+
+
+async def test_an_ended_session_leads_to_the_login_and_back() -> None:
+    async with visitor("nobody") as ghost:
+        page = await ghost.http.get("/sessions?q=abc")
+        assert page.status_code == 303
+        assert page.headers["location"] == "/login?next=%2Fsessions%3Fq%3Dabc&ended=1"
+        assert 'fairlead-session=""' in page.headers["set-cookie"]
+        told = await ghost.http.get("/sessions", headers={"hx-request": "true"})
+        assert told.status_code == 401
+        assert told.headers["hx-redirect"].startswith("/login")
+
+
+async def test_empty_lists_say_why() -> None:
+    async with visitor() as operator:
+        operator.fake.world.pools_known = []
+        assert "kubectl apply -f examples/" in (await operator.http.get("/")).text
+        assert "Nothing matches these filters" in (await operator.http.get("/migrations?pool=a/b")).text
+        assert "No session matches" in (await operator.http.get("/sessions?q=zzz")).text
+        assert "No decisions" in (await operator.http.get("/decisions?session=zzz")).text
+        assert "No entries" in (await operator.http.get("/audit?actor=zzz")).text
+
+
+async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_the_form() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="10")
+        operator.fake.plans["p-0001"] = replace(operator.fake.plans["p-0001"], state="superseded")
+        answer = await operator.submit("/plans/p-0001/apply", reason="my reason")
+        assert answer.status_code == 409
+        assert "changed by grace at 10:04" in answer.text
+        assert "Nothing was applied by this attempt." in answer.text
+        assert operator.fake.applied == []
+
+
+async def test_a_heavy_plan_without_its_name_is_refused_by_the_server_too() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="0")
+        answer = await operator.submit("/plans/p-0001/apply", confirm="wrong", reason="because")
+        assert answer.status_code == 422
+        assert 'value="wrong"' in answer.text
+        assert 'value="because"' in answer.text
+        assert operator.fake.applied == []
+
+
+@pytest.mark.parametrize("given", ["", "eight", "-1", "1.5", "٣", "999999999999"])
+async def test_a_number_of_replicas_that_is_none_is_explained(given: str) -> None:
+    async with visitor() as operator:
+        answer = await operator.submit("/pools/default/chat/plans", replicas=given)
+        assert answer.status_code == 422
+        assert "write a whole number such as 8" in answer.text
+        assert operator.fake.plans == {}
+
+
+async def test_a_viewer_who_posts_anyway_is_refused_by_the_api_and_told_why() -> None:
+    async with visitor("viewer") as viewer:
+        answer = await viewer.submit("/pools/default/chat/plans", replicas="9")
+        assert answer.status_code == 403
+        assert "needs the role operator" in answer.text
+        assert viewer.fake.plans == {}
+
+
+async def test_a_new_tokens_secret_is_shown_once() -> None:
+    async with visitor("admin") as admin:
+        made = await admin.submit("/settings/tokens", name="ci", role="viewer", days="30")
+        assert "flt_shown_once" in made.text
+        assert made.headers["cache-control"] == "no-store"
+        assert "flt_shown_once" not in (await admin.http.get("/settings")).text
+        link = await admin.submit("/settings/login-links", subject="grace", role="viewer")
+        assert "http://127.0.0.1:8080/login?token=flt_new" in link.text
+        wrong = await admin.submit("/settings/tokens", name="ci", role="viewer", days="900")
+        assert wrong.status_code == 422
+        assert "write a whole number from 1 to 365" in wrong.text
+
+
+async def test_preferences_are_kept_in_cookies_and_unknown_ones_ignored() -> None:
+    async with visitor() as operator:
+        answer = await operator.submit("/settings", theme="dark", time="utc", shortcuts="maybe", next="//evil.example")
+        assert answer.headers["location"] == "/"
+        cookies = answer.headers.get_list("set-cookie")
+        assert [cookie.split(";")[0] for cookie in cookies] == ["fairlead-theme=dark", "fairlead-time=utc"]
+        page = await operator.http.get("/help")
+        assert 'data-theme="dark" data-time="utc" data-shortcuts="on"' in page.text
+
+
+async def test_a_click_outside_the_picture_goes_back_to_the_heatmap() -> None:
+    async with visitor() as operator:
+        answer = await operator.http.get("/pools/default/chat/heatmap?metric=running&cell.x=99999&cell.y=1")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/pools/default/chat/heatmap?metric=running"
+
+
+async def test_the_picture_is_not_sent_again_when_it_is_the_same() -> None:
+    async with visitor() as operator:
+        path = "/pools/default/chat/heatmap.png?from=2026-11-21T09:00:00Z&to=2026-11-21T10:00:00Z"
+        first = await operator.http.get(path)
+        assert first.headers["content-type"] == "image/png"
+        again = await operator.http.get(path, headers={"if-none-match": first.headers["etag"]})
+        assert again.status_code == 304
+
+
+async def test_one_row_of_a_heatmap_can_be_asked_for_exactly() -> None:
+    async with visitor() as operator:
+        answer = (await operator.http.get(f"/pools/default/chat/heatmap.json?instance={INSTANCE}&metric=running")).json()
+        assert [row["instance"] for row in answer["rows"]] == [INSTANCE]
+
+
+async def test_two_revisions_are_compared_as_yaml() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools/default/chat/spec?a=1&b=2")).text
+        assert '<span class="removed">-replicas: 4' in page
+        assert '<span class="added">+replicas: 6' in page
+        assert "Evening peak" in page
+
+
+async def test_stale_answers_are_marked_with_their_age() -> None:
+    async with visitor() as operator:
+        operator.fake.stale_seconds = 95
+        page = (await operator.http.get("/pools")).text
+        assert "The database is away." in page
+        assert "This page is 1 min 35 s old." in page
+        operator.fake.stale_seconds = None
+        assert "The database is away." not in (await operator.http.get("/pools")).text
+
+
+async def test_facets_count_and_filter_pools() -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get("/pools?policy=ear")).text
+        assert CODE in page
+        assert f'data-key="{CHAT}"' not in page
+
+
+async def test_the_release_is_told_to_those_who_are_signed_in() -> None:
+    async with visitor() as operator:
+        answer = (await operator.http.get("/-/version")).json()
+        assert answer["name"] == "fairlead"

@@ -1,0 +1,170 @@
+"""Sentences, small charts and YAML that pages show."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_client.resources import BindingHistoryItem, InstanceTransition, MigrationFlow, MigrationMatrix, TimelineBucket
+from fairlead_web import findings
+from fairlead_web.addresses import Here, instance_path, session_path
+from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks
+from fairlead_web.pages.decisions import candidates, why
+from fairlead_web.pages.instances import state_band
+from fairlead_web.pages.migrations import flow_matrix, phases, verdict
+from fairlead_web.time_ranges import parse_range
+from fairlead_web.yaml_text import yaml_diff, yaml_text
+from fake_public_data import CHAT, CODE, World
+
+NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+WORLD = World(now=NOW)
+
+
+def test_the_worst_is_found_first_and_three_are_enough() -> None:
+    found = findings.of_pools([WORLD.pool(CHAT), WORLD.pool(CODE)])
+    assert [one.level for one in found] == ["bad", "bad", "warn"]
+    assert found[0].sentence == "research/code is not ready: 3 of 4 instances are ready."
+
+
+def test_a_quiet_pool_has_no_findings() -> None:
+    quiet = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
+    serving = [replace(one, state="Serving", kv_usage=0.4) for one in WORLD.instances(CHAT)]
+    assert findings.of_pool(quiet, serving) == ()
+
+
+def test_a_lost_instance_and_a_full_cache_are_found() -> None:
+    pool = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
+    lost, full = WORLD.instances(CHAT)[:2]
+    found = findings.of_pool(pool, [replace(lost, state="Lost", reason="PodFailed"), replace(full, kv_usage=0.97)])
+    assert [one.path for one in found] == [instance_path(CHAT, lost.id), instance_path(CHAT, full.id)]
+
+
+def test_an_address_keeps_its_filters_and_goes_back_to_the_first_page() -> None:
+    here = Here(base="/ops", path="/migrations", params={"pool": CHAT, "cursor": "100"})
+    assert here.url(trigger="slo") == "/ops/migrations?pool=default%2Fchat&trigger=slo"
+    assert here.url(cursor="200") == "/ops/migrations?pool=default%2Fchat&cursor=200"
+    assert here.url(pool=None) == "/ops/migrations"
+    assert here.export("csv") == "/ops/migrations.csv?pool=default%2Fchat"
+
+
+def test_any_name_is_safe_in_a_path() -> None:
+    assert session_path(CHAT, "a/b?c#<d>") == "/sessions/default/chat/a%2Fb%3Fc%23%3Cd%3E"
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1e9)), max_size=60))
+@settings(max_examples=60)
+def test_a_sparkline_stays_in_its_box_and_breaks_at_gaps(values: list[float | None]) -> None:
+    line = sparkline(values, "x")
+    numbers = [float(part) for part in line.line.replace("M", " ").replace("L", " ").split()]
+    assert all(0 <= x <= line.width + 1 for x in numbers[::2])
+    assert all(0 <= y <= line.height for y in numbers[1::2])
+    runs = "".join("x" if value is not None else " " for value in values).split()
+    assert line.line.count("M") == len(runs)
+
+
+def test_bars_of_a_timeline_stack_to_the_top_and_stay_inside() -> None:
+    start = NOW - timedelta(hours=1)
+    buckets = [TimelineBucket(at=start + timedelta(minutes=n), counts={"drain": n % 3, "slo": 2}) for n in range(60)]
+    made = stacked_timeline(buckets, start, NOW)
+    assert made.names == ("slo", "drain")
+    assert made.top == 4
+    assert min(bar.y for bar in made.bars) == pytest.approx(4)
+    assert all(bar.x >= 0 and bar.x + bar.width <= made.width + 1 for bar in made.bars)
+
+
+def test_ticks_are_round_times_in_order() -> None:
+    ticks = time_ticks(NOW - timedelta(minutes=62), NOW, 1000)
+    assert [tick.words for tick in ticks] == ["09:00", "09:10", "09:20", "09:30", "09:40", "09:50"]
+    assert even_ticks(NOW - timedelta(hours=1), NOW, 3) == ("09:00", "09:30", "10:00")
+
+
+def test_holders_get_a_lane_each_and_the_present_one_reaches_now() -> None:
+    def item(instance: str, start: int, end: int | None) -> BindingHistoryItem:
+        released = None if end is None else NOW - timedelta(minutes=end)
+        bound = NOW - timedelta(minutes=start)
+        return BindingHistoryItem(
+            instance=instance, version=1, reason="cold", bound_at=bound, released_at=released, router="r", migration=None
+        )
+
+    band = holder_band([item("a", 40, 20), item("b", 20, 10), item("a", 10, None)], NOW)
+    assert [lane.name for lane in band.lanes] == ["a", "b"]
+    assert [(bar.x, bar.width) for bar in band.lanes[0].bars] == [(0, 500), (750, 250)]
+    assert holder_band([], NOW).lanes == ()
+
+
+def test_states_are_drawn_only_inside_the_range() -> None:
+    steps = [(180, "Pending"), (120, "Serving"), (30, "Draining")]
+    made = [InstanceTransition(at=NOW - timedelta(minutes=m), before=None, after=s, reason="r") for m, s in steps]
+    bars = state_band(made, parse_range("now-1h", "now", NOW))
+    assert [(bar.x, bar.width) for bar in bars] == [(0, 540), (540, 540)]
+    assert bars[1].label == "Draining for 30 min: r"
+
+
+@given(st.dictionaries(st.tuples(st.integers(0, 25), st.integers(0, 25)), st.integers(1, 50), max_size=80))
+@settings(max_examples=50)
+def test_the_flow_matrix_and_what_it_hides_sum_to_all_moves(counts: dict[tuple[int, int], int]) -> None:
+    flows = [MigrationFlow(source=f"i{a}", target=f"i{b}", count=count) for (a, b), count in counts.items()]
+    total = sum(counts.values())
+    made = flow_matrix(MigrationMatrix(flows=flows, by_trigger={}, timeline=[], total=total), Here(base="", path="/migrations", params={}))
+    assert made.total + made.hidden == total
+    assert sum(row_total for _, _, row_total in made.rows) == sum(made.column_totals) == made.total
+    assert len(made.targets) <= 16
+
+
+def test_a_move_that_paid_off_says_by_how_much() -> None:
+    move = replace(WORLD.migrations()[1], source="a", predicted_source_ttft_seconds=5.0, actual_ttft_seconds=2.0, paid_off=True)
+    assert verdict(move) == "Yes: the first token came 3.00 s sooner than predicted for staying on a."
+    assert verdict(replace(move, actual_ttft_seconds=6.5, paid_off=False)).startswith("No: the first token came 1.50 s later")
+    assert verdict(replace(move, actual_ttft_seconds=None, paid_off=None)).startswith("Not known yet")
+    assert phases(move)[0].length == 100
+
+
+def test_a_decision_is_explained_with_its_numbers() -> None:
+    decision = WORLD.decisions()[0]
+    text = why(decision)
+    assert decision.chosen in text
+    assert decision.runner_up is not None
+    assert decision.runner_up in text
+    assert f"of {decision.prompt_tokens:,} prompt tokens" in text
+    assert [one.role for one in candidates(decision)[:2]] == ["chosen", "runner-up"]
+    assert "its score was not recorded" in why(replace(decision, candidates=[]))
+    assert "only candidate" in why(replace(decision, runner_up=None))
+
+
+def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:
+    document = {
+        "replicas": 8,
+        "mode": "Off",
+        "ttl": "30m",
+        "on": True,
+        "none": None,
+        "roles": [{"name": "both", "max": 4}],
+        "empty": {},
+        "x": "a: b",
+    }
+    assert yaml_text(document) == (
+        'replicas: 8\nmode: "Off"\nttl: 30m\n"on": true\n"none": null\nroles:\n- name: both\n  max: 4\nempty: {}\nx: "a: b"\n'.replace(
+            '"none"', "none"
+        )
+    )
+
+
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(-1000, 1000), st.text(max_size=12)),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(min_size=1, max_size=8), inner, max_size=3)),
+        max_leaves=10,
+    )
+)
+@settings(max_examples=200)
+def test_yaml_reads_back_as_the_document(document: object) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the operator and the API; the web UI alone writes without it")
+    assert yaml.safe_load(yaml_text(document)) == document
+
+
+def test_a_diff_marks_lines_and_equal_documents_have_none() -> None:
+    lines = yaml_diff({"a": 1, "b": 2}, {"a": 1, "b": 3})
+    assert [(line.kind, line.text) for line in lines] == [("same", " a: 1"), ("removed", "-b: 2"), ("added", "+b: 3")]
+    assert yaml_diff({"a": 1}, {"a": 1}) == []
