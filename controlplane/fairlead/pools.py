@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
+from fairlead.routing.registry import check_roles, policy_names
 from fairlead.schemas import Rule, duration, free, listing, nested, number, read, text, truth, verbatim, whole
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, RoutingFacts, SessionFacts, SloFacts
 
@@ -19,7 +20,8 @@ VERSION = "v1alpha1"
 PLURAL = "inferencepools"
 KIND = "InferencePool"
 
-POLICIES = ("round-robin", "least-loaded", "cache-affinity", "dualmap", "ear")
+POLICIES = policy_names()
+"""Every registered policy; one that needs roles the pool lacks is refused by `parse_spec`."""
 
 MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
@@ -239,6 +241,8 @@ class PoolSpec:
                 bytes_per_token=self.engine.bytes_per_token,
                 prefill_tokens_per_second=self.engine.prefill_tokens_per_second * time_scale,
                 kv_cache_tokens=self.engine.kv_cache_tokens,
+                metrics_path=self.engine.metrics.path,
+                kv_usage_metric=self.engine.metrics.kv_usage,
             ),
             routing=RoutingFacts(
                 policy=self.routing.policy,
@@ -258,6 +262,7 @@ def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     Raises InvalidInput naming `spec.…`, the value and the remedy. It checks all the CRD does but transitions, so it can be trusted alone.
     """
     spec = read(PoolSpec, document, "spec")
+    check_roles(spec.routing.policy, {role.name for role in spec.roles})
     for index, role in enumerate(spec.roles):
         where = f"spec.roles[{index}]"
         if role.min_replicas > role.max_replicas:

@@ -41,7 +41,10 @@ class RejectionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingChange:
-    """A session's home set or moved. `based_on` is the binding version this router knew (0 = none): a stale one loses the race."""
+    """A session's home set or moved. `based_on` is the binding version this router knew (0 = none): a stale one loses the race.
+
+    With `previous` equal to `instance` it is only a sign of life of a session that stays.
+    """
 
     pool: PoolKey
     session: str

@@ -59,6 +59,28 @@ class EngineFacts:
     prefill_tokens_per_second: float = 6250.0
     kv_cache_tokens: int = 1_198_372
     """KV cache capacity of one instance, in tokens."""
+    metrics_path: str = "/metrics"
+    """Path of the Prometheus metrics on the instance's address."""
+    kv_usage_metric: str = "vllm:kv_cache_usage_perc"
+    """Gauge with the used share (0-1) of the KV cache."""
+    decode_base_seconds: float = 0.0
+    """A decode step takes this, and the next two for each context token and each request in it; all 0 = not known."""
+    decode_seconds_per_context_token: float = 0.0
+    decode_seconds_per_request: float = 0.0
+    kv_bytes_per_token: int = 57_344
+    kv_transfer_bytes_per_second: float = 0.0
+    """Speed at which instances fetch KV blocks from each other; 0 = they cannot."""
+
+    def decode_seconds(self, context_tokens: int, requests: int) -> float:
+        """Time of one decode step over these requests; 0 when decode times are not known."""
+        return (
+            self.decode_base_seconds + self.decode_seconds_per_context_token * context_tokens + self.decode_seconds_per_request * requests
+        )
+
+    @property
+    def decode_known(self) -> bool:
+        """Whether anything is known of decode times."""
+        return self.decode_base_seconds > 0 or self.decode_seconds_per_context_token > 0 or self.decode_seconds_per_request > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

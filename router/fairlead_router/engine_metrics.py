@@ -40,15 +40,11 @@ def gauge_value(exposition: bytes, name: str) -> float | None:
 class EngineScraper:
     """Scrapes all reachable instances of all pools. An instance that does not answer has no reading, which policies take as unknown."""
 
-    def __init__(
-        self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float], *, path: str, kv_usage: str
-    ) -> None:
+    def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
         self._pools = pools
         self._upstream = upstream
         self._metrics = metrics
         self._now = now
-        self._path = path
-        self._kv_usage = kv_usage
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def scrape_forever(self) -> None:
@@ -70,9 +66,11 @@ class EngineScraper:
         )
 
     async def _read(self, pool: Pool, instance: str, address: str) -> None:
+        engine = pool.table.engine
         async with self._slots:
             try:
-                usage = gauge_value(await self._upstream.fetch(address, self._path, seconds=TIMEOUT_SECONDS), self._kv_usage)
+                page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
+                usage = gauge_value(page, engine.kv_usage_metric)
             except UpstreamFailure:
                 usage = None
                 self._metrics.scrape_errors += 1

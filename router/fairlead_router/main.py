@@ -77,9 +77,7 @@ class Router:
         )
         self.reporter = Reporter(settings.router_id, self.pools, self.spool, self.client, self.metrics, self.now, lambda: uuid.uuid4().hex)
         self.control_plane = ControlPlane(settings.router_id, self.client, self.pools, self.cache, self.metrics, self._synced)
-        self.scraper = EngineScraper(
-            self.pools, self.upstream, self.metrics, self.now, path=settings.metrics_path, kv_usage=settings.kv_usage_metric
-        )
+        self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _synced(self) -> None:

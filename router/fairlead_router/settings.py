@@ -34,8 +34,6 @@ class RouterSettings:
     spool_max_bytes: int = 64 * MEBIBYTE
     max_retries: int = 2
     decision_sample_rate: float = 0.05
-    metrics_path: str = "/metrics"
-    kv_usage_metric: str = "vllm:kv_cache_usage_perc"
     log_format: str = "text"
     log_level: str = "INFO"
     timeouts: Timeouts = Timeouts()
@@ -115,8 +113,6 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         spool_max_bytes=reader.integer("FAIRLEAD_SPOOL_MAX_BYTES", 64 * MEBIBYTE, least=64 * 1024),
         decision_sample_rate=reader.share("FAIRLEAD_DECISION_SAMPLE_RATE", 0.05),
         max_retries=reader.integer("FAIRLEAD_MAX_RETRIES", 2, least=0),
-        metrics_path=reader.text("FAIRLEAD_ENGINE_METRICS_PATH", "/metrics"),
-        kv_usage_metric=reader.text("FAIRLEAD_ENGINE_KV_USAGE_METRIC", "vllm:kv_cache_usage_perc"),
         log_format=reader.choice("FAIRLEAD_LOG_FORMAT", "text", ("text", "json")),
         log_level=reader.choice("FAIRLEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
         timeouts=Timeouts(

@@ -13,11 +13,16 @@ from fairlead.reports import Binding, BindingChange, BindingReason
 from fairlead.routing.protocols import InstanceLoad
 from fairlead.tables import PoolKey
 
+REFRESHES_PER_TTL = 4
+"""How often an active session that stays where it is is reported within its TTL."""
+
 
 @dataclass(slots=True)
 class _Known:
     binding: Binding
     used_at: float
+    reported_at: float
+    """When the API last heard of the session from this router or told this router of it."""
     confirmed_version: int = 0
     proposed: list[tuple[int, str]] = field(default_factory=list)
 
@@ -48,12 +53,27 @@ class SessionBindings:
         """Sessions bound to the instance."""
         return self._counts.get(instance, 0)
 
-    def touch(self, session: str, now: float) -> None:
-        """The session was used."""
+    def touch(self, session: str, now: float) -> BindingChange | None:
+        """The session was used. Now and then this is worth telling the API, or it would forget a session that only ever stays."""
         known = self._known.get(session)
-        if known is not None:
-            known.used_at = now
-            self._known.move_to_end(session)
+        if known is None:
+            return None
+        known.used_at = now
+        self._known.move_to_end(session)
+        binding = known.binding
+        if binding.instance is None or now - known.reported_at < self.ttl_seconds / REFRESHES_PER_TTL:
+            return None
+        known.reported_at = now
+        return BindingChange(
+            pool=self._pool,
+            session=session,
+            instance=binding.instance,
+            previous=binding.instance,
+            reason=binding.reason,
+            at=now,
+            based_on=binding.version,
+            context_tokens=binding.context_tokens,
+        )
 
     def bind(self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int) -> BindingChange:
         """Make `instance` the session's home and return the change to report."""
@@ -71,12 +91,13 @@ class SessionBindings:
             context_tokens=context_tokens,
         )
         if known is None:
-            known = self._known[session] = _Known(binding, now)
+            known = self._known[session] = _Known(binding, now, now)
             self._trim()
         else:
             self._count(known.binding.instance, -1)
             known.binding = binding
-            self.touch(session, now)
+            known.used_at = known.reported_at = now
+            self._known.move_to_end(session)
         self._count(instance, 1)
         known.proposed.append((binding.version, instance))
         return BindingChange(
@@ -98,7 +119,7 @@ class SessionBindings:
                 self._forget(binding.session)
             return
         if known is None:
-            self._known[binding.session] = _Known(binding, now, confirmed_version=binding.version)
+            self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version)
             self._count(binding.instance, 1)
             self._trim()
             return

@@ -90,6 +90,18 @@ def test_a_session_expires_after_its_ttl_without_use() -> None:
     assert (len(bindings), loads["a"].sessions) == (0, 0)
 
 
+def test_an_active_session_that_stays_is_reported_a_few_times_within_its_ttl() -> None:
+    bindings, _ = known()
+    bindings.bind("s", "a", BindingReason.COLD, 0.0, 10)
+    reports = [(at, bindings.touch("s", float(at))) for at in range(1, 61)]
+    told_at = [at for at, change in reports if change is not None]
+    assert told_at == [15, 30, 45, 60]
+    refresh = reports[14][1]
+    assert refresh is not None
+    assert (refresh.instance, refresh.previous, refresh.based_on) == ("a", "a", 1)
+    assert bindings.touch("unknown", 100.0) is None
+
+
 def test_beyond_the_limit_the_least_recently_used_session_is_forgotten() -> None:
     bindings, _ = known()
     for number in range(5):
