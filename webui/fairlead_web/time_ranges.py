@@ -11,7 +11,9 @@ PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h",
 LONGEST = timedelta(days=90)
 SHORTEST = timedelta(seconds=10)
 
+_YOUNG = ((120, "now-2m"), (300, "now-5m"), (900, "now-15m"), (1800, "now-30m"))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_WORDS = {"s": "s", "m": "min", "h": "h", "d": "d", "w": "w"}
 _DURATION = re.compile(r"(?:\d+[smhdw])+")
 _PART = re.compile(r"(\d+)([smhdw])")
 _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 10:00"
@@ -43,7 +45,7 @@ class TimeRange:
             if self.live and self.start_text == start:
                 return f"Last {words}"
         if self.live and self.start_text.startswith("now-"):
-            return f"Last {self.start_text.removeprefix('now-')}"
+            return "Last " + _PART.sub(lambda part: f"{part[1]} {_WORDS[part[2]]} ", self.start_text.removeprefix("now-")).strip()
         if self.start.date() == self.end.date():
             return f"{self.start:%d %b %H:%M} – {self.end:%H:%M}"
         return f"{self.start:%d %b %H:%M} – {self.end:%d %b %H:%M}"
@@ -65,6 +67,12 @@ class TimeRange:
         """Half a range earlier (-1) or later (+1), as query parameters."""
         step = (self.end - self.start) / 2 * direction
         return {"from": stamp(self.start + step), "to": stamp(self.end + step)}
+
+
+def lifetime_start(created: datetime, now: datetime) -> str:
+    """Where a range should begin when nobody chose one: the last hour, or less for what is younger, so that a picture is not mostly empty."""
+    age = (now - created).total_seconds()
+    return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)
 
 
 def stamp(moment: datetime) -> str:

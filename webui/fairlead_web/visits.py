@@ -2,9 +2,9 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -24,7 +24,7 @@ from fairlead_web.rendering import Context, Renderer
 from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
 from fairlead_web.shells import THEMES, TIME_MODES, Crumb, Preferences, Shell
-from fairlead_web.time_ranges import TimeRange, parse_range
+from fairlead_web.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range
 
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
@@ -69,6 +69,14 @@ class Visit:
         if ranged:
             query |= self.range.absolute if not self.range.live else {"from": self.range.start_text, "to": "now"}
         return query
+
+    def since(self, created: Iterable[datetime]) -> "Visit":
+        """This visit with a range that fits things created then, unless the URL chose one. Links of the page carry the range on."""
+        start = lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now)
+        if "from" in self.here.params or start == DEFAULT_START:
+            return self
+        here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})
+        return replace(self, here=here, range=parse_range(start, "now", self.now))
 
     def pool_key(self) -> PoolKey:
         """The pool named by the path."""

@@ -141,7 +141,7 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     page.fill("input[name=from]", "2h")
     page.keyboard.press("Enter")
     page.wait_for_url("**from=2h**")
-    assert page.inner_text("details.range summary") == "Last 2h"
+    assert page.inner_text("details.range summary") == "Last 2 h"
     assert page.input_value("select[name=trigger]") == "drain"
     page.goto(f"{site.url}/pools/default/chat")
     page.fill("input[name=replicas]", "9")

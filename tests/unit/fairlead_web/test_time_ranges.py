@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead_web.time_ranges import parse_range, span_text, stamp
+from fairlead_web.time_ranges import lifetime_start, parse_range, span_text, stamp
 
 NOW = datetime(2026, 11, 21, 10, 0, 30, tzinfo=UTC)
 
@@ -85,6 +85,15 @@ def test_a_permalink_freezes_now() -> None:
     assert not parse_range(found.absolute["from"], found.absolute["to"], NOW + timedelta(days=1)).live
 
 
-@pytest.mark.parametrize(("start", "label"), [("now-1h", "Last 1 h"), ("now-2h", "Last 2h"), ("now-7d", "Last 7 d")])
+@pytest.mark.parametrize(
+    ("start", "label"), [("now-1h", "Last 1 h"), ("now-2h", "Last 2 h"), ("now-1h30m", "Last 1 h 30 min"), ("now-7d", "Last 7 d")]
+)
 def test_the_picker_says_the_range_in_words(start: str, label: str) -> None:
     assert parse_range(start, "now", NOW).label == label
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "start"), [(20, "now-2m"), (119, "now-5m"), (600, "now-15m"), (1500, "now-30m"), (1700, "now-1h"), (1e6, "now-1h")]
+)
+def test_what_is_young_gets_a_range_it_can_fill(age_seconds: float, start: str) -> None:
+    assert lifetime_start(NOW - timedelta(seconds=age_seconds), NOW) == start

@@ -17,6 +17,7 @@ async def show(visit: Visit) -> Response:
         visit.attempt("migrations", visit.api.migrations({"limit": 8})),
         visit.attempt("audit log", visit.api.audit({"limit": 6})),
     )
+    visit = visit.since(pool.created_at for pool in pools.items)
     shell = await visit.shell(
         "Overview",
         "overview",

@@ -37,6 +37,8 @@ MOST_COLUMNS, RANKED = 360, 8
 
 
 async def show(visit: Visit) -> Response:
+    if visit.param("from") is None:
+        visit = visit.since([(await visit.api.pool(visit.pool_key())).pool.created_at])
     heatmap = await fetch(visit)
     if "cell.x" in visit.here.params and "cell.y" in visit.here.params:
         return _clicked(visit, heatmap)

@@ -63,8 +63,9 @@ async def index(visit: Visit) -> Response:
 async def show(visit: Visit) -> Response:
     key, name = visit.pool_key(), visit.request.path_params["instance"]
     pool = str(key)
-    detail, sessions, arrived, left, decisions, heatmaps = await asyncio.gather(
-        visit.api.instance(key, name),
+    detail = await visit.api.instance(key, name)
+    visit = visit.since([detail.instance.created_at])
+    sessions, arrived, left, decisions, heatmaps = await asyncio.gather(
         visit.attempt("sessions", visit.api.sessions({"pool": pool, "instance": name, "limit": 10})),
         visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "target": name, "limit": 8})),
         visit.attempt("migrations", visit.api.migrations(visit.filters(ranged=True) | {"pool": pool, "source": name, "limit": 8})),

@@ -45,6 +45,7 @@ async def _page(visit: Visit, replicas: str | None, problem: Problem | None) -> 
         visit.attempt("events", visit.api.events(key, limit=10)),
         visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100})),
     )
+    visit = visit.since([detail.pool.created_at])
     shell = await visit.shell(
         name,
         "pools",

@@ -7,17 +7,19 @@ const FIELD = {
   pending_prefill_tokens: "pending_prefill_tokens", running: "running", waiting: "waiting", in_flight: "in_flight", kv_usage: "kv_usage",
   ttft_p95: "ttft_p95_seconds", hit_rate: "hit_rate",
 };
-const RESYNC_BUCKETS = 6;
+const RESYNC_SECONDS = 60;
+const HASTE_SECONDS = 5;
+const BRIDGED = 3;
 
 export function follow(heat, address) {
   let sums = new Map();
-  let since = 0;
+  let loaded = Date.now() / 1000;
   let loading = false;
 
   const reload = async () => {
     if (loading || document.hidden) return;
     loading = true;
-    since = 0;
+    loaded = Date.now() / 1000;
     try {
       const fresh = await data.load(address);
       if (fresh) adopt(fresh);
@@ -44,11 +46,16 @@ export function follow(heat, address) {
       moved += 1;
     }
     if (!moved) return;
+    const last = sums;
     sums = new Map();
-    since += moved;
+    // Events come every second or two; with shorter buckets the ones between take the value seen last.
+    for (let back = 2; back <= Math.min(moved, BRIDGED); back += 1) {
+      for (const [id, sum] of last) data.put(map, map.rowOf.get(id), map.columns - back, sum.top);
+    }
     heat.drawAll();
     heat.axis(heat.figure.querySelector("[data-axis]"));
-    if (!FIELD[map.metric] || moved > 1 || since >= RESYNC_BUCKETS) reload();
+    const patience = FIELD[map.metric] && moved <= BRIDGED + 1 && map.step > 1 ? RESYNC_SECONDS : Math.max(HASTE_SECONDS, map.step);
+    if (now - loaded >= patience) reload();
   };
 
   const record = (items) => {
