@@ -29,6 +29,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "login": ClickCommand(module="fairlead_sandbox.commands", attribute="login", help="Print a new one-time link to the dashboard."),
     "down": ClickCommand(module="fairlead_sandbox.commands", attribute="down", help="Stop the sandbox."),
     "replay": ClickCommand(module="fairlead_simulator.replay.command", attribute="replay", help="Send a trace's requests to a gateway."),
+    "simulate": ClickCommand(
+        module="fairlead_simulator.simulate_command", attribute="simulate", help="Compare policies on a trace, without any engine."
+    ),
     "traces": ClickCommand(module="fairlead_simulator.traces_command", attribute="traces", help="Look at traces, or make them."),
     "api": ModuleProgram(module="fairlead_api.main", help="Run the control API and the web UI."),
     "router": ModuleProgram(module="fairlead_router.main", help="Run a gateway."),

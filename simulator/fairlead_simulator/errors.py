@@ -3,7 +3,8 @@
 SimulatorError
 ├── EngineOverloaded    the engine's waiting list is full; try again later (503)
 ├── ContextTooLong      the request can never fit the engine's KV cache (400)
-└── TraceInvalid        a trace file cannot be read; names file, line and field
+├── TraceInvalid        a trace file cannot be read; names file, line and field
+└── WorkloadImpossible  requests that the simulated pool could never serve
 """
 
 
@@ -37,3 +38,7 @@ class TraceInvalid(SimulatorError):
         self.field = field
         place = f"{file}:{line}" if line else file
         super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")
+
+
+class WorkloadImpossible(SimulatorError):
+    """The message says which request, why, and what to change."""

@@ -1,5 +1,6 @@
 """Traces in Mooncake's JSONL format: one request per line with `timestamp` (ms), `input_length`, `output_length` and `hash_ids`.
 
+Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), by which agents can be run in a closed loop.
 `hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean equal text up to and including that block.
 Files are read line by line; whatever is wrong is told with file, line and field.
 """
@@ -7,6 +8,7 @@ Files are read line by line; whatever is wrong is told with file, line and field
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,6 +27,10 @@ class TraceRow:
     input_length: int
     output_length: int
     hash_ids: tuple[int, ...]
+    session: str | None = None
+    """`session_id`, where a trace has it."""
+    pause_ms: float | None = None
+    """`delay`, where a trace has it: from the end of the session's previous turn to this one's arrival."""
 
     @property
     def full_blocks(self) -> int:
@@ -41,12 +47,16 @@ def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
     """Write rows as JSONL; returns their number."""
     count = 0
     for row in rows:
-        document = {
+        document: dict[str, Any] = {
             "timestamp": int(row.timestamp_ms) if float(row.timestamp_ms).is_integer() else row.timestamp_ms,
             "input_length": row.input_length,
             "output_length": row.output_length,
             "hash_ids": row.hash_ids,
         }
+        if row.session is not None:
+            document["session_id"] = row.session
+        if row.pause_ms is not None:
+            document["delay"] = row.pause_ms
         out.write(orjson.dumps(document).decode("ascii") + "\n")
         count += 1
     return count
@@ -96,7 +106,20 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
         raise TraceInvalid(
             file, number, "hash_ids", f"holds {len(ids)} ids; input_length {input_length} needs {expected} (one per {BLOCK_TOKENS} tokens)"
         )
-    return TraceRow(timestamp_ms=timestamp, input_length=input_length, output_length=output_length, hash_ids=tuple(ids))
+    session = document.get("session_id")
+    if session is not None and not isinstance(session, str | int):
+        raise TraceInvalid(file, number, "session_id", f"{session!r} must be text or a whole number")
+    pause = document.get("delay")
+    if pause is not None and (isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause < inf):
+        raise TraceInvalid(file, number, "delay", f"{pause!r} must be a number of milliseconds, 0 or more")
+    return TraceRow(
+        timestamp_ms=timestamp,
+        input_length=input_length,
+        output_length=output_length,
+        hash_ids=tuple(ids),
+        session=None if session is None else str(session),
+        pause_ms=pause,
+    )
 
 
 def _field(document: dict[str, Any], name: str, file: str, number: int) -> Any:

@@ -1,0 +1,187 @@
+"""`fairlead simulate`: a trace through the routers' own policies on model engines; figures as a table, JSON and plots."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fairlead.errors import FairleadError
+from fairlead_simulator.errors import SimulatorError
+from fairlead_simulator.simulation.choices import early_rejection_modes, parse_policies, parse_rates
+from fairlead_simulator.simulation.experiments import Cell, CellResult, check_fits, run_cells
+from fairlead_simulator.simulation.measuring import Targets
+from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload
+from fairlead_simulator.simulation.pool_tables import PoolSpec
+from fairlead_simulator.simulation.presets import PRESETS, Mode, preset
+from fairlead_simulator.simulation.reports import result_tables
+from fairlead_simulator.simulation.running import ObservationQuality
+from fairlead_simulator.simulation.saturation import Saturation, believed_speed, estimate_saturation
+from fairlead_simulator.traces import read_trace
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_WIDTH = 150
+"""Columns of the tables when nobody's terminal says how many there are."""
+_DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
+
+
+@click.command()
+@click.option("--trace", type=click.Path(path_type=Path), required=True, help="A trace in Mooncake's JSONL format.")
+@click.option("--instances", type=click.IntRange(min=1), default=8, show_default=True, help="Instances that prefill and decode.")
+@click.option("--prefill-instances", type=click.IntRange(min=1), help="With --decode-instances: separate pools instead.")
+@click.option("--decode-instances", type=click.IntRange(min=1))
+@click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
+@click.option(
+    "--policies", default="round-robin,dualmap,ear", show_default=True, help="Names, with parameters as name:key=value;key=value."
+)
+@click.option("--early-rejection", default="off", show_default=True, help="off, load, predicted; several compare them.")
+@click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="The first so many are not measured.")
+@click.option("--warmup-rate", type=_POSITIVE, help="Requests per second of the warm-up, if another.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
+@click.option("--slo-ttft", type=_POSITIVE, help="Seconds; the preset's without it.")
+@click.option("--slo-tpot", type=_POSITIVE, help="Seconds per token that count too; without it only the TTFT counts.")
+@click.option(
+    "--preset", "preset_name", default="dualmap-910b4-qwen7b", show_default=True, help="Engine and hardware: " + ", ".join(PRESETS)
+)
+@click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
+@click.option("--max-input", type=click.IntRange(min=0), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all.")
+@click.option("--bursts", is_flag=True, help="Keep rows with equal stamps together instead of spreading them over the gap.")
+@click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
+@click.option("--closed-loop", is_flag=True, help="A session's next turn comes `delay` ms after the one before has ended.")
+@click.option("--prefills-in-flight", type=click.IntRange(min=0), default=1, show_default=True, help="Late binding window; 0 = no queues.")
+@click.option("--token-noise", type=click.FloatRange(min=0, max=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
+@click.option("--delay", type=click.FloatRange(min=0), default=0.0, help="Seconds that events and metrics reach the router late.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
+def simulate(**options: Any) -> None:
+    """Compare policies on a trace: attainment, latencies, hit rates and balance, from the router's own code on model engines."""
+    try:
+        _simulate(options)
+    except (SimulatorError, FairleadError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _simulate(options: dict[str, Any]) -> None:
+    console, err = Console(), Console(stderr=True)
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    spec = _pool_spec(options)
+    policies = parse_policies(options["policies"])
+    modes = early_rejection_modes(options["early_rejection"])
+    workload = _workload(options, spec)
+    check_fits(workload, spec)
+    ideal, cache = ideal_hits(workload)
+    saturation = estimate_saturation(workload, ideal, spec.preset, spec.instances, spec.prefill_instances, spec.decode_instances)
+    spec = replace(spec, prefill_tokens_per_second=believed_speed(workload, ideal, spec.preset))
+    rates = parse_rates(options["rates"], saturation.requests_per_second)
+    targets = Targets(ttft_seconds=spec.slo_ttft_seconds, tpot_seconds=options["slo_tpot"])
+    quality = ObservationQuality(token_noise=options["token_noise"], delay_seconds=options["delay"])
+    cells = [
+        Cell(
+            label=policy.label,
+            spec=replace(spec, policy=policy.name, parameters=policy.parameters, early_rejection=mode, seed=seed),
+            plan=Plan(
+                rate=rate,
+                warmup=options["warmup"],
+                warmup_rate=options["warmup_rate"],
+                seed=seed,
+                closed_loop=options["closed_loop"],
+            ),
+            quality=quality,
+            targets=targets,
+        )
+        for mode in modes
+        for rate in rates
+        for policy in policies
+        for seed in range(options["seeds"])
+    ]
+    for line in _heading(workload, saturation, cache.token_hit_rate, options, spec):
+        console.print(line, highlight=False, soft_wrap=True)
+    results = _run(workload, cells, options, err)
+    for table in result_tables(results):
+        console.print(table)
+    if options["json_path"] is not None:
+        _write_json(options["json_path"], results)
+
+
+def _pool_spec(options: dict[str, Any]) -> PoolSpec:
+    chosen = preset(options["preset_name"])
+    if options["mode"] is not None:
+        chosen = replace(chosen, mode=options["mode"])
+    prefill, decode = options["prefill_instances"], options["decode_instances"]
+    if (prefill is None) != (decode is None):
+        raise click.UsageError("give both --prefill-instances and --decode-instances, or neither")
+    return PoolSpec(
+        preset=chosen,
+        instances=options["instances"] if prefill is None else 0,
+        prefill_instances=prefill or 0,
+        decode_instances=decode or 0,
+        prefills_in_flight=options["prefills_in_flight"],
+        slo_ttft_seconds=options["slo_ttft"] or chosen.slo_ttft_seconds,
+        slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
+        prefill_tokens_per_second=1.0,
+    )
+
+
+def _workload(options: dict[str, Any], spec: PoolSpec) -> Workload:
+    longest = spec.preset.max_input_tokens if options["max_input"] is None else options["max_input"] or None
+    workload = load_workload(
+        read_trace(options["trace"]),
+        requests=options["requests"],
+        max_input=longest,
+        spread=not options["bursts"],
+        infer_sessions=options["sessions"] == "inferred",
+    )
+    if not workload.rows:
+        raise click.ClickException(f"{options['trace']}: no request is shorter than {longest} tokens; raise --max-input")
+    if options["warmup"] >= len(workload.rows):
+        raise click.ClickException(f"--warmup {options['warmup']} leaves none of {len(workload.rows)} requests to measure")
+    return workload
+
+
+def _heading(workload: Workload, saturation: Saturation, ideal: float, options: dict[str, Any], spec: PoolSpec) -> list[str]:
+    pool = (
+        f"{spec.instances} instances" if spec.instances else f"{spec.prefill_instances} prefill + {spec.decode_instances} decode instances"
+    )
+    kept = f"{len(workload.rows):,} requests of {options['trace']}"
+    if workload.dropped:
+        kept += f" ({workload.dropped:,} dropped as too long)"
+    return [
+        f"{kept}, native rate {workload.native_rate:.2f}/s, {'bursts kept' if options['bursts'] else 'equal stamps spread'}; "
+        f"ideal hit rate {ideal:.1%} of tokens",
+        f"{pool} of {spec.preset.name} ({spec.preset.mode}); TTFT SLO {spec.slo_ttft_seconds:g} s; "
+        f"saturation about {saturation.requests_per_second:.2f}/s with an ideal cache "
+        f"({saturation.uncached_tokens:,.0f} uncached tokens = {saturation.prefill_seconds:.3f} s prefill "
+        f"+ {saturation.decode_seconds:.3f} s decode per request)",
+    ]
+
+
+def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Console) -> list[CellResult]:
+    results: list[CellResult] = []
+    columns = (TextColumn("simulate"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task("", total=len(cells) * len(workload.rows))
+        for result in run_cells(
+            workload,
+            cells,
+            processes=options["jobs"],
+            keep_loads=False,
+            on_progress=lambda count: progress.advance(task, count),
+        ):
+            results.append(result)
+            done = f"{result.cell.label} at {result.cell.plan.rate:.2f}/s: {result.figures.attainment:.1%} in time"
+            progress.update(task, description=done)
+            if not err.is_terminal:
+                err.print(f"simulate: {len(results)}/{len(cells)}  {done}", highlight=False, soft_wrap=True)
+    return sorted(results, key=lambda result: cells.index(result.cell))
+
+
+def _write_json(path: Path, results: list[CellResult]) -> None:
+    try:
+        path.write_bytes(orjson.dumps([result.document() for result in results], option=orjson.OPT_INDENT_2) + b"\n")
+    except OSError as error:
+        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,81 @@
+"""Choices as a person writes them on the command line: policies with parameters, rates, early rejection modes."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.routing.registry import check_parameters, policy_parameters
+
+EARLY_REJECTION_MODES = {"off": "Off", "load": "Load"}
+"""Spellings on the command line → modes of a routing table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChoice:
+    """A policy by name with its parameters, checked; `label` as it was written."""
+
+    label: str
+    name: str
+    parameters: dict[str, Any]
+
+
+def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
+    """`dualmap:slo_fraction=0.5;rebalance=false,ear`. Raises UnknownName and InvalidInput."""
+    choices = tuple(_policy(part.strip()) for part in text.split(",") if part.strip())
+    if not choices:
+        raise InvalidInput("--policies", text, "write at least one policy")
+    return choices
+
+
+def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
+    """`4,8,1.25x`: requests per second, or multiples of `saturation`. Raises InvalidInput."""
+    rates: list[float] = []
+    for part in (part.strip() for part in text.split(",")):
+        number = _number(part.removesuffix("x"))
+        if number is None or not 0 < number < inf:
+            raise InvalidInput("--rates", part, "write numbers above 0, as 4 (requests per second) or 1.25x (of the estimated saturation)")
+        rates.append(number * saturation if part.endswith("x") else number)
+    return tuple(rates)
+
+
+def early_rejection_modes(text: str) -> tuple[str, ...]:
+    """`off,load` → modes of a table. Raises UnknownName."""
+    modes: list[str] = []
+    for part in (part.strip().lower() for part in text.split(",")):
+        if part not in EARLY_REJECTION_MODES:
+            raise UnknownName("early rejection mode", part, tuple(EARLY_REJECTION_MODES))
+        modes.append(EARLY_REJECTION_MODES[part])
+    return tuple(modes)
+
+
+def _policy(text: str) -> PolicyChoice:
+    name, _, rest = text.partition(":")
+    kinds = {facts.name: facts.kind for facts in policy_parameters(name)}
+    parameters: dict[str, Any] = {}
+    for pair in (pair.strip() for pair in rest.split(";")):
+        if not pair:
+            continue
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidInput("--policies", pair, "write parameters as name:key=value;key=value")
+        parameters[key.strip()] = _value(value.strip(), kinds.get(key.strip(), "text"))
+    check_parameters(name, parameters)
+    return PolicyChoice(label=text, name=name, parameters=parameters)
+
+
+def _value(text: str, kind: str) -> Any:
+    """The value as the parameter's kind reads it; what cannot be read so is left to the check, which names it."""
+    if text.lower() in ("none", "null", ""):
+        return None
+    if kind == "boolean":
+        return {"true": True, "false": False, "on": True, "off": False}.get(text.lower(), text)
+    number = _number(text) if kind in ("number", "integer") else None
+    return text if number is None else number
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

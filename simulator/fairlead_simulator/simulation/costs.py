@@ -1,0 +1,43 @@
+"""What a step of an engine costs, in seconds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillCost:
+    """Prefill of x new tokens of a sequence then s tokens long: `fixed + per_token*x + per_context*s + per_pair*x*s`. Linear with the last two 0."""
+
+    fixed: float = 0.0
+    per_token: float
+    per_context: float = 0.0
+    per_pair: float = 0.0
+
+    def seconds(self, new_tokens: int, sequence_tokens: int) -> float:
+        """One prompt alone."""
+        return self.fixed + self.variable(new_tokens, sequence_tokens)
+
+    def variable(self, new_tokens: int, sequence_tokens: int) -> float:
+        """Without the fixed part, which a step with several prompts pays once."""
+        return self.per_token * new_tokens + (self.per_context + self.per_pair * new_tokens) * sequence_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeCost:
+    """One decode step: `fixed + per_context_token * (context tokens of the batch) + per_sequence * (sequences)`."""
+
+    fixed: float
+    per_context_token: float
+    per_sequence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCost:
+    """Moving KV between instances: bytes over the link, shared equally with the source's transfers already under way, plus a latency."""
+
+    bytes_per_token: int
+    bytes_per_second: float
+    latency_seconds: float = 0.0
+
+    def seconds(self, tokens: int, active: int) -> float:
+        """`active` is the number of other transfers at the source when this one begins; later ones do not slow it further."""
+        return tokens * self.bytes_per_token * (1 + active) / self.bytes_per_second + self.latency_seconds

@@ -1,0 +1,314 @@
+"""One model engine: what it does with the requests it was sent, step by step, when its caller says that a step's time has come.
+
+Two schedulers. `prefill_priority` (vLLM V0, DualMap's testbed): when a step ends and the oldest waiting prompt fits, a step computes waiting
+prompts only; otherwise all running requests decode. `chunked` (vLLM V1): every step holds all decodes and fills the rest of its token budget
+with pieces of prompts. Runs of decode steps in which nothing changes are taken at once and cut short at the next step's end when a request
+arrives. Out of blocks, the request that joined last is preempted and recomputed.
+
+Left out: a chunked prompt takes all its blocks when its first piece runs; answers are not cached, because a trace does not say which block ids
+they become; steps of one batch do not speed each other up beyond sharing their fixed cost.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+from fairlead_simulator.simulation.decode_batch import DecodeBatch
+from fairlead_simulator.simulation.jobs import Job, Phase
+from fairlead_simulator.simulation.kv_memory import PREFIX_BLOCK_TOKENS, DramTier, KvMemory
+from fairlead_simulator.simulation.presets import EnginePreset
+
+
+class Step(Enum):
+    """What the engine is doing."""
+
+    IDLE = "idle"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "mixed"
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What a finished step brought: first tokens, finished requests, and prefills whose KV must now go to another instance."""
+
+    first_tokens: list[Job]
+    finished: list[Job]
+    transfers: list[Job]
+
+
+class Instance:
+    """An engine called `name`. `ends_at` is when the caller must call `step_ended`; `version` changes with it."""
+
+    def __init__(self, name: str, preset: EnginePreset) -> None:
+        self.name = name
+        self.preset = preset
+        self.memory = KvMemory(preset.kv_tokens // preset.block_tokens, preset.block_tokens, caching=preset.dram_tokens is None)
+        self.dram = None if preset.dram_tokens is None else DramTier(preset.dram_tokens // PREFIX_BLOCK_TOKENS)
+        self.batch = DecodeBatch(preset.decode, preset.block_tokens)
+        self.waiting: deque[Job] = deque()
+        self.arriving: deque[Job] = deque()
+        """Prefilled elsewhere, with their KV here, waiting for room to decode."""
+        self.leaving: set[Job] = set()
+        """Prefilled here, their KV on the way to another instance."""
+        self.ends_at: float | None = None
+        self.version = 0
+        self.preemptions = 0
+        self.steps = 0
+        self.largest_step_tokens = 0
+        """Most tokens any chunked step held."""
+        self._step = Step.IDLE
+        self._began_at = 0.0
+        self._run_steps = 0
+        self._chunks: list[tuple[Job, int]] = []
+        self._prefilling: list[Job] = []
+        self._blocked = False
+        """The oldest waiting prompt was found not to fit; nothing that could change this has happened since."""
+
+    @property
+    def running(self) -> int:
+        """Requests that hold KV memory here."""
+        return len(self.batch) + len(self._prefilling) + len(self.leaving)
+
+    def submit(self, job: Job, now: float) -> None:
+        """A request arrives."""
+        job.phase = Phase.WAITING
+        job.instance = self.name
+        self.waiting.append(job)
+        self._stir(now)
+
+    def receive(self, job: Job, now: float) -> None:
+        """A request prefilled elsewhere arrives with its KV."""
+        self.arriving.append(job)
+        self._stir(now)
+
+    def release(self, job: Job, now: float) -> None:
+        """The KV of a request that was prefilled here has reached its decode instance."""
+        self.leaving.discard(job)
+        self._let_go(job, job.input_tokens)
+        self._stir(now)
+
+    def jobs(self) -> list[Job]:
+        """Everything that is here, in no order that matters."""
+        return [*self.waiting, *self.arriving, *self.leaving, *self._prefilling, *self.batch.jobs]
+
+    def step_ended(self, now: float) -> StepResult:
+        """Finish the step that ends now and begin the next."""
+        result = StepResult([], [], [])
+        step, self._step, self.ends_at = self._step, Step.IDLE, None
+        self.version += 1
+        self.steps += 1
+        if step is Step.DECODE:
+            steps = self._run_steps
+            self.memory.allocate(self.batch.new_blocks(steps))
+            self._finish_decoding(self.batch.take(steps), now, result)
+        elif step is Step.PREFILL:
+            chunks, self._chunks = self._chunks, []
+            for job, _ in chunks:
+                self._prefilled(job, now, result)
+        elif step is Step.MIXED:
+            chunks, self._chunks = self._chunks, []
+            self._finish_decoding(self.batch.take(1), now, result)
+            for job, tokens in chunks:
+                job.prefilled += tokens
+                if job.prefilled == job.input_tokens + job.generated:
+                    self._prefilled(job, now, result)
+        self._begin(now)
+        return result
+
+    # ---- beginning steps
+
+    def _stir(self, now: float) -> None:
+        """Something arrived: begin a step if idle; if a run of decode steps is under way, end it with the step in progress."""
+        if self.ends_at is None:
+            self._begin(now)
+        elif self._step is Step.DECODE and self._run_steps > 1 and (self.arriving or not self._blocked):
+            done = self.batch.whole_steps(now - self._began_at)
+            if done + 1 < self._run_steps:
+                self._run_steps = done + 1
+                self.ends_at = self._began_at + self.batch.seconds(done + 1)
+                self.version += 1
+
+    def _begin(self, now: float) -> None:
+        if self.arriving:
+            self._admit_arriving()
+        if self.preset.mode == "chunked":
+            self._begin_chunked(now)
+        elif not (self.waiting and not self._blocked and self._begin_prefill(now)) and self.batch.jobs:
+            self._begin_decode(now)
+
+    def _begin_prefill(self, now: float) -> bool:
+        preset, cost = self.preset, self.preset.prefill
+        seconds, tokens = cost.fixed, 0
+        while self.waiting and self.running + len(self._chunks) < preset.max_sequences:
+            job = self.waiting[0]
+            hits = self._hits(job)
+            context = job.input_tokens + job.generated
+            new = context - hits * PREFIX_BLOCK_TOKENS
+            # A prompt above the whole budget runs alone.
+            if self._chunks and tokens + new > preset.max_batched_tokens:
+                break
+            if not self._admit(job, hits, context):
+                self._blocked = True
+                break
+            seconds += cost.variable(new, context) + hits * PREFIX_BLOCK_TOKENS * preset.dram_seconds_per_token
+            tokens += new
+            self._chunks.append((job, new))
+            self._prefilling.append(job)
+        if not self._chunks:
+            return False
+        self._start(Step.PREFILL, now, seconds)
+        return True
+
+    def _begin_decode(self, now: float) -> None:
+        while self.batch.jobs:
+            steps = self.batch.steps_that_fit(self.batch.next_finish(), self.memory.available)
+            if steps:
+                self._run_steps = steps
+                self._start(Step.DECODE, now, self.batch.seconds(steps))
+                return
+            self._preempt_latest()
+        self._blocked = False
+        self._begin(now)
+
+    def _begin_chunked(self, now: float) -> None:
+        preset, batch = self.preset, self.batch
+        if not self._prefilling and (self._blocked or not self.waiting):
+            if batch.jobs:
+                self._begin_decode(now)
+            return
+        while batch.jobs and batch.new_blocks(1) > self.memory.available:
+            self._preempt_latest()
+        self.memory.allocate(batch.new_blocks(1))
+        budget = preset.max_batched_tokens - len(batch)
+        seconds = 0.0
+        for job in self._prefilling:
+            if budget < 1:
+                break
+            budget, added = self._add_chunk(job, budget)
+            seconds += added
+        while budget > 0 and self.waiting and not self._blocked and self.running < preset.max_sequences:
+            job = self.waiting[0]
+            hits = self._hits(job)
+            if not self._admit(job, hits, job.input_tokens + job.generated):
+                self._blocked = True
+                break
+            job.prefilled = hits * PREFIX_BLOCK_TOKENS
+            self._prefilling.append(job)
+            budget, added = self._add_chunk(job, budget)
+            seconds += added + hits * PREFIX_BLOCK_TOKENS * preset.dram_seconds_per_token
+        if not self._chunks:
+            if batch.jobs:
+                self.memory.allocate(-batch.new_blocks(1))
+                self._begin_decode(now)
+            elif self._blocked and not self._prefilling:
+                self._blocked = False
+                self._begin(now)
+            return
+        self.largest_step_tokens = max(self.largest_step_tokens, preset.max_batched_tokens - budget)
+        if batch.jobs:
+            step = batch.step_seconds()
+            seconds += max(step, step - preset.decode.fixed + preset.prefill.fixed)
+        else:
+            seconds += preset.prefill.fixed
+        self._start(Step.MIXED, now, seconds)
+
+    def _add_chunk(self, job: Job, budget: int) -> tuple[int, float]:
+        tokens = min(budget, job.input_tokens + job.generated - job.prefilled)
+        self._chunks.append((job, tokens))
+        return budget - tokens, self.preset.prefill.variable(tokens, job.prefilled + tokens)
+
+    def _start(self, step: Step, now: float, seconds: float) -> None:
+        self._step = step
+        self._began_at = now
+        self.ends_at = now + seconds
+        self.version += 1
+
+    # ---- admission and memory
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.preset.block_tokens)
+
+    def _hits(self, job: Job) -> int:
+        # At least one token is always computed, as its logits are needed.
+        usable = min(len(job.blocks), (job.input_tokens + job.generated - 1) // PREFIX_BLOCK_TOKENS)
+        return (self.memory if self.dram is None else self.dram).match(job.blocks, usable)
+
+    def _admit(self, job: Job, hits: int, context: int) -> bool:
+        """Take the oldest waiting prompt in, if it fits: with a watermark of 1 % kept free while others run, as vLLM does."""
+        memory = self.memory
+        pinned = hits if memory.caching else 0
+        total = self._blocks_for(context)
+        if not memory.fits(job.blocks, pinned, total, memory.capacity // 100 if self.running or self._chunks else 0):
+            return False
+        self.waiting.popleft()
+        memory.admit(job.blocks, pinned, total)
+        job.held = pinned
+        if job.phase is Phase.WAITING and not job.preemptions:
+            job.hit_tokens = hits * PREFIX_BLOCK_TOKENS
+        job.phase = Phase.PREFILLING
+        return True
+
+    def _admit_arriving(self) -> None:
+        memory = self.memory
+        while self.arriving and self.running < self.preset.max_sequences:
+            job = self.arriving[0]
+            total = self._blocks_for(job.input_tokens)
+            if total > memory.available - (memory.capacity // 100 if self.running else 0):
+                return
+            self.arriving.popleft()
+            memory.allocate(total)
+            job.held = 0
+            self.batch.join(job)
+
+    def _let_go(self, job: Job, stored_tokens: int) -> None:
+        memory = self.memory
+        memory.release(job.blocks, job.held, self._blocks_for(stored_tokens) - job.held * memory.per_prefix_block)
+        job.held = 0
+        self._blocked = False
+
+    def _preempt_latest(self) -> None:
+        job = next(reversed(self.batch.jobs))
+        self.batch.leave(job)
+        # The newest token has not been fed back, so nothing is stored for it yet.
+        self._let_go(job, job.input_tokens + job.generated - 1)
+        job.phase = Phase.WAITING
+        job.preemptions += 1
+        self.preemptions += 1
+        self.waiting.appendleft(job)
+        # Room only shrinks until a request ends, so it need not be tried before.
+        self._blocked = True
+
+    # ---- ends of steps
+
+    def _prefilled(self, job: Job, now: float, result: StepResult) -> None:
+        self._prefilling.remove(job)
+        full = len(job.blocks)
+        if self.dram is None:
+            job.held = self.memory.publish(job.blocks, job.held, full)
+        else:
+            self.dram.insert(job.blocks)
+        job.generated += 1
+        if job.first_token_at < 0:
+            job.first_token_at = now
+            result.first_tokens.append(job)
+        if job.generated >= job.output_tokens:
+            self._let_go(job, job.input_tokens + job.generated - 1)
+            self._finish(job, now, result)
+        elif job.decode_instance is not None and job.decode_instance != self.name:
+            job.phase = Phase.TRANSFERRING
+            self.leaving.add(job)
+            result.transfers.append(job)
+        else:
+            self.batch.join(job)
+
+    def _finish_decoding(self, done: list[Job], now: float, result: StepResult) -> None:
+        for job in done:
+            self.batch.leave(job)
+            self._let_go(job, job.input_tokens + job.generated - 1)
+            self._finish(job, now, result)
+
+    def _finish(self, job: Job, now: float, result: StepResult) -> None:
+        job.phase = Phase.FINISHED
+        job.finished_at = now
+        result.finished.append(job)

@@ -1,0 +1,132 @@
+"""From a trace to the requests of one run: scaled to a rate, spread, cut, with the seed's own block ids and sessions."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fairlead_simulator.replay.arrivals import arrival_times
+from fairlead_simulator.replay.sessions import SessionIndex
+from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.trace_descriptions import IdealCache
+from fairlead_simulator.traces import TraceRow
+
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Rows of a trace ready to be planned at any rate: seconds since the first arrival at the recorded speed, and each row's session."""
+
+    rows: tuple[TraceRow, ...]
+    seconds: tuple[float, ...]
+    sessions: tuple[str | None, ...]
+    dropped: int = 0
+    """Rows left out because their prompt was too long."""
+
+    @property
+    def native_rate(self) -> float:
+        """Requests per second as recorded; 0 when all arrive at once."""
+        span = self.seconds[-1] - self.seconds[0]
+        return (len(self.rows) - 1) / span if span > 0 else 0.0
+
+
+def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, spread: bool, infer_sessions: bool) -> Workload:
+    """The first `requests` rows whose prompt is shorter than `max_input` tokens, with their arrival times.
+
+    Gaps left by dropped rows stay in the arrival times. With `spread`, rows of equal stamps are spread evenly over the gap to the next stamp.
+    Sessions are the rows' own, else inferred from shared prefixes as `fairlead replay` does, if wanted.
+    """
+    kept: list[TraceRow] = []
+    seconds: list[float] = []
+    dropped = 0
+    for second, row in arrival_times(rows, 1.0, bursts=not spread):
+        if max_input is not None and row.input_length >= max_input:
+            dropped += 1
+            continue
+        if requests is not None and len(kept) >= requests:
+            break
+        kept.append(row)
+        seconds.append(second)
+    index = SessionIndex.of(kept) if infer_sessions and any(row.session is None for row in kept) else None
+    sessions = tuple(row.session or (None if index is None else f"t{index.key(row)}") for row in kept)
+    return Workload(rows=tuple(kept), seconds=tuple(seconds), sessions=sessions, dropped=dropped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a workload is run. Rates in requests per second; the first `warmup` requests are not measured and may come at a rate of their own."""
+
+    rate: float
+    warmup: int = 0
+    warmup_rate: float | None = None
+    seed: int = 0
+    closed_loop: bool = False
+
+
+def plan_jobs(workload: Workload, plan: Plan) -> list[Job]:
+    """The jobs of one run in order of arrival; in a closed loop all turns are listed, the first of each session with its arrival time.
+
+    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal.
+    """
+    arrivals = _arrivals(workload, plan)
+    salt = _mix(plan.seed & _MASK)
+    scrambled: dict[int, int] = {}
+    jobs: list[Job] = []
+    latest: dict[str, Job] = {}
+    for index, row in enumerate(workload.rows):
+        blocks: list[int] = []
+        for block in row.hash_ids[: row.full_blocks]:
+            known = scrambled.get(block)
+            if known is None:
+                known = scrambled[block] = _mix((block ^ salt) & _MASK)
+            blocks.append(known)
+        session = workload.sessions[index]
+        job = Job(
+            index=index,
+            arrives_at=arrivals[index],
+            input_tokens=row.input_length,
+            output_tokens=max(1, row.output_length),
+            blocks=tuple(blocks),
+            session=session,
+        )
+        if plan.closed_loop and session is not None:
+            before = latest.get(session)
+            if before is not None:
+                before.next_job = job
+                before.next_pause = (row.pause_ms or 0.0) / 1e3
+                job.arrives_at = -1.0
+            latest[session] = job
+        jobs.append(job)
+    return jobs
+
+
+def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
+    """Per row, the tokens an endless shared cache would save; and that cache's totals."""
+    cache = IdealCache()
+    return [cache.add(row) for row in workload.rows], cache
+
+
+def _arrivals(workload: Workload, plan: Plan) -> list[float]:
+    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have theirs in the mean."""
+    seconds = workload.seconds
+    warmup = min(plan.warmup, len(seconds))
+    warm = _stretched(seconds[:warmup], plan.warmup_rate or plan.rate, 0.0)
+    start = warm[-1] + 1 / plan.rate if warm else 0.0
+    return warm + _stretched(seconds[warmup:], plan.rate, start)
+
+
+def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[float]:
+    if not seconds:
+        return []
+    span = seconds[-1] - seconds[0]
+    if span <= 0:
+        return [start] * len(seconds)
+    factor = (len(seconds) - 1) / rate / span
+    return [start + (second - seconds[0]) * factor for second in seconds]
+
+
+def _mix(value: int) -> int:
+    """SplitMix64's finalizer: a bijection of 64-bit numbers."""
+    value = (value + 0x9E37_79B9_7F4A_7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58_476D_1CE4_E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D0_49BB_1331_11EB) & _MASK
+    return value ^ (value >> 31)

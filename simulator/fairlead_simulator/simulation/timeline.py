@@ -1,0 +1,42 @@
+"""What happens to the pool while the requests run: scaling, failures, recoveries, and what a schedule overrides."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead.instances import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleTo:
+    """At `at` seconds the pool has `instances` of `role`: new ones serve after `startup_seconds`, surplus ones drain and go."""
+
+    at: float
+    instances: int
+    role: Role = Role.BOTH
+    startup_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """At `at` seconds the instance numbered `instance` (by position among those alive) dies; the table says Lost `detected_after` later."""
+
+    at: float
+    instance: int
+    detected_after_seconds: float = 2.0
+    recovered_after_seconds: float | None = None
+    """It serves again, with an empty cache, so long after it died; None = never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """At `at` seconds a schedule changes the pool's facts; None leaves one as it is."""
+
+    at: float
+    slo_ttft_seconds: float | None = None
+    early_rejection: str | None = None
+    policy: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the new `policy`, or of the present one, which keeps no others."""
+
+
+TimelineEvent = ScaleTo | Fail | Override
