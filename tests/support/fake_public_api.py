@@ -33,7 +33,6 @@ from fairlead_client.resources import (
     MigrationMatrix,
     Page,
     Plan,
-    PlanEffect,
     PoolDetail,
     Problem,
     RejectionReport,
@@ -45,7 +44,9 @@ from fairlead_client.resources import (
     WebSession,
 )
 from fairlead_web.time_ranges import parse_range
-from fake_public_data import HOSTILE, INSTANCES, World
+from fake_loads import HOSTILE, INSTANCES
+from fake_plans import PlanBook
+from fake_public_data import World
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 RANKS = {"viewer": 1, "operator": 2, "admin": 3}
@@ -71,9 +72,7 @@ class FakePublicApi:
         self.tokens = {f"{role}-token": Identity(subject=f"{role}-person", role=role, source="token", expires_at=None) for role in RANKS}
         self.tokens["hostile-token"] = Identity(subject=HOSTILE, role="viewer", source="token", expires_at=None)
         self.login_links: dict[str, str] = {"flt_once": "operator"}
-        self.plans: dict[str, Plan] = {}
-        self.targets: dict[str, int] = {}
-        self.applied: list[str] = []
+        self.book = PlanBook(world, clock)
         self.broken: set[str] = set()
         self.requests: list[tuple[str, str]] = []
         self.live_queues: list[asyncio.Queue[bytes]] = []
@@ -385,40 +384,10 @@ class FakePublicApi:
                 "Write at most 64.",
                 "replicas",
             )
-        return _json(self._make(self._pool(request), asked.replicas, None, self._identity(request).subject), 201)
-
-    def _make(self, pool: str, replicas: int, undo_of: str | None, who: str) -> Plan:
-        before, names = self.world.desired[pool], INSTANCES[pool]
-        removed = max(0, before - replicas)
-        heavy = replicas == 0 or removed > 2
-        plan = Plan(
-            id=f"p-{len(self.plans) + 1:04d}",
-            pool=pool,
-            kind="scale",
-            created_at=self.clock(),
-            created_by=who,
-            expires_at=self.clock() + timedelta(minutes=10),
-            state="open",
-            diff=[{"op": "replace", "path": "/spec/replicas", "before": before, "after": replicas}] if before != replicas else [],
-            effect=PlanEffect(
-                instances_added=max(0, replicas - before),
-                instances_removed=removed,
-                victims=names[len(names) - removed :] if removed else [],
-                sessions_moved=removed * 14,
-                cache_tokens_lost=removed * 310_000,
-                predicted_attainment=0.91 if removed else 0.97,
-                warnings=["More than 10 % of sessions move; their next prompts are computed again."] if heavy else [],
-                heavy=heavy,
-            ),
-            owner=self.world.owner[pool],
-            patch=f"spec:\n  replicas: {replicas}\n",
-            undo_of=undo_of,
-        )
-        self.plans[plan.id], self.targets[plan.id] = plan, replicas
-        return plan
+        return _json(self.book.make(self._pool(request), asked.replicas, self._identity(request).subject), 201)
 
     def _known(self, request: Request) -> Plan:
-        plan = self.plans.get(request.path_params["plan"])
+        plan = self.book.plans.get(request.path_params["plan"])
         if plan is None:
             raise Refusal(404, "No such plan", f"There is no plan {request.path_params['plan']}.")
         return plan
@@ -443,18 +412,18 @@ class FakePublicApi:
                 "confirmation",
                 field="confirm",
             )
-        self.applied.append(plan.id)
-        self.world.desired[plan.pool] = self.targets[plan.id]
+        self.book.applied.append(plan.id)
+        self.world.desired[plan.pool] = self.book.targets[plan.id]
         now = self.clock()
         done = replace(plan, state="applied", applied_at=now, applied_by=who, undo_until=now + timedelta(hours=1))
-        self.plans[plan.id] = done
+        self.book.plans[plan.id] = done
         return _json(done)
 
     async def _undo(self, request: Request) -> Response:
         plan = self._known(request)
         if plan.state != "applied":
             raise Refusal(409, "Nothing to undo", "This plan has not been applied.", "not-applied")
-        return _json(self._make(plan.pool, int(plan.diff[0]["before"]), plan.id, self._identity(request).subject), 201)
+        return _json(self.book.make(plan.pool, int(plan.diff[0]["before"]), self._identity(request).subject, plan.id), 201)
 
     # --- live ---
 

@@ -4,22 +4,18 @@ Everything follows from `now` and fixed seeds, so a test can compute what a page
 `<img src=x onerror=alert(1)>`.
 """
 
-import hashlib
-import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+import fake_records
 from fairlead_client.resources import (
-    METRICS,
     AuditEntry,
     BindingHistoryItem,
     CandidateTerm,
     Condition,
     Heatmap,
-    HeatmapMigration,
-    HeatmapRow,
     InstanceSummary,
     InstanceTransition,
     Migration,
@@ -27,65 +23,12 @@ from fairlead_client.resources import (
     PoolRevision,
     PoolSummary,
     RejectionGroup,
-    RejectionSample,
     RoutingDecision,
     SessionSummary,
     SloVersion,
     TokenItem,
 )
-
-CHAT, CODE = "default/chat", "research/code"
-HOSTILE = "<img src=x onerror=alert(1)>"
-SLO_TTFT = {CHAT: 5.0, CODE: 2.5}
-TRIGGERS = ("hot-migration", "hot-migration", "hotspot", "slo", "drain")
-LIMITS = {"kv_usage": 0.9, "ttft_p95": 5.0, "tpot_p95": 0.1}
-
-
-def _suffix(seed: str) -> str:
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"
-    digest = hashlib.sha256(seed.encode()).digest()
-    return "".join(alphabet[byte % len(alphabet)] for byte in digest[:5])
-
-
-INSTANCES = {CHAT: [f"chat-b{_suffix(f'chat{i}')}" for i in range(8)], CODE: [f"code-b{_suffix(f'code{i}')}" for i in range(4)]}
-
-
-def noise(*parts: object) -> float:
-    """A number in 0-1 that depends on the parts only."""
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=4).digest(), "big") / 2**32
-
-
-def cell(pool: str, instance: str, metric: str, second: float) -> float | None:
-    """Load of one instance around one moment; None where the instance had not started yet."""
-    index = INSTANCES[pool].index(instance)
-    minute = second / 60
-    if index == 6 and minute % 60 < 9:
-        return None
-    wave = 0.5 + 0.5 * math.sin(minute / 7 + index * 1.7)
-    burst = 1.0 if 24 < (minute % 60) < 33 else 0.0
-    hot = 0.45 if index in (1, 4) and math.sin(minute / 11 + index) > 0.1 else 0.0
-    load = min(1.25, 0.12 + 0.3 * wave + 0.35 * burst + hot + 0.15 * noise(instance, metric, int(second // 10)))
-    match metric:
-        case "pending_prefill_tokens":
-            return float(round(load * 42000))
-        case "kv_usage":
-            return round(min(0.999, 0.25 + load * 0.55), 4)
-        case "ttft_p95":
-            return round(0.25 + load * load * 4.6, 4)
-        case "tpot_p95":
-            return round(0.021 + load * 0.055, 5)
-        case "hit_rate":
-            return round(max(0.05, 0.82 - load * 0.3), 4)
-        case "requests":
-            return round(load * 3.1, 2)
-        case "failed":
-            return 0.0 if load < 1.1 else 0.1
-        case "running":
-            return float(round(load * 24))
-        case "in_flight":
-            return float(round(load * 31))
-        case _:
-            return float(round(max(0.0, load - 0.6) * 18))
+from fake_loads import CHAT, CODE, HOSTILE, INSTANCES, SLO_TTFT, TRIGGERS, cell, heatmap_of, name_suffix, noise
 
 
 @dataclass(kw_only=True)
@@ -260,7 +203,7 @@ class World:
             found.append(
                 SessionSummary(
                     pool=pool,
-                    session=HOSTILE if number == 1 else f"conversation-{number:04d}-{_suffix(str(number))}",
+                    session=HOSTILE if number == 1 else f"conversation-{number:04d}-{name_suffix(str(number))}",
                     instance=None if number == 90 else names[int(noise("home", number) * min(6, len(names)))],
                     version=1 + number % 3,
                     reason=("cold", "hot-migration", "drain")[number % 3],
@@ -376,46 +319,7 @@ class World:
         return found
 
     def rejections(self, start: datetime, end: datetime) -> list[RejectionGroup]:
-        texts = (
-            (
-                CHAT,
-                "rejected-predicted-ttft",
-                412,
-                "Raise spec.replicas, or earlyRejection.headroom if a slower first token is acceptable.",
-            ),
-            (CHAT, "rejected-queue-full", 37, "The router's queue is full for seconds at a time: raise spec.replicas."),
-            (CODE, "rejected-no-endpoints", 5, "No instance served: look at the pool's conditions."),
-        )
-        total = sum(count for _, _, count, _ in texts)
-        found = []
-        for pool, reason, count, suggestion in texts:
-            line = [int(noise(reason, bucket) * count / 20 * (3 if 14 < bucket < 24 else 0.4)) for bucket in range(40)]
-            line[18] += count - sum(line)
-            samples = [
-                RejectionSample(
-                    at=end - timedelta(minutes=4 * n + 2),
-                    request=f"req-9{n:04d}",
-                    prompt_tokens=18000 + n * 700,
-                    retry_after_seconds=3.0 + n,
-                    predicted_ttft_seconds=None if pool == CODE else 6.2 + n,
-                )
-                for n in range(3)
-            ]
-            found.append(
-                RejectionGroup(
-                    pool=pool,
-                    reason=reason,
-                    status=503 if pool == CODE else 429,
-                    count=count,
-                    share=count / total,
-                    first_at=start + timedelta(minutes=7),
-                    last_at=end - timedelta(minutes=2),
-                    sparkline=line,
-                    samples=samples,
-                    suggestion=suggestion,
-                )
-            )
-        return found
+        return fake_records.rejections(start, end)
 
     def slo(self, pool: str) -> list[SloVersion]:
         return [
@@ -434,53 +338,10 @@ class World:
         ]
 
     def audit(self) -> list[AuditEntry]:
-        found = []
-        for number in range(60, 0, -1):
-            kind = number % 4
-            action = ("plan.apply", "login", "token.create", "pool.change")[kind]
-            found.append(
-                AuditEntry(
-                    id=number,
-                    at=self.now - timedelta(minutes=(60 - number) * 7 + 1),
-                    actor=("ada", "grace", HOSTILE, "operator")[kind] if number == 58 else ("ada", "grace", "ada", "operator")[kind],
-                    role=("operator", "viewer", "admin", "system")[kind],
-                    source="127.0.0.1",
-                    action=action,
-                    object=CHAT if kind in (0, 3) else "web-session" if kind == 1 else "token/ci",
-                    reason="Evening peak" if kind == 0 else None,
-                    before={"replicas": 6, "routing": {"policy": "ear"}} if kind in (0, 3) else None,
-                    after={"replicas": 8, "routing": {"policy": "dualmap"}} if kind in (0, 3) else None,
-                    result="denied" if number % 13 == 0 else "ok",
-                    request_id=f"r-{number:06d}",
-                    plan=f"p-{number:04d}" if kind == 0 else None,
-                    chain=hashlib.sha256(str(number).encode()).hexdigest(),
-                )
-            )
-        return found
+        return fake_records.audit(self.now)
 
     def tokens(self) -> list[TokenItem]:
-        return [
-            TokenItem(
-                id="t-1",
-                name="ci",
-                role="viewer",
-                created_at=self.now - timedelta(days=20),
-                created_by="ada",
-                expires_at=self.now + timedelta(days=70),
-                last_used_at=self.now - timedelta(minutes=8),
-                revoked_at=None,
-            ),
-            TokenItem(
-                id="t-2",
-                name="old laptop",
-                role="admin",
-                created_at=self.now - timedelta(days=80),
-                created_by="ada",
-                expires_at=self.now + timedelta(days=10),
-                last_used_at=None,
-                revoked_at=self.now - timedelta(days=2),
-            ),
-        ]
+        return fake_records.tokens(self.now)
 
     def transitions(self, one: InstanceSummary) -> list[InstanceTransition]:
         steps = [
@@ -497,40 +358,4 @@ class World:
         ]
 
     def heatmap(self, pool: str, metric: str, start: datetime, end: datetime, columns: int, aggregate: str, sort: str) -> Heatmap:
-        seconds = (end - start).total_seconds()
-        step = max(1, math.ceil(seconds / columns))
-        step = next((nice for nice in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600) if nice >= step), step)
-        first = start.timestamp() // step * step
-        count = max(1, math.ceil((end.timestamp() - first) / step))
-        limit = SLO_TTFT[pool] if metric == "ttft_p95" else LIMITS.get(metric)
-        rows = []
-        for one in self.instances(pool):
-            samples: list[float | None] = []
-            for column in range(count):
-                inside = [cell(pool, one.id, metric, first + column * step + step * part / 4) for part in range(4)]
-                known = [value for value in inside if value is not None]
-                samples.append(None if not known else max(known) if aggregate == "max" else sum(known) / len(known))
-            breaches = [] if limit is None else [column for column, value in enumerate(samples) if value is not None and value > limit]
-            rows.append(HeatmapRow(instance=one.id, state=one.state, role=one.role, values=samples, breaches=breaches))
-        if sort == "max":
-            rows.sort(key=lambda row: -max((value for value in row.values if value is not None), default=0.0))
-        elif sort == "latest":
-            rows.sort(key=lambda row: -(row.values[-1] or 0.0))
-        top = max((value for row in rows for value in row.values if value is not None), default=1.0)
-        moves = [move for move in self.migrations() if move.pool == pool and start <= move.at < end]
-        return Heatmap(
-            pool=pool,
-            metric=metric,
-            unit=METRICS[metric],
-            aggregate=aggregate,
-            scale="relative" if limit is None else "absolute",
-            start=datetime.fromtimestamp(first, tz=start.tzinfo),
-            step_seconds=step,
-            columns=count,
-            maximum=top if limit is None else max(limit, 1e-9) * 1.25,
-            limit=limit,
-            rows=rows,
-            migrations=[
-                HeatmapMigration(id=move.id, at=move.at, source=move.source, target=move.target, trigger=move.trigger) for move in moves
-            ],
-        )
+        return heatmap_of(pool, metric, start, end, columns, aggregate, sort, self.instances(pool), self.migrations())

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
 from browser_site import RunningSite, signed_in
-from fake_public_data import CHAT, HOSTILE
+from fake_loads import CHAT, HOSTILE
 
 pytestmark = pytest.mark.browser
 
@@ -38,7 +38,7 @@ def test_a_double_click_applies_once(page: Page, site: RunningSite) -> None:
     page.wait_for_url("**/plans/*")
     page.get_by_role("button", name="Apply").dblclick()
     page.wait_for_selector("text=Applied by")
-    assert site.fake.applied == ["p-0001"]
+    assert site.fake.book.applied == ["p-0001"]
     assert len([one for one in site.fake.requests if one == ("POST", "/v1/plans/p-0001/apply")]) == 1
 
 
@@ -72,7 +72,7 @@ def test_a_number_the_api_refuses_is_explained_beside_the_field(chromium: Browse
 def test_a_pool_owned_by_gitops_is_read_only_here(page: Page, site: RunningSite) -> None:
     made = site.fake
     made.world.owner[CHAT] = "argocd"
-    made._make(CHAT, 9, None, "ada")
+    made.book.make(CHAT, 9, "ada")
     page.goto(f"{site.url}/plans/p-0001")
     assert page.get_by_role("button", name="Apply").is_disabled()
     assert "argocd owns this pool" in page.inner_text("main")

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page
 
 from browser_site import RunningSite, running_site, signed_in, wait_until, watch_troubles
 from fairlead_web.addresses import session_path
-from fake_public_data import CHAT, HOSTILE, INSTANCES
+from fake_loads import CHAT, HOSTILE, INSTANCES
 
 pytestmark = pytest.mark.browser
 
@@ -44,8 +44,8 @@ PAGES = (
 @pytest.fixture(scope="module")
 def shared_site() -> Iterator[RunningSite]:
     with running_site() as site:
-        site.fake._make(CHAT, 7, None, "ada")
-        site.fake._make(CHAT, 0, None, "ada")
+        site.fake.book.make(CHAT, 7, "ada")
+        site.fake.book.make(CHAT, 0, "ada")
         yield site
 
 

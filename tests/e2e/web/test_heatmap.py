@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 from browser_site import RunningSite, signed_in, wait_until
 from fairlead_web.heatmap_cells import cell_size, text_of
 from fairlead_web.time_ranges import stamp
-from fake_public_data import CHAT, INSTANCES
+from fake_loads import CHAT, INSTANCES
 
 pytestmark = pytest.mark.browser
 

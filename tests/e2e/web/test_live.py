@@ -10,7 +10,7 @@ from browser_site import RunningSite, signed_in, wait_until
 from fairlead_client.resources import Migration
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
-from fake_public_data import CHAT, INSTANCES
+from fake_loads import CHAT, INSTANCES
 
 pytestmark = pytest.mark.browser
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fairlead_web.addresses import session_path
-from fake_public_data import CHAT, CODE, HOSTILE, INSTANCES
+from fake_loads import CHAT, CODE, HOSTILE, INSTANCES
 from web_client import visitor
 
 INSTANCE = INSTANCES[CHAT][2]
@@ -181,12 +181,12 @@ async def test_empty_lists_say_why() -> None:
 async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_the_form() -> None:
     async with visitor() as operator:
         await operator.submit("/pools/default/chat/plans", replicas="10")
-        operator.fake.plans["p-0001"] = replace(operator.fake.plans["p-0001"], state="superseded")
+        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], state="superseded")
         answer = await operator.submit("/plans/p-0001/apply", reason="my reason")
         assert answer.status_code == 409
         assert "changed by grace at 10:04" in answer.text
         assert "Nothing was applied by this attempt." in answer.text
-        assert operator.fake.applied == []
+        assert operator.fake.book.applied == []
 
 
 async def test_a_heavy_plan_without_its_name_is_refused_by_the_server_too() -> None:
@@ -196,7 +196,7 @@ async def test_a_heavy_plan_without_its_name_is_refused_by_the_server_too() -> N
         assert answer.status_code == 422
         assert 'value="wrong"' in answer.text
         assert 'value="because"' in answer.text
-        assert operator.fake.applied == []
+        assert operator.fake.book.applied == []
 
 
 @pytest.mark.parametrize("given", ["", "eight", "-1", "1.5", "٣", "999999999999"])
@@ -205,7 +205,7 @@ async def test_a_number_of_replicas_that_is_none_is_explained(given: str) -> Non
         answer = await operator.submit("/pools/default/chat/plans", replicas=given)
         assert answer.status_code == 422
         assert "write a whole number such as 8" in answer.text
-        assert operator.fake.plans == {}
+        assert operator.fake.book.plans == {}
 
 
 async def test_a_viewer_who_posts_anyway_is_refused_by_the_api_and_told_why() -> None:
@@ -213,7 +213,7 @@ async def test_a_viewer_who_posts_anyway_is_refused_by_the_api_and_told_why() ->
         answer = await viewer.submit("/pools/default/chat/plans", replicas="9")
         assert answer.status_code == 403
         assert "needs the role operator" in answer.text
-        assert viewer.fake.plans == {}
+        assert viewer.fake.book.plans == {}
 
 
 async def test_a_new_tokens_secret_is_shown_once() -> None:

@@ -16,7 +16,8 @@ from fairlead_web.pages.instances import state_band
 from fairlead_web.pages.migrations import flow_matrix, phases, verdict
 from fairlead_web.time_ranges import parse_range
 from fairlead_web.yaml_text import yaml_diff, yaml_text
-from fake_public_data import CHAT, CODE, World
+from fake_loads import CHAT, CODE
+from fake_public_data import World
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 WORLD = World(now=NOW)

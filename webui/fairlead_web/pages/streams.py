@@ -14,7 +14,7 @@ from fairlead_web.visits import Visit
 
 log = logging.getLogger(__name__)
 TOPICS = frozenset({"pools", "instances", "migrations", "decisions", "rejections"})
-FIRST_EVENT_SECONDS = 1.0
+FIRST_EVENT_SECONDS = 0.25
 
 
 async def live(visit: Visit) -> Response:
