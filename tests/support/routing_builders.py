@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding
 from fairlead.routing.protocols import Dispatch, InstanceLoad, Refusal, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, hits_in_order, misses
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -43,10 +44,16 @@ def table(
     session: SessionFacts | None = None,
     kv_cache_tokens: int = 1_198_372,
     block_tokens: int = 512,
+    **engine_facts: Any,
 ) -> RoutingTable:
     """A table of pool default/chat. 6250 tokens/s is 0.00016 s per token: 31,250 tokens fit the SLO of 5 s."""
     engine = EngineFacts(
-        type="simulated", port=8000, prefill_tokens_per_second=speed, kv_cache_tokens=kv_cache_tokens, block_tokens=block_tokens
+        type="simulated",
+        port=8000,
+        prefill_tokens_per_second=speed,
+        kv_cache_tokens=kv_cache_tokens,
+        block_tokens=block_tokens,
+        **engine_facts,
     )
     return RoutingTable(
         pool=POOL,
@@ -103,8 +110,25 @@ class ScriptedView:
     def candidates(self) -> Sequence[InstanceLoad]:
         return [self.loads[name] for name in sorted(self.loads) if self.loads[name].is_candidate(self.now)]
 
+    def decode_candidates(self) -> Sequence[InstanceLoad]:
+        able = [self.loads[name] for name in sorted(self.loads) if self.loads[name].takes_decodes(self.now)]
+        return [load for load in able if load.entry.role is Role.DECODE] or able
+
     def load(self, instance: str) -> InstanceLoad | None:
         return self.loads.get(instance)
+
+    def vectors(self) -> PoolVectors:
+        return PoolVectors.of(self.candidates())
+
+    def hit_vector(self, asked: RoutingRequest) -> IntVector:
+        return hits_in_order(self.hit_tokens_everywhere(asked), self.candidates())
+
+    def ttft_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
+        return (self.vectors().pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+
+    def predicted_tpot_seconds(self, load: InstanceLoad, more_tokens: int = 0, more_requests: int = 0) -> float:
+        tokens = load.decode_tokens + load.incoming_tokens + more_tokens
+        return self.table.engine.decode_seconds(tokens, load.decoding + load.incoming + more_requests)
 
     def hit_tokens(self, asked: RoutingRequest, instance: str) -> int:
         return max(0, min(self.hits.get((asked.id, instance), 0), asked.prompt_tokens - 1))
@@ -118,3 +142,14 @@ class ScriptedView:
 
     def binding(self, session: str) -> Binding | None:
         return self.bindings.get(session)
+
+
+def view_over(loads: Sequence[InstanceLoad], hits: Mapping[str, int] | None = None, **table_facts: Any) -> ScriptedView:
+    """A view over these loads for request `r`, whose hits per instance are given in tokens."""
+    of = table([load.entry for load in loads], **table_facts)
+    return ScriptedView(of, {load.entry.id: load for load in loads}, {("r", name): tokens for name, tokens in (hits or {}).items()})
+
+
+def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) -> InstanceLoad:
+    """An instance with `requests` running decodes and so many tokens pending."""
+    return InstanceLoad(entry=entry(name), decoding=requests, pending_prefill_tokens=pending, **counters)

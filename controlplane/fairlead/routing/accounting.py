@@ -2,8 +2,12 @@
 
 A tracked request is in one stage; its tokens are in one instance's counters according to that stage; every change of stage goes through a method
 here that takes it out of the old counters and puts it into the new ones. Nothing else writes the counts of an `InstanceLoad`.
+
+A request that prefills on one instance and decodes on another counts on both from the time it is queued: its prefill on the one, as *incoming* on the
+other, until its prompt is computed; then it counts only where it decodes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -36,6 +40,13 @@ class TrackedRequest:
     reason: DecisionReason = DecisionReason.FALLBACK
     hit_tokens: int = 0
     miss_tokens: int = 0
+    prefill_microseconds: int = 0
+    """What it is predicted to take on that instance, once its turn comes."""
+    decode: str | None = None
+    """Where it will decode, when `instance` only prefills."""
+    transfer_from: str | None = None
+    transfer_tokens: int = 0
+    """Hit tokens that `instance` is to fetch from `transfer_from`."""
     waiting_since: float = 0.0
     dispatched_at: float | None = None
     first_token_at: float | None = None
@@ -43,13 +54,29 @@ class TrackedRequest:
     moves: list[str] = field(default_factory=list)
     """Ids of the migrations this request carried, whose outcome it will tell."""
 
+    @property
+    def decodes_on(self) -> str:
+        """Where it decodes: `decode`, or where it was prefilled."""
+        return self.instance if self.decode is None else self.decode
+
+
+def no_time(prompt_tokens: int, hit_tokens: int) -> float:
+    """The prefill estimate of who does not need one."""
+    return 0.0
+
 
 class Accounting:
-    """Counters of all instances of a pool, and the requests they are made of."""
+    """Counters of all instances of a pool, and the requests they are made of.
 
-    def __init__(self) -> None:
+    `prefill_seconds` estimates a prefill from (prompt tokens, hit tokens).
+    """
+
+    def __init__(self, prefill_seconds: Callable[[int, int], float] = no_time) -> None:
         self.loads: dict[str, InstanceLoad] = {}
         self.requests: dict[str, TrackedRequest] = {}
+        self.changed: set[str] = set()
+        """Instances whose counters changed since someone who keeps copies emptied this."""
+        self._prefill_seconds = prefill_seconds
 
     def admit(self, tracked: TrackedRequest) -> None:
         """Accept a request, counted nowhere yet. Raises ValueError when its id is already in flight."""
@@ -57,52 +84,77 @@ class Accounting:
             raise ValueError(f"request {tracked.request.id!r} is already in flight")
         self.requests[tracked.request.id] = tracked
 
-    def enqueue(self, tracked: TrackedRequest, instance: str, hit_tokens: int, now: float) -> None:
-        """HELD → QUEUED at `instance`, counting its uncached tokens there."""
+    def enqueue(self, tracked: TrackedRequest, instance: str, hit_tokens: int, now: float, decode: str | None = None) -> None:
+        """HELD → QUEUED at `instance`, counting its uncached tokens there, and as incoming at `decode` if that is another instance."""
         assert tracked.stage is Stage.HELD
         load = self.loads[instance]
         tracked.stage = Stage.QUEUED
         tracked.instance = instance
         self._estimate(tracked, hit_tokens)
         load.waiting += 1
-        self._add_pending(load, tracked.miss_tokens, now)
+        self._add_pending(load, tracked.miss_tokens, tracked.prefill_microseconds, now)
+        self._expect(tracked, decode)
 
     def dispatch(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
         """QUEUED → PREFILLING where it waits, with the hit as it is believed now."""
         assert tracked.stage is Stage.QUEUED
         load = self.loads[tracked.instance]
-        before = tracked.miss_tokens
+        tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
         self._estimate(tracked, hit_tokens)
         tracked.stage = Stage.PREFILLING
         tracked.dispatched_at = now
         load.waiting -= 1
         load.prefilling += 1
         load.dispatched_prefill_tokens += tracked.miss_tokens
-        self._add_pending(load, tracked.miss_tokens - before, now)
+        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
+        if tracked.transfer_from is not None:
+            self.loads[tracked.transfer_from].transfers_out += 1
+
+    def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
+        """A request not yet computed will decode elsewhere than thought."""
+        self._unexpect(tracked)
+        self._expect(tracked, decode)
+
+    def transferred(self, tracked: TrackedRequest) -> None:
+        """The KV blocks it fetches have arrived (or are no longer fetched)."""
+        source = tracked.transfer_from
+        if source is not None and tracked.stage is Stage.PREFILLING:
+            self.loads[source].transfers_out -= 1
+        tracked.transfer_from = None
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
-        """PREFILLING → DECODING: its prompt is computed."""
+        """PREFILLING → DECODING: its prompt is computed, and it goes on where it decodes."""
         assert tracked.stage is Stage.PREFILLING
         load = self.loads[tracked.instance]
         self._leave_prefill(load, tracked)
-        tracked.stage = Stage.DECODING
-        load.decoding += 1
-        load.decode_tokens += tracked.request.prompt_tokens
         load.last_first_token_at = now
+        decode = tracked.decode
+        self._unexpect(tracked)
+        tracked.decode = decode
+        tracked.stage = Stage.DECODING
+        decoding = self.loads[tracked.decodes_on]
+        decoding.decoding += 1
+        decoding.decode_tokens += tracked.request.prompt_tokens
+        self.changed.add(tracked.decodes_on)
 
     def unplace(self, tracked: TrackedRequest) -> None:
         """Any stage → HELD: out of every counter, still in flight."""
         if tracked.stage is Stage.HELD:
             return
         load = self.loads[tracked.instance]
-        if tracked.stage is Stage.QUEUED:
-            load.waiting -= 1
-            self._remove_pending(load, tracked.miss_tokens)
-        elif tracked.stage is Stage.PREFILLING:
-            self._leave_prefill(load, tracked)
+        if tracked.stage is Stage.DECODING:
+            decoding = self.loads[tracked.decodes_on]
+            decoding.decoding -= 1
+            decoding.decode_tokens -= tracked.request.prompt_tokens
+            self.changed.add(tracked.decodes_on)
+            tracked.decode = None
         else:
-            load.decoding -= 1
-            load.decode_tokens -= tracked.request.prompt_tokens
+            if tracked.stage is Stage.QUEUED:
+                load.waiting -= 1
+                self._remove_pending(load, tracked)
+            else:
+                self._leave_prefill(load, tracked)
+            self._unexpect(tracked)
         tracked.stage = Stage.HELD
         tracked.instance = ""
 
@@ -112,46 +164,71 @@ class Accounting:
         del self.requests[tracked.request.id]
 
     def in_flight(self, instance: str) -> int:
-        """Requests queued for or dispatched to the instance."""
+        """Requests queued for, dispatched to or coming to the instance."""
         load = self.loads[instance]
-        return load.waiting + load.prefilling + load.decoding
+        return load.waiting + load.prefilling + load.decoding + load.incoming
 
     def _estimate(self, tracked: TrackedRequest, hit_tokens: int) -> None:
         tracked.hit_tokens = hit_tokens
         tracked.miss_tokens = max(1, tracked.request.prompt_tokens - hit_tokens)
+        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.request.prompt_tokens, hit_tokens))
 
-    def _add_pending(self, load: InstanceLoad, tokens: int, now: float) -> None:
+    def _add_pending(self, load: InstanceLoad, tokens: int, microseconds: int, now: float) -> None:
         load.pending_prefill_tokens += tokens
+        load.pending_prefill_microseconds += microseconds
         if load.prefilling_since is None:
             load.prefilling_since = now
+        self.changed.add(load.entry.id)
 
-    def _remove_pending(self, load: InstanceLoad, tokens: int) -> None:
-        load.pending_prefill_tokens -= tokens
+    def _remove_pending(self, load: InstanceLoad, tracked: TrackedRequest) -> None:
+        load.pending_prefill_tokens -= tracked.miss_tokens
+        load.pending_prefill_microseconds -= tracked.prefill_microseconds
         if not load.pending_prefill_tokens:
             load.prefilling_since = None
+        self.changed.add(load.entry.id)
 
     def _leave_prefill(self, load: InstanceLoad, tracked: TrackedRequest) -> None:
         load.prefilling -= 1
         load.dispatched_prefill_tokens -= tracked.miss_tokens
-        self._remove_pending(load, tracked.miss_tokens)
+        self._remove_pending(load, tracked)
+        self.transferred(tracked)
+
+    def _expect(self, tracked: TrackedRequest, decode: str | None) -> None:
+        tracked.decode = None if decode == tracked.instance else decode
+        if tracked.decode is not None:
+            load = self.loads[tracked.decode]
+            load.incoming += 1
+            load.incoming_tokens += tracked.request.prompt_tokens
+
+    def _unexpect(self, tracked: TrackedRequest) -> None:
+        if tracked.decode is not None:
+            load = self.loads[tracked.decode]
+            load.incoming -= 1
+            load.incoming_tokens -= tracked.request.prompt_tokens
+            tracked.decode = None
 
 
 def discrepancies(accounting: Accounting) -> tuple[str, ...]:
     """Instances whose counters differ from a fresh count of the tracked requests, in words; empty when accounting is exact."""
     found: list[str] = []
     for instance, load in sorted(accounting.loads.items()):
-        here = [tracked for tracked in accounting.requests.values() if tracked.instance == instance]
-        queued = [tracked for tracked in here if tracked.stage is Stage.QUEUED]
-        prefilling = [tracked for tracked in here if tracked.stage is Stage.PREFILLING]
-        decoding = [tracked for tracked in here if tracked.stage is Stage.DECODING]
+        requests = accounting.requests.values()
+        queued = [tracked for tracked in requests if tracked.instance == instance and tracked.stage is Stage.QUEUED]
+        prefilling = [tracked for tracked in requests if tracked.instance == instance and tracked.stage is Stage.PREFILLING]
+        decoding = [tracked for tracked in requests if tracked.stage is Stage.DECODING and tracked.decodes_on == instance]
+        incoming = [tracked for tracked in requests if tracked.stage is not Stage.DECODING and tracked.decode == instance]
         dispatched = sum(tracked.miss_tokens for tracked in prefilling)
         counted = {
             "pending_prefill_tokens": dispatched + sum(tracked.miss_tokens for tracked in queued),
+            "pending_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in (*queued, *prefilling)),
             "dispatched_prefill_tokens": dispatched,
             "waiting": len(queued),
             "prefilling": len(prefilling),
             "decoding": len(decoding),
             "decode_tokens": sum(tracked.request.prompt_tokens for tracked in decoding),
+            "incoming": len(incoming),
+            "incoming_tokens": sum(tracked.request.prompt_tokens for tracked in incoming),
+            "transfers_out": sum(tracked.stage is Stage.PREFILLING and tracked.transfer_from == instance for tracked in requests),
         }
         wrong = [f"{name} is {getattr(load, name)}, not {value}" for name, value in counted.items() if getattr(load, name) != value]
         if (load.prefilling_since is None) != (load.pending_prefill_tokens == 0):

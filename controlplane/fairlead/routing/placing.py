@@ -67,7 +67,7 @@ class Placing:
         """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first token the caller cannot see."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.accounting.loads, settings.bindings_limit)
-        self.view = LiveView(table, self.accounting.loads, self.prefixes, self.bindings)
+        self.view = LiveView(table, self.accounting.loads, self.prefixes, self.bindings, self.accounting.changed)
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
         """Choose an instance for a held request and queue it there; without candidates it stays held.
@@ -185,7 +185,7 @@ class Placing:
         tracked.session = session
         previous = self.bindings.get(session)
         if previous is not None and previous.instance == instance:
-            self.bindings.touch(session, now)
+            self.touch_session(session, now)
             return False
         reason = BindingReason.COLD if previous is None else reason
         self.recorder.bound(self.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens))
@@ -193,6 +193,12 @@ class Placing:
             return False
         self._record_move("session", tracked, session, previous.instance, instance, reason, now)
         return True
+
+    def touch_session(self, session: str, now: float) -> None:
+        """The session was used where it is; reported now and then."""
+        refresh = self.bindings.touch(session, now)
+        if refresh is not None:
+            self.recorder.bound(refresh)
 
     def move(
         self, tracked: TrackedRequest, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float] | None = None

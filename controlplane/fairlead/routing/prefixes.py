@@ -5,7 +5,7 @@ closed under prefixes, so a leading run can be found by bisection.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xxhash import xxh3_64_intdigest
 
@@ -41,6 +41,8 @@ class PrefixIndex:
         self._caches: dict[str, OrderedDict[int, None]] = {}
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
+        self.slots_version = 0
+        """Grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
 
     @property
     def capacity_blocks(self) -> int:
@@ -59,6 +61,7 @@ class PrefixIndex:
         if cache is None:
             cache = self._caches[instance] = OrderedDict()
             self._slots[instance] = self._free_slot(instance)
+            self.slots_version += 1
         bit = 1 << self._slots[instance]
         holders = self._holders
         for block in reversed(blocks[: self._capacity]):
@@ -77,6 +80,7 @@ class PrefixIndex:
             return
         slot = self._slots.pop(instance)
         self._names[slot] = None
+        self.slots_version += 1
         self._clear(cache, 1 << slot)
 
     def match(self, instance: str, blocks: Sequence[int]) -> int:
@@ -96,19 +100,39 @@ class PrefixIndex:
     def match_everywhere(self, blocks: Sequence[int]) -> dict[str, int]:
         """Leading blocks held, for every instance that holds at least the first."""
         found: dict[str, int] = {}
+        names = self._names
+        for mask, depth in self.match_masks(blocks):
+            left = mask
+            while left:
+                lowest = left & -left
+                name = names[lowest.bit_length() - 1]
+                if name is not None:
+                    found[name] = depth
+                left ^= lowest
+        return found
+
+    def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
+        """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block; each slot is in one mask."""
+        found: list[tuple[int, int]] = []
         holders = self._holders
         alive = holders.get(blocks[0], 0) if blocks else 0
         depth = 0
         for block in blocks:
             still = holders.get(block, 0) & alive
             if still != alive:
-                self._collect(alive & ~still, depth, found)
+                if depth:
+                    found.append((alive & ~still, depth))
                 alive = still
             if not alive:
                 return found
             depth += 1
-        self._collect(alive, depth, found)
+        if alive:
+            found.append((alive, depth))
         return found
+
+    def slots(self) -> Mapping[str, int]:
+        """Instance → its slot."""
+        return self._slots
 
     def held(self, instance: str) -> frozenset[int]:
         """Every block the instance is believed to hold."""
@@ -117,14 +141,6 @@ class PrefixIndex:
     def instances(self) -> tuple[str, ...]:
         """Instances with a cache view, in order of id."""
         return tuple(sorted(self._caches))
-
-    def _collect(self, mask: int, depth: int, found: dict[str, int]) -> None:
-        while mask:
-            lowest = mask & -mask
-            name = self._names[lowest.bit_length() - 1]
-            if name is not None:
-                found[name] = depth
-            mask ^= lowest
 
     def _free_slot(self, instance: str) -> int:
         for slot, name in enumerate(self._names):

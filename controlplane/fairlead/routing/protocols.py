@@ -8,8 +8,9 @@ transport and retries. One scheduler per pool and process; nothing in it is thre
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from fairlead.instances import Role
 from fairlead.reports import (
     Binding,
     BindingChange,
@@ -24,6 +25,9 @@ from fairlead.reports import (
     RejectionRecord,
 )
 from fairlead.tables import InstanceEntry, RoutingTable
+
+if TYPE_CHECKING:  # vectors are made of loads, which are defined here
+    from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors
 
 
 class DecisionReason(StrEnum):
@@ -40,6 +44,13 @@ class DecisionReason(StrEnum):
     SESSION_HOT_MIGRATED = "session-hot-migrated"
     SESSION_HOST_GONE = "session-host-gone"
     HOTSPOT_MIGRATED = "hotspot-migrated"
+    RANDOM = "random"
+    FEWEST_REQUESTS = "fewest-requests"
+    LOAD_IMBALANCED = "load-imbalanced"
+    SHORTEST_TTFT = "shortest-ttft"
+    BEST_SCORE = "best-score"
+    PREFIX_EXPLORED = "prefix-explored"
+    PREFIX_REPLICATED = "prefix-replicated"
     FALLBACK = "fallback"
 
 
@@ -57,6 +68,8 @@ class RoutingRequest:
     max_output_tokens: int = 0
     streamed: bool = True
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its predicted time has passed."""
+    priority: int = 0
+    """Class of the request: 0 is served first and refused last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +79,8 @@ class InstanceLoad:
     entry: InstanceEntry
     pending_prefill_tokens: int = 0
     """Queued here + dispatched without a first token yet."""
+    pending_prefill_microseconds: int = 0
+    """The same as predicted prefill time, each request's as estimated when counted."""
     dispatched_prefill_tokens: int = 0
     waiting: int = 0
     """Requests queued in this router for it."""
@@ -74,6 +89,11 @@ class InstanceLoad:
     decoding: int = 0
     decode_tokens: int = 0
     """Context tokens held by running decodes."""
+    incoming: int = 0
+    """Requests queued or prefilling on other instances that will decode here."""
+    incoming_tokens: int = 0
+    transfers_out: int = 0
+    """Prefills on other instances that fetch KV blocks from here."""
     sessions: int = 0
     kv_usage: float | None = None
     last_first_token_at: float | None = None
@@ -83,8 +103,12 @@ class InstanceLoad:
     """Circuit open until then (Unix seconds): not a candidate."""
 
     def is_candidate(self, now: float) -> bool:
-        """Whether new requests may be placed here at `now`."""
-        return self.broken_until <= now and self.entry.accepting
+        """Whether new requests may be placed here at `now`: accepting, circuit closed, and not a decode instance."""
+        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.DECODE
+
+    def takes_decodes(self, now: float) -> bool:
+        """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed, and not a prefill instance."""
+        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.PREFILL
 
 
 class PoolView(Protocol):
@@ -94,7 +118,13 @@ class PoolView(Protocol):
     def table(self) -> RoutingTable: ...
 
     def candidates(self) -> Sequence[InstanceLoad]:
-        """Accepting instances whose circuit is closed, in stable order of id."""
+        """Accepting instances that prefill and whose circuit is closed, in stable order of id.
+
+        Prefill instances are among them only while some instance takes decodes.
+        """
+
+    def decode_candidates(self) -> Sequence[InstanceLoad]:
+        """Accepting instances of role decode whose circuit is closed (of role both when there is none), in stable order of id."""
 
     def load(self, instance: str) -> InstanceLoad | None: ...
 
@@ -105,7 +135,19 @@ class PoolView(Protocol):
         """Instances with a hit > 0 only."""
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
-        """(pending + miss) / prefill speed."""
+        """Time for what is pending there and this request's uncached tokens: by the table's speed, or as fitted when the policy asks for it."""
+
+    def predicted_tpot_seconds(self, load: InstanceLoad, more_tokens: int = 0, more_requests: int = 0) -> float:
+        """Time of a decode step with what decodes and comes to decode there and this much more; 0 when nothing is known of decode times."""
+
+    def vectors(self) -> "PoolVectors":
+        """Counters of `candidates()`, entry by entry."""
+
+    def hit_vector(self, request: RoutingRequest) -> "IntVector":
+        """`hit_tokens` on each of `candidates()`."""
+
+    def ttft_vector(self, request: RoutingRequest, hits: "IntVector") -> "FloatVector":
+        """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def binding(self, session: str) -> Binding | None: ...
 
@@ -126,6 +168,12 @@ class Decision:
     """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's own."""
     overloaded: tuple[str, ...] = ()
     """Instances whose queues the policy asks to be rebalanced because of what it saw."""
+    decode: str | None = None
+    """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
+    transfer_from: str | None = None
+    """Whose KV blocks of the prompt's prefix `instance` should fetch instead of computing them."""
+    ttft_seconds: float | None = None
+    """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +238,14 @@ class Dispatch:
     decision_id: str
     reason: DecisionReason
     hit_tokens: int
+    """Prompt tokens not computed: held by the instance, or fetched."""
     miss_tokens: int
+    decode: str | None = None
+    """The instance that decodes, when `instance` only prefills."""
+    decode_address: str | None = None
+    transfer_from: str | None = None
+    """The instance to fetch KV blocks of the prompt from before computing the rest."""
+    transfer_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,44 @@
 """Policies by name: their parameter schemas, the check of a person's parameters, and building one for a pool."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.errors import UnknownName
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.instances import Role
 from fairlead.routing.parameters import ParameterFacts, QueueParameters, parameter_facts, read_parameters
 from fairlead.routing.policies.cache_affinity import CacheAffinity
+from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, CacheLoadLinearParameters
 from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
+from fairlead.routing.policies.dynamo import Dynamo, DynamoParameters
 from fairlead.routing.policies.ear import Ear, EarParameters
+from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters
 from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.policies.least_loaded import LeastLoaded
+from fairlead.routing.policies.least_request import LeastRequest
+from fairlead.routing.policies.lmetric import LMetric
+from fairlead.routing.policies.min_ttft import MinTtft
+from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad, PrefixCacheLoadParameters
+from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold, PrefixCacheThresholdParameters
+from fairlead.routing.policies.random_choice import RandomChoice
 from fairlead.routing.policies.round_robin import RoundRobin
+from fairlead.routing.policies.sticky import Sticky
 from fairlead.routing.protocols import Policy
 from fairlead.tables import RoutingFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A registered policy: one line of intent, its parameter dataclass, and how to build it from parameters and a seed."""
+    """A registered policy: one line of intent, its parameter dataclass, and how to build it from parameters and a seed.
+
+    `needs_roles` are those a pool must have for the policy to make sense; empty = any pool.
+    """
 
     name: str
     intent: str
     parameters: type[QueueParameters]
     build: Callable[[Any, int], Policy]
+    needs_roles: tuple[Role, ...] = ()
 
 
 _POLICIES: dict[str, PolicyEntry] = {
@@ -59,6 +74,66 @@ _POLICIES: dict[str, PolicyEntry] = {
             parameters=EarParameters,
             build=lambda parameters, seed: Ear(parameters),
         ),
+        PolicyEntry(
+            name="random",
+            intent="Any instance, each as likely.",
+            parameters=QueueParameters,
+            build=lambda parameters, seed: RandomChoice(seed),
+        ),
+        PolicyEntry(
+            name="least-request",
+            intent="The instance with the fewest requests.",
+            parameters=QueueParameters,
+            build=lambda parameters, seed: LeastRequest(seed),
+        ),
+        PolicyEntry(
+            name="min-ttft",
+            intent="The instance predicted to give the first token soonest.",
+            parameters=QueueParameters,
+            build=lambda parameters, seed: MinTtft(),
+        ),
+        PolicyEntry(
+            name="sticky",
+            intent="Sessions stay on the instance they were first hashed to.",
+            parameters=QueueParameters,
+            build=lambda parameters, seed: Sticky(),
+        ),
+        PolicyEntry(
+            name="prefix-cache-load",
+            intent="The longest match that is not crowded; the fewest requests when the pool is out of balance.",
+            parameters=PrefixCacheLoadParameters,
+            build=PrefixCacheLoad,
+        ),
+        PolicyEntry(
+            name="prefix-cache-threshold",
+            intent="The longest match when it covers enough of the prompt, else the fewest requests.",
+            parameters=PrefixCacheThresholdParameters,
+            build=PrefixCacheThreshold,
+        ),
+        PolicyEntry(
+            name="lmetric",
+            intent="The smallest product of prefill tokens and batch size.",
+            parameters=QueueParameters,
+            build=lambda parameters, seed: LMetric(),
+        ),
+        PolicyEntry(
+            name="dynamo",
+            intent="The cached share of the prompt less the load, both normalised.",
+            parameters=DynamoParameters,
+            build=lambda parameters, seed: Dynamo(parameters),
+        ),
+        PolicyEntry(
+            name="cache-load-linear",
+            intent="A weighted sum of the cached share of the prompt and idleness.",
+            parameters=CacheLoadLinearParameters,
+            build=lambda parameters, seed: CacheLoadLinear(parameters),
+        ),
+        PolicyEntry(
+            name="heimdall",
+            intent="Weighted scorers for queue, KV cache and precise prefix; the highest sum wins.",
+            parameters=HeimdallParameters,
+            build=Heimdall,
+        ),
     )
 }
 
@@ -87,6 +162,15 @@ def check_parameters(policy: str, parameters: Mapping[str, Any]) -> QueueParamet
     Raises UnknownName for the policy, InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type or a value out of bounds.
     """
     return read_parameters(policy_entry(policy).parameters, parameters, policy)
+
+
+def check_roles(policy: str, roles: Collection[Role]) -> None:
+    """Raises InvalidInput when a pool with instances of these roles cannot use the policy, UnknownName for the policy."""
+    missing = [role for role in policy_entry(policy).needs_roles if role not in roles]
+    if missing:
+        words = " and ".join(role.value for role in missing)
+        remedy = f"it needs instances of role {words}, and spec.roles accepts only both today; choose another policy"
+        raise InvalidInput("spec.routing.policy", policy, remedy)
 
 
 def build_policy(facts: RoutingFacts, seed: int) -> Policy:

@@ -10,6 +10,7 @@ from struct import Struct
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.instances import Role
 from fairlead.tables import InstanceEntry
 
 FULL_CIRCLE = 1 << 64
@@ -133,8 +134,8 @@ class DualRing:
 
 
 def anchor_count(entry: InstanceEntry) -> int:
-    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 when it does not accept or has none."""
-    if not entry.accepting or entry.anchors <= 0 or entry.weight <= 0:
+    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 when it does not accept, does not prefill or has none."""
+    if not entry.accepting or entry.role is Role.DECODE or entry.anchors <= 0 or entry.weight <= 0:
         return 0
     return max(1, round(entry.anchors * entry.weight))
 

@@ -131,7 +131,7 @@ class PoolScheduler:
         if tracked.stage is Stage.PREFILLING:
             self._prefilled(tracked, now)
         if tracked.session is not None:
-            self._placing.bindings.touch(tracked.session, now)
+            self._placing.touch_session(tracked.session, now)
             self._placing.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
         self._end(tracked, "completed", now)
         second = self._recorder.loads.current(self._loads[instance], now)

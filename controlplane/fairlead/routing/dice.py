@@ -1,0 +1,32 @@
+"""Dice: a deterministic source of random choices, so that equal seeds and equal histories give equal decisions on every machine."""
+
+from collections.abc import Sequence
+
+from xxhash import xxh3_64_intdigest
+
+
+class Dice:
+    """Throws are hashes of a counter under the seed: independent of platform and of how often others throw theirs."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed & 0xFFFF_FFFF_FFFF_FFFF
+        self._thrown = 0
+
+    def below(self, count: int) -> int:
+        """A number from 0 to count - 1. Raises ValueError for count < 1."""
+        if count < 1:
+            raise ValueError(f"cannot choose among {count}")
+        self._thrown += 1
+        return int(xxh3_64_intdigest(self._thrown.to_bytes(8, "little"), self._seed)) % count
+
+    def shuffled(self, count: int) -> list[int]:
+        """The numbers from 0 to count - 1 in random order."""
+        order = list(range(count))
+        for last in range(count - 1, 0, -1):
+            other = self.below(last + 1)
+            order[last], order[other] = order[other], order[last]
+        return order
+
+    def one_of(self, choices: Sequence[int]) -> int:
+        """One of the choices, which are not empty."""
+        return choices[0] if len(choices) == 1 else choices[self.below(len(choices))]

@@ -1,0 +1,44 @@
+"""Cache and load, linear: a weighted sum of the share of the prompt an instance holds and of how idle it is."""
+
+from dataclasses import dataclass
+
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector, highest, normalised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLoadLinearParameters(QueueParameters):
+    """Parameters of `cache-load-linear`."""
+
+    cache_weight: float = parameter(
+        "number",
+        0.5,
+        "Weight of the cached share of the prompt; the rest of 1 weighs how little is pending.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+class CacheLoadLinear(FreeChoice):
+    """The policy `cache-load-linear`. Ties go to the less loaded, then by id."""
+
+    name = "cache-load-linear"
+
+    def __init__(self, parameters: CacheLoadLinearParameters) -> None:
+        self._weight = parameters.cache_weight
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        hits = view.hit_vector(request)
+        pending = view.vectors().pending
+        scores = linear_scores(hits, request.prompt_tokens, pending, self._weight)
+        order = highest(scores, FALLBACKS + 1, pending)
+        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE)
+
+
+def linear_scores(hits: IntVector, prompt_tokens: int, pending: IntVector, weight: float) -> FloatVector:
+    """w x hit share + (1 - w) x (1 - pending / largest pending); an idle pool counts as idle everywhere."""
+    scores: FloatVector = weight * (hits / max(1, prompt_tokens)) + (1 - weight) * (1 - normalised(pending))
+    return scores

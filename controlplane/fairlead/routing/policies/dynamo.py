@@ -1,0 +1,43 @@
+"""Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first KV router scored workers."""
+
+from dataclasses import dataclass
+
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector, highest, normalised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoParameters(QueueParameters):
+    """Parameters of `dynamo`."""
+
+    match_weight: float = parameter("number", 1.0, "Weight of the cached share of the prompt (0-1).", minimum=0.0, maximum=100.0)
+    load_weight: float = parameter(
+        "number", 1.0, "Weight of the load: pending and decoding tokens as a share of the most loaded.", minimum=0.0, maximum=100.0
+    )
+
+
+class Dynamo(FreeChoice):
+    """The policy `dynamo`. Ties go to the less loaded, then by id."""
+
+    name = "dynamo"
+
+    def __init__(self, parameters: DynamoParameters) -> None:
+        self._match = parameters.match_weight
+        self._load = parameters.load_weight
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        hits = view.hit_vector(request)
+        vectors = view.vectors()
+        tokens = vectors.pending + vectors.decode_tokens
+        scores = overlap_less_load(hits, request.prompt_tokens, tokens, self._match, self._load)
+        order = highest(scores, FALLBACKS + 1, tokens)
+        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE)
+
+
+def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, match_weight: float, load_weight: float) -> FloatVector:
+    """match x hit share - load x tokens / most tokens."""
+    scores: FloatVector = match_weight * (hits / max(1, prompt_tokens)) - load_weight * normalised(tokens)
+    return scores

@@ -1,0 +1,73 @@
+"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a max-score picker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.routing.dice import Dice
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import score
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.scorers import loads, prefixes
+from fairlead.routing.vectors import FloatVector
+
+PRESETS = ("heimdall-abs", "heimdall-minmax")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeimdallParameters(QueueParameters):
+    """Parameters of `heimdall`."""
+
+    preset: str = parameter(
+        "text",
+        "heimdall-abs",
+        "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` spread between the matching instances.",
+        choices=PRESETS,
+    )
+    queue_weight: float = parameter("number", 2.0, "Weight of a short queue.", minimum=0.0, maximum=1000.0)
+    kv_weight: float = parameter("number", 2.0, "Weight of a free KV cache.", minimum=0.0, maximum=1000.0)
+    prefix_weight: float = parameter("number", 3.0, "Weight of the matched prefix.", minimum=0.0, maximum=1000.0)
+    max_endpoints: int = parameter(
+        "integer", 4, "Instances picked: the best, and in order those a failed request is tried on next.", minimum=1, maximum=16
+    )
+
+
+class Heimdall(FreeChoice):
+    """The policy `heimdall`. Ties go by chance, as the picker shuffles before it sorts."""
+
+    name = "heimdall"
+
+    def __init__(self, parameters: HeimdallParameters, seed: int) -> None:
+        self._parameters = parameters
+        self._dice = Dice(seed)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        given = self._parameters
+        vectors = view.vectors()
+        hits = view.hit_vector(request)
+        engine = view.table.engine
+        block = engine.block_tokens
+        matched = (hits + block - 1) // block  # the one token always computed does not cost the last block its match
+        prefix = (
+            prefixes.minmax(matched) if given.preset == "heimdall-minmax" else prefixes.absolute(matched, request.prompt_tokens // block)
+        )
+        queue = loads.short_queue(vectors.queued)
+        usage = loads.free_kv(vectors.kv_usage(engine.kv_cache_tokens))
+        totals: FloatVector = given.queue_weight * queue + given.kv_weight * usage + given.prefix_weight * prefix
+        picked = max_score(totals, given.max_endpoints, self._dice)
+        first = vectors.loads[picked[0]]
+        return Decision(
+            instance=first.entry.id,
+            reason=DecisionReason.BEST_SCORE if len(vectors.loads) > 1 else DecisionReason.ONLY_INSTANCE,
+            fallbacks=tuple(vectors.loads[index].entry.id for index in picked[1:]),
+            candidates=tuple(
+                score(request, vectors.loads[index], int(hits[index]), engine.prefill_tokens_per_second, float(totals[index]))
+                for index in picked[:2]
+            ),
+        )
+
+
+def max_score(totals: FloatVector, endpoints: int, dice: Dice) -> Sequence[int]:
+    """Indexes of the best `endpoints` (at least 1) totals, best first, ties shuffled."""
+    scores = totals.tolist()
+    return sorted(dice.shuffled(len(scores)), key=lambda index: -scores[index])[: max(1, endpoints)]

@@ -1,0 +1,30 @@
+"""Least request: the instance with the fewest requests waiting, prefilling and decoding, however long they are."""
+
+import numpy as np
+
+from fairlead.routing.dice import Dice
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import IntVector, lowest
+
+
+class LeastRequest(FreeChoice):
+    """The policy `least-request`. Ties go by chance."""
+
+    name = "least-request"
+
+    def __init__(self, seed: int) -> None:
+        self._dice = Dice(seed)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        requests = view.vectors().requests
+        order = fewest_first(requests, self._dice)
+        return ordered_decision(request, view, order, view.hit_vector(request), requests, DecisionReason.FEWEST_REQUESTS)
+
+
+def fewest_first(requests: IntVector, dice: Dice, count: int = FALLBACKS + 1) -> list[int]:
+    """Indexes of the lowest counts, the first drawn by chance among those tied for it."""
+    tied = np.flatnonzero(requests == requests.min())
+    first = int(tied[0]) if len(tied) == 1 else int(tied[dice.below(len(tied))])
+    return [first, *(index for index in lowest(requests, count) if index != first)][:count]

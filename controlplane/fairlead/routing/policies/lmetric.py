@@ -1,0 +1,25 @@
+"""LMetric: the product of prefill work and batch size, so that neither long prompts nor crowded batches go unseen."""
+
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import IntVector, lowest, misses
+
+
+class LMetric(FreeChoice):
+    """The policy `lmetric`. Ties go to the smaller batch, then by id."""
+
+    name = "lmetric"
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        hits = view.hit_vector(request)
+        vectors = view.vectors()
+        scores = products(vectors.pending + misses(request.prompt_tokens, hits), vectors.requests + 1)
+        order = lowest(scores, FALLBACKS + 1, vectors.requests)
+        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE)
+
+
+def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:
+    """P x BS per instance; at least 1 token each keeps the product from vanishing."""
+    scores: IntVector = prefill_tokens * batch
+    return scores

@@ -1,0 +1,18 @@
+"""Min TTFT: the instance predicted to give the first token soonest, counting what it holds of the prompt and what is pending there."""
+
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import lowest
+
+
+class MinTtft(FreeChoice):
+    """The policy `min-ttft`. Ties go to the fewest tokens in running decodes, then by id."""
+
+    name = "min-ttft"
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        hits = view.hit_vector(request)
+        seconds = view.ttft_vector(request, hits)
+        order = lowest(seconds, FALLBACKS + 1, view.vectors().decode_tokens)
+        return ordered_decision(request, view, order, hits, seconds, DecisionReason.SHORTEST_TTFT)

@@ -1,0 +1,78 @@
+"""Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded when the pool is out of balance.
+
+Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`): counts further apart than a threshold send the request to the fewest; otherwise the
+longest match wins whose count is not above mean + factor x standard deviation.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from fairlead.routing.dice import Dice
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policies.least_request import fewest_first
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import IntVector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixCacheLoadParameters(QueueParameters):
+    """Parameters of `prefix-cache-load`."""
+
+    imbalance_requests: int = parameter(
+        "integer", 8, "When the most and the fewest requests differ by more than this, the fewest win.", minimum=0, maximum=1_000_000
+    )
+    deviations: float = parameter(
+        "number", 1.0, "A match counts only with at most mean + this many standard deviations of requests.", minimum=0.0, maximum=100.0
+    )
+    deviation: str = parameter(
+        "text", "sample", "Standard deviation as the code has it (`sample`, over n - 1) or `population`.", choices=("sample", "population")
+    )
+
+
+class PrefixCacheLoad(FreeChoice):
+    """The policy `prefix-cache-load`. Ties for the fewest requests go by chance."""
+
+    name = "prefix-cache-load"
+
+    def __init__(self, parameters: PrefixCacheLoadParameters, seed: int) -> None:
+        self._parameters = parameters
+        self._dice = Dice(seed)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        given = self._parameters
+        requests = view.vectors().requests
+        hits = view.hit_vector(request)
+        order = fewest_first(requests, self._dice)
+        reason = DecisionReason.FEWEST_REQUESTS
+        if is_imbalanced(requests, given.imbalance_requests):
+            reason = DecisionReason.LOAD_IMBALANCED
+        else:
+            matched = longest_match_within(requests, hits, given.deviations, sample=given.deviation == "sample")
+            if matched is not None:
+                order = [matched, *(index for index in order if index != matched)][: FALLBACKS + 1]
+                reason = DecisionReason.PREFIX_AFFINITY
+        return ordered_decision(request, view, order, hits, requests, reason)
+
+
+def is_imbalanced(requests: IntVector, threshold: int) -> bool:
+    """First stage: whether counts are further apart than the threshold."""
+    return int(requests.max() - requests.min()) > threshold
+
+
+def longest_match_within(requests: IntVector, hits: IntVector, deviations: float, *, sample: bool = True) -> int | None:
+    """Second stage: index of the longest match (ties: fewest requests, then first) whose count is within the bound; None without any."""
+    bound = crowding_bound(requests, deviations, sample=sample)
+    order = np.lexsort((requests, -hits))
+    return next((int(index) for index in order if hits[index] > 0 and requests[index] <= bound), None)
+
+
+def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
+    """Mean + deviations x standard deviation; a single instance deviates by 0."""
+    count = len(requests)
+    mean = float(requests.sum()) / count
+    squares = float(((requests - mean) ** 2).sum())
+    return mean + deviations * sqrt(squares / max(1, count - 1 if sample else count))

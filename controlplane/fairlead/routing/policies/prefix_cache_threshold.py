@@ -1,0 +1,43 @@
+"""Prefix cache with a threshold: the longest match when it covers enough of the prompt, else the fewest requests."""
+
+from dataclasses import dataclass
+
+from fairlead.routing.dice import Dice
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policies.least_request import fewest_first
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import highest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixCacheThresholdParameters(QueueParameters):
+    """Parameters of `prefix-cache-threshold`."""
+
+    match_percent: float = parameter(
+        "number",
+        50.0,
+        "The longest match wins when it covers more than this percentage of the prompt; 100 = never.",
+        minimum=0.0,
+        maximum=100.0,
+    )
+
+
+class PrefixCacheThreshold(FreeChoice):
+    """The policy `prefix-cache-threshold`. Equal matches go to the fewest requests, then by id; ties for the fewest requests by chance."""
+
+    name = "prefix-cache-threshold"
+
+    def __init__(self, parameters: PrefixCacheThresholdParameters, seed: int) -> None:
+        self._percent = parameters.match_percent
+        self._dice = Dice(seed)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        requests = view.vectors().requests
+        hits = view.hit_vector(request)
+        if 100 * int(hits.max()) > self._percent * request.prompt_tokens:
+            order, reason = highest(hits, FALLBACKS + 1, requests), DecisionReason.PREFIX_AFFINITY
+        else:
+            order, reason = fewest_first(requests, self._dice), DecisionReason.FEWEST_REQUESTS
+        return ordered_decision(request, view, order, hits, hits, reason)

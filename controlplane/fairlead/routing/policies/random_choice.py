@@ -1,0 +1,27 @@
+"""Random: any instance, each as likely. The baseline whose spread is fair and whose hits are accidents."""
+
+from fairlead.routing.dice import Dice
+from fairlead.routing.policies.candidates import FALLBACKS, score_all
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+
+
+class RandomChoice(FreeChoice):
+    """The policy `random`. Fallbacks are the next candidates in order of id, cyclically."""
+
+    name = "random"
+
+    def __init__(self, seed: int) -> None:
+        self._dice = Dice(seed)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        candidates = view.candidates()
+        count = len(candidates)
+        index = self._dice.below(count)
+        chosen = candidates[index].entry.id
+        return Decision(
+            instance=chosen,
+            reason=DecisionReason.RANDOM if count > 1 else DecisionReason.ONLY_INSTANCE,
+            fallbacks=tuple(candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))),
+            candidates=score_all(request, view, (chosen,)),
+        )

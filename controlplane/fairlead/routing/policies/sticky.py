@@ -1,0 +1,57 @@
+"""Sticky: a session stays on the instance it was first hashed to, for as long as that serves."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from xxhash import xxh3_64_intdigest
+
+from fairlead.reports import BindingReason
+from fairlead.routing.homes import binding_reason
+from fairlead.routing.policies.candidates import FALLBACKS, least_pending, score_all
+from fairlead.routing.policies.ear import prefix_session
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
+from fairlead.routing.rings import HashRing
+from fairlead.tables import RoutingTable
+
+
+class Sticky(FreeChoice):
+    """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks."""
+
+    name = "sticky"
+    binds = True
+
+    def __init__(self) -> None:
+        self._ring = HashRing(())
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        session = request.session or prefix_session(request)
+        home = view.binding(session)
+        host = None if home is None or home.instance is None else view.load(home.instance)
+        candidates = view.candidates()
+        if host is not None and host.is_candidate(now):
+            instance, reason = host.entry.id, DecisionReason.SESSION_BOUND
+            fallbacks = least_pending(candidates, (instance,))
+        else:
+            nearest = self._nearest(session, candidates)
+            instance, fallbacks = nearest[0], nearest[1:]
+            reason = DecisionReason.SESSION_COLD if home is None else DecisionReason.SESSION_HOST_GONE
+        return Decision(
+            instance=instance,
+            reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
+            fallbacks=fallbacks,
+            candidates=score_all(request, view, (instance, *fallbacks[:1])),
+            bind=binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
+            session=session,
+        )
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """Rebuild the ring that first assignments go by."""
+        self._ring = HashRing.of(table.instances)
+
+    def _nearest(self, session: str, candidates: Sequence[InstanceLoad]) -> tuple[str, ...]:
+        """Candidates clockwise from the session's place on the ring."""
+        able = {load.entry.id for load in candidates}
+        walk = self._ring.walk((0, xxh3_64_intdigest(session.encode())))
+        nearest = tuple(islice((instance for instance in walk if instance in able), FALLBACKS + 1))
+        return nearest or tuple(load.entry.id for load in candidates[: FALLBACKS + 1])
