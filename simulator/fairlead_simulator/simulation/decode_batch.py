@@ -35,6 +35,7 @@ class DecodeBatch:
         self.context_tokens += job.input_tokens + job.generated
         self._boundaries[self._boundary(job)] += 1
         self._sequence += 1
+        job.batch_place = self._sequence
         heappush(self._finishes, (job.finish_step, self._sequence, job))
 
     def leave(self, job: Job) -> None:
@@ -48,8 +49,8 @@ class DecodeBatch:
         """Steps until the first job of a non-empty batch is done."""
         finishes = self._finishes
         while True:
-            step, _, job = finishes[0]
-            if job in self.jobs and job.finish_step == step:
+            step, place, job = finishes[0]
+            if job in self.jobs and job.batch_place == place:
                 return step - self.steps
             heappop(finishes)
 
@@ -60,8 +61,8 @@ class DecodeBatch:
         finishes = self._finishes
         done: list[Job] = []
         while finishes and finishes[0][0] <= self.steps:
-            step, _, job = heappop(finishes)
-            if job in self.jobs and job.finish_step == step:
+            _, place, job = heappop(finishes)
+            if job in self.jobs and job.batch_place == place:
                 done.append(job)
         return done
 

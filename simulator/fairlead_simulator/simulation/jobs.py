@@ -58,6 +58,8 @@ class Job:
     """Prefix blocks pinned for it."""
     joined_step: int = 0
     finish_step: int = 0
+    batch_place: int = 0
+    """Tells this stay in a decode batch from an earlier one, before a preemption."""
 
     @property
     def ended(self) -> bool:
