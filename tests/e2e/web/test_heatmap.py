@@ -176,6 +176,20 @@ def test_the_newest_column_follows_live_events(page: Page, site: RunningSite) ->
     wait_until(page, "document.querySelector('.heatmap-tip .exact')?.textContent === '777 requests'", seconds=2.0)
 
 
+def test_a_live_map_moves_on_by_itself_without_loading_the_page_again(page: Page, site: RunningSite) -> None:
+    opened(page, site, "from=now-2m&metric=tpot_p95")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    page.evaluate("window.marked = true")
+    asked = [path for _, path in site.fake.requests].count("/v1/pools/default/chat/heatmap")
+    one = site.fake.world.instance(CHAT, INSTANCES[CHAT][0])
+    for second in range(8):
+        site.push("instances", [replace(one, running=second)])
+        page.wait_for_timeout(1000)
+    again = [path for _, path in site.fake.requests].count("/v1/pools/default/chat/heatmap")
+    assert 1 <= again - asked <= 3
+    assert page.evaluate("window.marked") is True
+
+
 def test_the_table_agrees_with_the_csv(page: Page, site: RunningSite) -> None:
     query, _, _ = absolute(site, minutes=4)
     page.goto(f"{site.url}{PATH}?{query}&metric=running&view=table&columns=24")

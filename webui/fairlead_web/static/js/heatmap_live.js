@@ -28,12 +28,13 @@ export function follow(heat, address) {
 
   const adopt = (fresh) => {
     const same = fresh.rows.length === heat.map.rows.length && fresh.rows.every((row) => heat.map.rowOf.has(row.id));
-    if (!same || fresh.columns !== heat.map.columns) {
+    if (!same) {
       if (!heat.surface.matches(":focus")) location.reload(); // other rows: labels must follow
       return;
     }
     fresh.maximum = Math.max(fresh.maximum, 0);
     heat.map = reordered(fresh, heat.map.rows);
+    heat.resize(); // the range may begin in another bucket, one column more or less
     heat.drawAll();
     heat.axis(heat.figure.querySelector("[data-axis]"));
   };
