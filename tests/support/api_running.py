@@ -63,7 +63,14 @@ class ApiInstance:
 
 def settings_for(database_url: str, **changes: Any) -> Settings:
     tokens = tuple(BootstrapToken(role, f"test-{role}", secret) for role, secret in SECRETS.items())
-    values: dict[str, Any] = {"web": False, "migrate": False, "background": False, "heartbeat_seconds": 0.2, "share_seconds": 0.0, **changes}
+    values: dict[str, Any] = {
+        "web": False,
+        "migrate": False,
+        "background": False,
+        "heartbeat_seconds": 0.2,
+        "share_seconds": 0.0,
+        **changes,
+    }
     return Settings(database_url=database_url, bootstrap_tokens=tokens, **values)
 
 
