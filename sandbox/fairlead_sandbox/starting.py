@@ -21,7 +21,7 @@ from fairlead_sandbox.postgres import check_external, embedded_server
 from fairlead_sandbox.process_table import HOST, SandboxPlan, preferred_ports, process_table, router_names
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
-from fairlead_sandbox.summary import Summary, make_login_link, render
+from fairlead_sandbox.summary import Summary, activate_script, make_login_link, render
 from fairlead_sandbox.supervisor import Supervisor
 
 ENGINE_PORT = 8000
@@ -173,6 +173,7 @@ class SandboxRun:
             state_dir=self._directory.root,
             demo=plan.demo,
             detached=self._options.detached,
+            activate=activate_script(),
             notices=tuple(self._notices),
         )
         width = shutil.get_terminal_size((100, 30)).columns

@@ -2,6 +2,8 @@
 
 import io
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +32,16 @@ class Summary:
     state_dir: Path
     demo: bool
     detached: bool
+    activate: Path | None = None
+    """Script that puts `fairlead` on the PATH; None when it is there already."""
     notices: tuple[str, ...] = ()
     """What is not as a person would expect, such as ports that were taken."""
+
+
+def activate_script() -> Path | None:
+    """The script to source before `fairlead` can be typed; None when it can be already."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    return script if shutil.which("fairlead") is None and script.exists() else None
 
 
 async def make_login_link(api_url: str, admin_token: str) -> str:
@@ -71,7 +81,12 @@ def _blocks(summary: Summary) -> Sequence[Text]:
     body = json.dumps({"model": MODEL, "max_tokens": 16, "messages": [{"role": "user", "content": "Hello"}]})
     blocks = [
         _block("Sign in (once, within ten minutes; `fairlead login` makes another link):", summary.login_link),
-        _block("Use the Kubernetes API:", f"export KUBECONFIG={summary.kubeconfig}", "kubectl get fpool"),
+        _block(
+            "Use the Kubernetes API:" if summary.detached else "Use the Kubernetes API, from another terminal:",
+            *(() if summary.activate is None else (f"source {summary.activate}",)),
+            f"export KUBECONFIG={summary.kubeconfig}",
+            "kubectl get fpool",
+        ),
     ]
     if summary.demo:
         url = summary.gateways[0]

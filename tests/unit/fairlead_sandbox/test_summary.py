@@ -1,5 +1,6 @@
 """What a newcomer reads when the sandbox is up."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def test_every_line_to_be_copied_is_whole_however_narrow_the_terminal(width: int
     (curl,) = [line for line in lines if line.startswith("curl")]
     assert curl.endswith("}'")
     assert any(line.startswith("fairlead replay --trace TRACE.jsonl --url http://127.0.0.1:8000 --pool default/demo") for line in lines)
+
+
+def test_a_newcomer_whose_path_lacks_the_command_is_told_how_to_get_it() -> None:
+    assert "source " not in render(SUMMARY, width=120, coloured=False)
+    told = render(replace(SUMMARY, activate=Path("/srv/fairlead/.venv/bin/activate")), width=60, coloured=False)
+    assert "  source /srv/fairlead/.venv/bin/activate\n" in told
 
 
 def test_what_is_not_as_expected_is_said() -> None:
