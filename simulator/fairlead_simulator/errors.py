@@ -4,6 +4,7 @@ SimulatorError
 ├── EngineOverloaded    the engine's waiting list is full; try again later (503)
 ├── ContextTooLong      the request can never fit the engine's KV cache (400)
 ├── TraceInvalid        a trace file cannot be read; names file, line and field
+├── TimelineInvalid     a timeline file cannot be read; names file, event and field
 └── WorkloadImpossible  requests that the simulated pool could never serve
 """
 
@@ -38,6 +39,10 @@ class TraceInvalid(SimulatorError):
         self.field = field
         place = f"{file}:{line}" if line else file
         super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")
+
+
+class TimelineInvalid(SimulatorError):
+    """The message names file, event and field."""
 
 
 class WorkloadImpossible(SimulatorError):

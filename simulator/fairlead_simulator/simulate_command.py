@@ -20,6 +20,7 @@ from fairlead_simulator.simulation.presets import PRESETS, Mode, preset
 from fairlead_simulator.simulation.reports import result_tables
 from fairlead_simulator.simulation.running import ObservationQuality
 from fairlead_simulator.simulation.saturation import Saturation, believed_speed, estimate_saturation
+from fairlead_simulator.simulation.timeline_files import read_timeline
 from fairlead_simulator.traces import read_trace
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
@@ -55,8 +56,12 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--prefills-in-flight", type=click.IntRange(min=0), default=1, show_default=True, help="Late binding window; 0 = no queues.")
 @click.option("--token-noise", type=click.FloatRange(min=0, max=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=click.FloatRange(min=0), default=0.0, help="Seconds that events and metrics reach the router late.")
+@click.option(
+    "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
+@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
 def simulate(**options: Any) -> None:
     """Compare policies on a trace: attainment, latencies, hit rates and balance, from the router's own code on model engines."""
     try:
@@ -80,6 +85,7 @@ def _simulate(options: dict[str, Any]) -> None:
     rates = parse_rates(options["rates"], saturation.requests_per_second)
     targets = Targets(ttft_seconds=spec.slo_ttft_seconds, tpot_seconds=options["slo_tpot"])
     quality = ObservationQuality(token_noise=options["token_noise"], delay_seconds=options["delay"])
+    timeline = () if options["timeline"] is None else read_timeline(options["timeline"])
     cells = [
         Cell(
             label=policy.label,
@@ -92,6 +98,7 @@ def _simulate(options: dict[str, Any]) -> None:
                 closed_loop=options["closed_loop"],
             ),
             quality=quality,
+            timeline=timeline,
             targets=targets,
         )
         for mode in modes
@@ -106,6 +113,8 @@ def _simulate(options: dict[str, Any]) -> None:
         console.print(table)
     if options["json_path"] is not None:
         _write_json(options["json_path"], results)
+    if options["plots"] is not None:
+        _write_plots(options["plots"], results)
 
 
 def _pool_spec(options: dict[str, Any]) -> PoolSpec:
@@ -169,7 +178,7 @@ def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Co
             workload,
             cells,
             processes=options["jobs"],
-            keep_loads=False,
+            keep_loads=options["plots"] is not None,
             on_progress=lambda count: progress.advance(task, count),
         ):
             results.append(result)
@@ -185,3 +194,13 @@ def _write_json(path: Path, results: list[CellResult]) -> None:
         path.write_bytes(orjson.dumps([result.document() for result in results], option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _write_plots(folder: Path, results: list[CellResult]) -> None:
+    from fairlead_simulator.simulation.plots import write_plots  # matplotlib takes a second to import
+
+    try:
+        written = write_plots(folder, results)
+    except OSError as error:
+        raise click.ClickException(f"{folder}: cannot be written: {error.strerror}") from None
+    click.echo(f"{len(written)} plots written to {folder}", err=True)

@@ -10,6 +10,7 @@ they become; steps of one batch do not speed each other up beyond sharing their 
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -62,6 +63,8 @@ class Instance:
         self._run_steps = 0
         self._chunks: list[tuple[Job, int]] = []
         self._prefilling: list[Job] = []
+        self._aborted: set[Job] = set()
+        """Given up while being computed."""
         self._blocked = False
         """The oldest waiting prompt was found not to fit; nothing that could change this has happened since."""
 
@@ -82,11 +85,38 @@ class Instance:
         self.arriving.append(job)
         self._stir(now)
 
+    def holds(self, blocks: Sequence[int]) -> int:
+        """Leading prefix blocks that others could fetch from here."""
+        return (self.memory if self.dram is None else self.dram).match(blocks, len(blocks))
+
+    def adopt(self, blocks: Sequence[int]) -> None:
+        """Leading prefix blocks fetched from another instance are cached here now."""
+        if self.dram is None:
+            self.memory.adopt(blocks)
+        else:
+            self.dram.insert(blocks)
+
+    def abort(self, job: Job, now: float) -> None:
+        """Drop a request wherever it is; one that is being computed holds its memory until the step in progress ends."""
+        if job in self.leaving:
+            self.release(job, now)
+        elif job in self.waiting:
+            self.waiting.remove(job)
+        elif job in self.arriving:
+            self.arriving.remove(job)
+        else:
+            self._aborted.add(job)
+            self._cut_short(now)
+
     def release(self, job: Job, now: float) -> None:
         """The KV of a request that was prefilled here has reached its decode instance."""
         self.leaving.discard(job)
         self._let_go(job, job.input_tokens)
         self._stir(now)
+
+    def has(self, job: Job) -> bool:
+        """Whether the request is here in any way."""
+        return job in self.batch.jobs or job in self.leaving or job in self._prefilling or job in self.waiting or job in self.arriving
 
     def jobs(self) -> list[Job]:
         """Everything that is here, in no order that matters."""
@@ -98,21 +128,27 @@ class Instance:
         step, self._step, self.ends_at = self._step, Step.IDLE, None
         self.version += 1
         self.steps += 1
+        aborted, self._aborted = self._aborted, set()
         if step is Step.DECODE:
             steps = self._run_steps
             self.memory.allocate(self.batch.new_blocks(steps))
-            self._finish_decoding(self.batch.take(steps), now, result)
+            self._finish_decoding(self.batch.take(steps), aborted, now, result)
         elif step is Step.PREFILL:
             chunks, self._chunks = self._chunks, []
             for job, _ in chunks:
-                self._prefilled(job, now, result)
+                if job in aborted:
+                    self._drop(job)
+                else:
+                    self._prefilled(job, now, result)
         elif step is Step.MIXED:
             chunks, self._chunks = self._chunks, []
-            self._finish_decoding(self.batch.take(1), now, result)
+            self._finish_decoding(self.batch.take(1), aborted, now, result)
             for job, tokens in chunks:
                 job.prefilled += tokens
-                if job.prefilled == job.input_tokens + job.generated:
+                if job not in aborted and job.prefilled == job.input_tokens + job.generated:
                     self._prefilled(job, now, result)
+            for job in [job for job in self._prefilling if job in aborted]:
+                self._drop(job)
         self._begin(now)
         return result
 
@@ -122,12 +158,18 @@ class Instance:
         """Something arrived: begin a step if idle; if a run of decode steps is under way, end it with the step in progress."""
         if self.ends_at is None:
             self._begin(now)
-        elif self._step is Step.DECODE and self._run_steps > 1 and (self.arriving or not self._blocked):
-            done = self.batch.whole_steps(now - self._began_at)
-            if done + 1 < self._run_steps:
-                self._run_steps = done + 1
-                self.ends_at = self._began_at + self.batch.seconds(done + 1)
-                self.version += 1
+        elif self.arriving or not self._blocked:
+            self._cut_short(now)
+
+    def _cut_short(self, now: float) -> None:
+        """End a run of decode steps with the step in progress."""
+        if self._step is not Step.DECODE or self._run_steps < 2:
+            return
+        done = self.batch.whole_steps(now - self._began_at)
+        if done + 1 < self._run_steps:
+            self._run_steps = done + 1
+            self.ends_at = self._began_at + self.batch.seconds(done + 1)
+            self.version += 1
 
     def _begin(self, now: float) -> None:
         if self.arriving:
@@ -269,9 +311,7 @@ class Instance:
 
     def _preempt_latest(self) -> None:
         job = next(reversed(self.batch.jobs))
-        self.batch.leave(job)
-        # The newest token has not been fed back, so nothing is stored for it yet.
-        self._let_go(job, job.input_tokens + job.generated - 1)
+        self._leave_batch(job)
         job.phase = Phase.WAITING
         job.preemptions += 1
         self.preemptions += 1
@@ -302,11 +342,23 @@ class Instance:
         else:
             self.batch.join(job)
 
-    def _finish_decoding(self, done: list[Job], now: float, result: StepResult) -> None:
+    def _finish_decoding(self, done: list[Job], aborted: set[Job], now: float, result: StepResult) -> None:
         for job in done:
-            self.batch.leave(job)
-            self._let_go(job, job.input_tokens + job.generated - 1)
-            self._finish(job, now, result)
+            self._leave_batch(job)
+            if job not in aborted:
+                self._finish(job, now, result)
+        if aborted:
+            for job in [job for job in self.batch.jobs if job in aborted]:
+                self._leave_batch(job)
+
+    def _leave_batch(self, job: Job) -> None:
+        self.batch.leave(job)
+        # The newest token has not been fed back, so nothing is stored for it yet.
+        self._let_go(job, job.input_tokens + job.generated - 1)
+
+    def _drop(self, job: Job) -> None:
+        self._prefilling.remove(job)
+        self._let_go(job, job.input_tokens + job.generated)
 
     def _finish(self, job: Job, now: float, result: StepResult) -> None:
         job.phase = Phase.FINISHED

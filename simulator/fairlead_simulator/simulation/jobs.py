@@ -67,5 +67,5 @@ class Job:
 
     def reset(self) -> None:
         """Back to before it reached any engine: another attempt."""
-        self.generated = self.prefilled = self.held = 0
+        self.generated = self.prefilled = self.held = self.preemptions = 0
         self.first_token_at = -1.0

@@ -106,6 +106,15 @@ class KvMemory:
         self.private -= (full - held) * self.per_prefix_block
         return full
 
+    def adopt(self, blocks: Sequence[int]) -> None:
+        """Blocks fetched from another instance become cached here, evicting what is older."""
+        references = self._references
+        for block in reversed(blocks):
+            if block not in references:
+                references[block] = 0
+                self._idle[block] = None
+        self.allocate(0)
+
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
         """A request left: its prefix blocks become cached, tail first, its private ones free."""
         references, idle = self._references, self._idle

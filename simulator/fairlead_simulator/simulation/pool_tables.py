@@ -44,19 +44,25 @@ class PoolSpec:
 
     def first_table(self) -> RoutingTable:
         """Version 1: every instance Serving. Instance ids carry the seed, so that rings differ from seed to seed."""
+        preset = self.preset
         roles = [Role.BOTH] * self.instances + [Role.PREFILL] * self.prefill_instances + [Role.DECODE] * self.decode_instances
         return RoutingTable(
             pool=POOL,
             uid=f"simulation-{self.seed}",
             version=1,
             generation=1,
-            model=self.preset.name,
+            model=preset.name,
             engine=EngineFacts(
                 type="simulated",
                 port=8000,
                 block_tokens=PREFIX_BLOCK_TOKENS,
                 prefill_tokens_per_second=self.prefill_tokens_per_second,
-                kv_cache_tokens=self.preset.cache_tokens,
+                kv_cache_tokens=preset.cache_tokens,
+                decode_base_seconds=preset.decode.fixed,
+                decode_seconds_per_context_token=preset.decode.per_context_token,
+                decode_seconds_per_request=preset.decode.per_sequence,
+                kv_bytes_per_token=preset.transfer.bytes_per_token,
+                kv_transfer_bytes_per_second=preset.transfer.bytes_per_second,
             ),
             routing=RoutingFacts(policy=self.policy, parameters=dict(self.parameters), prefills_in_flight=self.prefills_in_flight),
             session=SessionFacts(ttl_seconds=self.session_ttl_seconds),

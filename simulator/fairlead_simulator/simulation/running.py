@@ -18,6 +18,7 @@ from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead_simulator.simulation.instances import Instance
 from fairlead_simulator.simulation.jobs import Job, Phase
+from fairlead_simulator.simulation.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.simulation.observations import ObservedScheduler, Outcome
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pool_tables import PoolSpec
@@ -33,6 +34,7 @@ class _Kind(IntEnum):
     FIRST_TOKEN = 2
     COMPLETE = 3
     TRANSFERRED = 4
+    FETCHED = 9
     OBSERVE = 5
     TICK = 6
     SAMPLE = 7
@@ -163,6 +165,8 @@ class Simulation:
                 self.scheduler.observe_engine(instance, usage, now)
         elif kind == _Kind.TRANSFERRED:
             self._transferred(payload, now)
+        elif kind == _Kind.FETCHED:
+            self._fetched(payload, now)
         else:
             self._change(payload, now)
 
@@ -251,6 +255,8 @@ class Simulation:
         if isinstance(outcome, Refusal):
             reason = outcome.reason.value
             self.result.refusals[reason] = self.result.refusals.get(reason, 0) + 1
+            if job.phase is not Phase.ROUTED:  # refused after its prefill
+                self._abort(job, now)
             self._give_up(job, Phase.REFUSED)
             return
         if outcome.instance in self._dead:
@@ -259,7 +265,11 @@ class Simulation:
         self._dispatch(job, outcome, now)
 
     def _dispatch(self, job: Job, dispatch: Dispatch, now: float) -> None:
-        job.decode_instance = None
+        job.decode_instance = dispatch.decode
+        source = dispatch.transfer_from
+        if source is not None and source not in self._dead and dispatch.transfer_tokens > 0:
+            self._fetch(job, dispatch, self.instances[source], now)
+            return
         instance = self.instances[dispatch.instance]
         instance.submit(job, now)
         self._watch(instance)
@@ -269,19 +279,50 @@ class Simulation:
         if instance.ends_at is not None:
             self._at(instance.ends_at, _Kind.STEP, (instance, instance.version))
 
+    def _abort(self, job: Job, now: float) -> None:
+        """Whatever engine has it lets go of it."""
+        for name in {job.instance, job.decode_instance or job.instance}:
+            instance = self.instances[name]
+            if instance.has(job):
+                instance.abort(job, now)
+                self._watch(instance)
+
     # ---- transfers
 
-    def _transfer(self, source: Instance, job: Job, now: float) -> None:
+    def _fetch(self, job: Job, dispatch: Dispatch, source: Instance, now: float) -> None:
+        """Prefix blocks of the prompt go from `source` to where it will be computed, before it is."""
+        count = min(source.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
+        blocks = job.blocks[:count]
+        tokens = min(dispatch.transfer_tokens, count * PREFIX_BLOCK_TOKENS)
+        self.result.transferred_tokens += tokens
+        seconds = self._begin_transfer(source, tokens)
+        self._at(now + seconds, _Kind.FETCHED, (source, dispatch.instance, job, blocks))
+
+    def _fetched(self, payload: tuple[Instance, str, Job, tuple[int, ...]], now: float) -> None:
+        source, name, job, blocks = payload
+        self._transfers[source.name] -= 1
+        if name in self._dead:
+            self._lost(job, name, now)
+            return
+        target = self.instances[name]
+        target.adopt(blocks)
+        target.submit(job, now)
+        self._watch(target)
+
+    def _begin_transfer(self, source: Instance, tokens: int) -> float:
         active = self._transfers.get(source.name, 0)
         self._transfers[source.name] = active + 1
+        return self.spec.preset.transfer.seconds(tokens, active)
+
+    def _transfer(self, source: Instance, job: Job, now: float) -> None:
         self.result.transferred_tokens += job.input_tokens
-        self._at(now + self.spec.preset.transfer.seconds(job.input_tokens, active), _Kind.TRANSFERRED, (source, job))
+        self._at(now + self._begin_transfer(source, job.input_tokens), _Kind.TRANSFERRED, (source, job))
 
     def _transferred(self, payload: tuple[Instance, Job], now: float) -> None:
         source, job = payload
-        if job not in source.leaving:
-            return  # the source died meanwhile
         self._transfers[source.name] -= 1
+        if job not in source.leaving:
+            return  # the source died meanwhile, or the request was given up
         source.release(job, now)
         self._watch(source)
         target = job.decode_instance
