@@ -163,9 +163,12 @@ class EarlyRejectionSpec:
     """Refusing at arrival what cannot be served in time."""
 
     mode: str = text(
-        "Off, or Load: refuse a request whose predicted TTFT is over the limit on every instance.", "Off", enum=("Off", "Load")
+        "Off; Load: refuse a request whose predicted TTFT is over the limit on every instance; Predicted: also when decoding is predicted to "
+        "miss slo.tpot at the time the request would begin to decode.",
+        "Off",
+        enum=("Off", "Load", "Predicted"),
     )
-    headroom: float = number("Limit as a multiple of slo.ttft.", 1.0, minimum=0.01, maximum=100)
+    headroom: float = number("Limits as multiples of slo.ttft and slo.tpot.", 1.0, minimum=0.01, maximum=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ class RejectionReason(StrEnum):
     """Why a request was refused; used as metric label, header and audit word."""
 
     PREDICTED_TTFT = "rejected-predicted-ttft"
+    DECODE_OVERLOADED = "rejected-decode-overloaded"
     QUEUE_FULL = "rejected-queue-full"
     QUEUE_TIMEOUT = "rejected-ttl-expired"
     NO_INSTANCES = "rejected-no-endpoints"

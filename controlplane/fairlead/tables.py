@@ -70,8 +70,9 @@ class EngineFacts:
     kv_bytes_per_token: int = 57_344
     kv_transfer_bytes_per_second: float = 0.0
     """Speed at which instances fetch KV blocks from each other; 0 = they cannot."""
+    kv_transfer_latency_seconds: float = 0.0
 
-    def decode_seconds(self, context_tokens: int, requests: int) -> float:
+    def decode_seconds(self, context_tokens: float, requests: float) -> float:
         """Time of one decode step over these requests; 0 when decode times are not known."""
         return (
             self.decode_base_seconds + self.decode_seconds_per_context_token * context_tokens + self.decode_seconds_per_request * requests
@@ -102,10 +103,15 @@ class SloFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """Admission. `mode` is `Off` or `Load`; a request is refused when its predicted TTFT exceeds `headroom` x the TTFT SLO everywhere."""
+    """Admission. `mode` is `Off`, `Load`, `Predicted` or (simulator only) `AfterPrefill`; see `fairlead.admission.gates`.
+
+    A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom` x the cap of the request's priority class.
+    """
 
     mode: str = "Off"
     headroom: float = 1.0
+    class_caps: tuple[float, ...] = (1.0, 0.9, 0.8)
+    """Caps of classes 0, 1, …; the last one holds for all further classes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,9 +126,8 @@ class ScriptedView:
     def ttft_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
         return (self.vectors().pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
 
-    def predicted_tpot_seconds(self, load: InstanceLoad, more_tokens: int = 0, more_requests: int = 0) -> float:
-        tokens = load.decode_tokens + load.incoming_tokens + more_tokens
-        return self.table.engine.decode_seconds(tokens, load.decoding + load.incoming + more_requests)
+    def decode_seconds(self, context_tokens: float, requests: float) -> float:
+        return self.table.engine.decode_seconds(context_tokens, requests)
 
     def hit_tokens(self, asked: RoutingRequest, instance: str) -> int:
         return max(0, min(self.hits.get((asked.id, instance), 0), asked.prompt_tokens - 1))

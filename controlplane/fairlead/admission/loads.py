@@ -1,41 +1,50 @@
-"""Early rejection by load: refuse at the door what no instance could serve within its TTFT SLO."""
+"""Loads: a predicted latency over its SLO, per instance and per pool, as Mooncake admits by. Overloaded is above 1.
 
-from math import ceil
+A pool's load for admission is the least of its instances ("can anyone serve it?"), for showing it is the mean.
+"""
 
-from fairlead.admission.refusals import contended
-from fairlead.reports import RejectionReason
-from fairlead.routing.protocols import PoolView, Refusal, RoutingRequest
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.routing.protocols import InstanceLoad, PoolView, RoutingRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLoads:
+    """Mean and least load of the prefilling and of the decoding instances; decode loads are 0 while nothing is known of decode times."""
+
+    prefill_mean: float
+    prefill_least: float
+    decode_mean: float
+    decode_least: float
 
 
 def best_ttft_seconds(request: RoutingRequest, view: PoolView) -> float:
     """The smallest predicted TTFT over all candidates; infinite when there is none."""
-    candidates = view.candidates()
-    if not candidates:
+    if not view.candidates():
         return float("inf")
+    return float(view.ttft_vector(request, view.hit_vector(request)).min())
+
+
+def decode_load(load: InstanceLoad, view: PoolView) -> float:
+    """Predicted step time of what decodes there now, over the TPOT SLO."""
+    return view.decode_seconds(load.decode_tokens, load.decoding) / view.table.slo.tpot_seconds
+
+
+def decode_loads(view: PoolView) -> Sequence[float]:
+    """`decode_load` of every instance that decodes."""
+    return [decode_load(load, view) for load in view.decode_candidates()]
+
+
+def pool_loads(view: PoolView) -> PoolLoads:
+    """Loads of the pool now. A prefill load is the time what is pending would take, over the TTFT SLO; without instances loads are infinite."""
+    slo = view.table.slo.ttft_seconds
     speed = view.table.engine.prefill_tokens_per_second
-    hits = view.hit_tokens_everywhere(request)
-    tokens = request.prompt_tokens
-    return min(load.pending_prefill_tokens + max(1, tokens - hits.get(load.entry.id, 0)) for load in candidates) / speed
-
-
-def early_rejection(request: RoutingRequest, chosen_ttft_seconds: float, view: PoolView) -> Refusal | None:
-    """A refusal when mode is Load and even the best candidate is predicted beyond headroom x SLO, else None.
-
-    `chosen_ttft_seconds` is the prediction for the instance already chosen: when that is within bounds nothing else needs looking at.
-    """
-    facts = view.table.early_rejection
-    if facts.mode != "Load":
-        return None
-    limit = facts.headroom * view.table.slo.ttft_seconds
-    if chosen_ttft_seconds <= limit:
-        return None
-    best = best_ttft_seconds(request, view)
-    if best <= limit:
-        return None
-    return contended(
-        request,
-        RejectionReason.PREDICTED_TTFT,
-        retry_after_seconds=float(ceil(best - limit)),
-        message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}",
-        predicted_ttft_seconds=best,
+    prefill = [load.pending_prefill_tokens / speed / slo for load in view.candidates()] or [float("inf")]
+    decode = decode_loads(view) or [float("inf")]
+    return PoolLoads(
+        prefill_mean=sum(prefill) / len(prefill),
+        prefill_least=min(prefill),
+        decode_mean=sum(decode) / len(decode),
+        decode_least=min(decode),
     )

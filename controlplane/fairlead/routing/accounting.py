@@ -141,7 +141,6 @@ class Accounting:
         """Any stage → HELD: out of every counter, still in flight."""
         if tracked.stage is Stage.HELD:
             return
-        load = self.loads[tracked.instance]
         if tracked.stage is Stage.DECODING:
             decoding = self.loads[tracked.decodes_on]
             decoding.decoding -= 1
@@ -149,6 +148,7 @@ class Accounting:
             self.changed.add(tracked.decodes_on)
             tracked.decode = None
         else:
+            load = self.loads[tracked.instance]
             if tracked.stage is Stage.QUEUED:
                 load.waiting -= 1
                 self._remove_pending(load, tracked)

@@ -101,13 +101,14 @@ def _read_value(facts: ParameterFacts, value: object, path: str) -> Scalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueParameters:
-    """What every policy accepts: how requests wait in the router."""
+    """What every policy accepts: how requests wait in the router, and how their prefill times are predicted."""
 
     queue_discipline: str = parameter(
         "text",
         "fifo",
-        "Order in which an instance's queued requests are sent: `fifo` by arrival, `longest_hit` most cached tokens first.",
-        choices=("fifo", "longest_hit"),
+        "Order in which an instance's queued requests are sent: `fifo` by arrival, `longest_hit` most cached tokens first, "
+        "`slack` first what must start soonest to meet the TTFT target, last what no longer can.",
+        choices=("fifo", "longest_hit", "slack"),
     )
     queue_age_bound_seconds: float = parameter(
         "number", 2.0, "With `longest_hit`, a request waiting longer than this goes first, oldest first, so that none starves.", minimum=0.0
@@ -116,3 +117,13 @@ class QueueParameters:
         "integer", 1024, "Requests that may wait for one instance; beyond it a request is refused (429).", minimum=1
     )
     queue_timeout_seconds: float = parameter("number", 60.0, "Longest wait in the router before a request is refused (429).", minimum=0.001)
+    prefill_estimate: str = parameter(
+        "text",
+        "configured",
+        "Where predicted prefill times come from: `configured` from engine.prefillTokensPerSecond, `linear` or `bilinear` from a fit to "
+        "the prefills observed, once there are enough.",
+        choices=("configured", "linear", "bilinear"),
+    )
+    estimate_min_samples: int = parameter(
+        "integer", 200, "Prefills to observe before a fit is used; until then the configured speed is.", minimum=10, maximum=1_000_000
+    )

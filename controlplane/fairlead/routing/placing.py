@@ -4,20 +4,24 @@ The part of the scheduler that changes where requests are. It applies a policy's
 burst sees each of its own members, and writes down every move with the predictions it was made by.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heappush
+from math import inf
 
-from fairlead.admission.loads import early_rejection
+from fairlead.admission.gates import build_gate, no_room_to_decode
 from fairlead.admission.refusals import queue_full
+from fairlead.instances import REACHABLE, Role
 from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
+from fairlead.routing.decoding import DecodeChoice, select_decoding
+from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.homes import reason_to_leave
 from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.prefixes import PrefixIndex
-from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal
+from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal, RoutingRequest
 from fairlead.routing.queues import InstanceQueue
 from fairlead.routing.recording import Recorder
 from fairlead.routing.views import LiveView
@@ -53,7 +57,10 @@ class Placing:
         self.parameters = parameters
         self.recorder = recorder
         self.settings = settings
-        self.accounting = Accounting()
+        self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
+        self.decode_times = DecodeTimes(table.engine)
+        self.gate = build_gate(table.early_rejection.mode)
+        self.accounting = Accounting(self._prefill_seconds)
         self.queues: dict[str, InstanceQueue] = {}
         self.circuits: dict[str, Circuit] = {}
         self.held: dict[str, TrackedRequest] = {}
@@ -67,7 +74,9 @@ class Placing:
         """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first token the caller cannot see."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.accounting.loads, settings.bindings_limit)
-        self.view = LiveView(table, self.accounting.loads, self.prefixes, self.bindings, self.accounting.changed)
+        self.view = LiveView(
+            table, self.accounting.loads, self.prefixes, self.bindings, self.accounting.changed, self.prefill_times, self.decode_times
+        )
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
         """Choose an instance for a held request and queue it there; without candidates it stays held.
@@ -80,7 +89,7 @@ class Placing:
         request = tracked.request
         decision = self.policy.choose(request, self.view, now)
         if not admitted and self.table.early_rejection.mode != "Off":
-            refusal = early_rejection(request, self.view.predicted_ttft_seconds(request, decision.instance), self.view)
+            refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
                 return refusal
         instance = self._with_room(decision)
@@ -92,17 +101,18 @@ class Placing:
         tracked.reason = decision.reason if instance == decision.instance else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
+        tracked.transfer_from = decision.transfer_from if instance == decision.instance else None
         tracked.waiting_since = now
         moved = self.bind(tracked, decision.session or request.session, instance, decision.bind or BindingReason.SLO, now)
-        self.enqueue(tracked, instance, now)
+        self.enqueue(tracked, instance, now, decision.decode)
         self.recorder.decided(tracked, decision, self.table, now, keep=moved)
         if decision.overloaded:
             self.rebalance(decision.overloaded, now)
         return None
 
-    def enqueue(self, tracked: TrackedRequest, instance: str, now: float) -> None:
-        """Held → queued at `instance`."""
-        self.accounting.enqueue(tracked, instance, self.view.hit_tokens(tracked.request, instance), now)
+    def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
+        """Held → queued at `instance`, to decode at `decode` if that is needed and can be."""
+        self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
         if queue is None:
             queue = self.queues[instance] = self.new_queue()
@@ -110,9 +120,18 @@ class Placing:
         self.touched.add(instance)
         self.waiting[tracked.request.id] = tracked
 
+    def count_in(
+        self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
+    ) -> None:
+        """Held → queued in the counters alone, for what is dispatched at once; decodes nowhere in `excluded`."""
+        tracked.instance = instance
+        decode = self._decodes_on(tracked, decode, excluded)
+        self.accounting.enqueue(tracked, instance, self._hit_tokens(tracked, instance), now, decode)
+        self._expect_first_token(tracked, self.accounting.loads[instance].pending_prefill_tokens, now)
+
     def new_queue(self) -> InstanceQueue:
         """An empty queue of the discipline in force."""
-        return InstanceQueue(self.parameters.queue_discipline, self.parameters.queue_age_bound_seconds)
+        return InstanceQueue(self.parameters.queue_discipline, self.parameters.queue_age_bound_seconds, self.table.slo.ttft_seconds)
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
         """Keep an accepted request until some instance accepts."""
@@ -141,6 +160,8 @@ class Placing:
         window = self.table.routing.prefills_in_flight
         sent: list[Dispatch] = []
         while (not window or load.prefilling < window) and load.broken_until <= now:
+            if load.entry.role is Role.PREFILL and not self.view.decode_candidates():
+                break
             tracked = queue.take(now)
             if tracked is None:
                 break
@@ -155,7 +176,10 @@ class Placing:
         request = tracked.request
         load = self.accounting.loads[instance]
         self.waiting.pop(request.id, None)
-        self.accounting.dispatch(tracked, self.view.hit_tokens(request, instance), now)
+        if load.entry.role is Role.PREFILL:
+            self.accounting.redirect(tracked, self._decodes_on(tracked, tracked.decode))
+        self.accounting.dispatch(tracked, self._hit_tokens(tracked, instance), now)
+        self._expect_first_token(tracked, load.dispatched_prefill_tokens, now)
         tracked.tried = (*tracked.tried, instance)
         circuit = self.circuits.get(instance)
         if circuit is not None and circuit.is_open:
@@ -176,6 +200,10 @@ class Placing:
             reason=tracked.reason,
             hit_tokens=tracked.hit_tokens,
             miss_tokens=tracked.miss_tokens,
+            decode=tracked.decode,
+            decode_address=None if tracked.decode is None else self.accounting.loads[tracked.decode].entry.address,
+            transfer_from=tracked.transfer_from,
+            transfer_tokens=tracked.transfer_tokens,
         )
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, reason: BindingReason, now: float) -> bool:
@@ -211,6 +239,7 @@ class Placing:
         if session is not None and home is not None and home.instance == source:
             self.recorder.bound(self.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens))
         self._leave_queue(tracked)
+        tracked.transfer_from = None
         tracked.alternate = source
         tracked.reason = DecisionReason.HOTSPOT_MIGRATED
         self.enqueue(tracked, target, now)
@@ -251,6 +280,49 @@ class Placing:
         if load.broken_until != circuit.broken_until:
             load.broken_until = circuit.broken_until
             self.view.invalidate()
+
+    def _admission_refusal(self, request: RoutingRequest, decision: Decision, now: float) -> Refusal | None:
+        view = self.view
+        ttft = view.predicted_ttft_seconds(request, decision.instance) if decision.ttft_seconds is None else decision.ttft_seconds
+        refusal = self.gate.at_arrival(request, ttft, view, now)
+        if refusal is None and self.accounting.loads[decision.instance].entry.role is Role.PREFILL:
+            choice = select_decoding(request, view)
+            if choice is None or choice.tpot_seconds == inf:
+                return no_room_to_decode(request, view)
+        return refusal
+
+    def _decodes_on(self, tracked: TrackedRequest, wanted: str | None, excluded: Collection[str] = ()) -> str | None:
+        """The decode instance of a request that prefills where it is: the wanted one if it can, else the best; None = where it is."""
+        if self.accounting.loads[tracked.instance].entry.role is not Role.PREFILL:
+            return None
+        load = None if wanted is None or wanted in excluded else self.accounting.loads.get(wanted)
+        if load is not None and load.takes_decodes(self.view.now):
+            return wanted
+        found: DecodeChoice | None = select_decoding(tracked.request, self.view, excluded)
+        return wanted if found is None else found.instance
+
+    def _hit_tokens(self, tracked: TrackedRequest, instance: str) -> int:
+        """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that holds more and still serves."""
+        local = self.view.hit_tokens(tracked.request, instance)
+        tracked.transfer_tokens = 0
+        source = tracked.transfer_from
+        if source is None:
+            return local
+        load = self.accounting.loads.get(source)
+        remote = 0 if load is None or load.entry.state not in REACHABLE else self.view.hit_tokens(tracked.request, source)
+        if remote <= local:
+            tracked.transfer_from = None
+            return local
+        tracked.transfer_tokens = remote - local
+        return remote
+
+    def _expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
+        if self.gate.forecast is not None:
+            seconds = tokens_before / self.table.engine.prefill_tokens_per_second
+            self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
+
+    def _prefill_seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
+        return self.prefill_times.seconds(prompt_tokens, hit_tokens)
 
     def _leave_queue(self, tracked: TrackedRequest) -> None:
         queue = self.queues[tracked.instance]

@@ -137,8 +137,8 @@ class PoolView(Protocol):
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         """Time for what is pending there and this request's uncached tokens: by the table's speed, or as fitted when the policy asks for it."""
 
-    def predicted_tpot_seconds(self, load: InstanceLoad, more_tokens: int = 0, more_requests: int = 0) -> float:
-        """Time of a decode step with what decodes and comes to decode there and this much more; 0 when nothing is known of decode times."""
+    def decode_seconds(self, context_tokens: float, requests: float) -> float:
+        """Predicted time of one decode step over so many tokens and requests (TPOT); 0 while nothing is known of decode times."""
 
     def vectors(self) -> "PoolVectors":
         """Counters of `candidates()`, entry by entry."""
@@ -287,7 +287,12 @@ class Scheduler(Protocol):
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Dispatch what may go, expire what waited too long, rebalance. Call after every event and at least every 50 ms while something waits."""
 
-    def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]: ...
+    def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The prompt is computed. With prefill and decode instances the request goes on at `Dispatch.decode`; under early rejection mode
+        AfterPrefill the answer may refuse it."""
+
+    def transferred(self, request_id: str, now: float) -> None:
+        """KV blocks the request was told to fetch (`Dispatch.transfer_from`) have arrived. Optional: its first token says it too."""
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
         """Finished well. `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details)."""

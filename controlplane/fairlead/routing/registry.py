@@ -18,10 +18,13 @@ from fairlead.routing.policies.least_loaded import LeastLoaded
 from fairlead.routing.policies.least_request import LeastRequest
 from fairlead.routing.policies.lmetric import LMetric
 from fairlead.routing.policies.min_ttft import MinTtft
+from fairlead.routing.policies.mooncake import Mooncake, MooncakeParameters
+from fairlead.routing.policies.preble import Preble, PrebleParameters
 from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad, PrefixCacheLoadParameters
 from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold, PrefixCacheThresholdParameters
 from fairlead.routing.policies.random_choice import RandomChoice
 from fairlead.routing.policies.round_robin import RoundRobin
+from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
 from fairlead.routing.policies.sticky import Sticky
 from fairlead.routing.protocols import Policy
 from fairlead.tables import RoutingFacts
@@ -133,6 +136,25 @@ _POLICIES: dict[str, PolicyEntry] = {
             intent="Weighted scorers for queue, KV cache and precise prefix; the highest sum wins.",
             parameters=HeimdallParameters,
             build=Heimdall,
+        ),
+        PolicyEntry(
+            name="preble",
+            intent="Follow a prefix that is most of the prompt; else the least recent work, eviction and prefill.",
+            parameters=PrebleParameters,
+            build=lambda parameters, seed: Preble(parameters),
+        ),
+        PolicyEntry(
+            name="mooncake",
+            intent="The shortest predicted TTFT, fetching a prefix that another instance holds much better.",
+            parameters=MooncakeParameters,
+            build=lambda parameters, seed: Mooncake(parameters),
+        ),
+        PolicyEntry(
+            name="static-pd",
+            intent="Prefill where the least is pending, decode where the least KV is held.",
+            parameters=StaticPdParameters,
+            build=lambda parameters, seed: StaticPd(parameters),
+            needs_roles=(Role.PREFILL, Role.DECODE),
         ),
     )
 }

@@ -12,12 +12,13 @@ from heapq import heappop
 
 from fairlead.admission.refusals import nobody_serves, shutting_down, unavailable, upstream_failed, waited_too_long
 from fairlead.instances import REACHABLE
-from fairlead.reports import Binding, BindingReason, InstanceInFlight, RejectionReason
-from fairlead.routing.accounting import Stage, TrackedRequest, discrepancies
+from fairlead.reports import Binding, BindingReason, RejectionReason
+from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.circuit import Circuit
 from fairlead.routing.placing import Placing, SchedulerSettings
 from fairlead.routing.policies.candidates import least_pending
-from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Refusal, RoutingRequest, SchedulerRecords
+from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, RoutingRequest, SchedulerRecords
+from fairlead.routing.readings import SchedulerReadings
 from fairlead.routing.recording import Recorder
 from fairlead.routing.registry import build_policy, check_parameters
 from fairlead.routing.table_changes import take_table
@@ -26,7 +27,7 @@ from fairlead.tables import RoutingTable
 Outcome = Dispatch | Refusal
 
 
-class PoolScheduler:
+class PoolScheduler(SchedulerReadings):
     """A `Scheduler` for the pool of `table`.
 
     `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies deterministic; `sample_rate` (0-1) is the
@@ -40,39 +41,13 @@ class PoolScheduler:
         self._seed = seed
         self._recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit)
         parameters = check_parameters(table.routing.policy, table.routing.parameters)
-        self._placing = Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings)
+        super().__init__(Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings))
         self._settings = settings
         self._loads = self._placing.accounting.loads
         self._requests = self._placing.accounting.requests
         self._outbox: list[Refusal] = []
         self._next_sweep = 0.0
         take_table(self._placing, table, seed)
-
-    @property
-    def table(self) -> RoutingTable:
-        """The table version in force."""
-        return self._placing.table
-
-    def load(self, instance: str) -> InstanceLoad | None:
-        """The live counters of an instance; read only."""
-        return self._loads.get(instance)
-
-    def loads(self) -> tuple[InstanceLoad, ...]:
-        """Live counters of every instance of the table, and of those gone that still have requests; read only."""
-        return tuple(self._loads.values())
-
-    def binding(self, session: str) -> Binding | None:
-        """The session's home as this router knows it."""
-        return self._placing.bindings.get(session)
-
-    def waiting(self) -> int:
-        """Requests queued or held in this router."""
-        return len(self._placing.waiting)
-
-    def choose(self, request: RoutingRequest, now: float) -> Decision | None:
-        """What the policy would answer now, without taking the request; None when nobody accepts. The policy remembers having been asked."""
-        self._placing.view.now = now
-        return self._placing.policy.choose(request, self._placing.view, now) if self._placing.view.candidates() else None
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
@@ -108,17 +83,26 @@ class PoolScheduler:
         if tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
             return ()
         self._placing.view.now = now
+        if tracked.stage is Stage.PREFILLING:
+            refusal = self._placing.gate.after_prefill(tracked.request, self._loads[tracked.decodes_on], self._placing.view, now)
+            if refusal is not None:
+                instance = tracked.instance
+                self.instance_worked(instance, now)
+                self._refuse(tracked, refusal, now)
+                return self._answer((instance,), now)
+            self._observe_prefill(tracked, now)
         tracked.first_token_at = now
-        self.instance_worked(tracked.instance, now)
+        instance = tracked.instance if tracked.instance in self._loads else tracked.decodes_on
+        self.instance_worked(instance, now)
         if tracked.stage is Stage.PREFILLING:
             self._prefilled(tracked, now)
         ttft = now - tracked.request.arrived_at
-        second = self._recorder.loads.current(self._loads[tracked.instance], now)
+        second = self._recorder.loads.current(self._loads[instance], now)
         second.ttft.add(ttft)
         second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds
         self._recorder.settle_decision(request_id, _queued_seconds(tracked), ttft)
         self._recorder.settle_moves(tracked, "completed", ttft)
-        return self._answer((tracked.instance,), now)
+        return self._answer((instance,), now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
@@ -133,14 +117,23 @@ class PoolScheduler:
         if tracked.session is not None:
             self._placing.touch_session(tracked.session, now)
             self._placing.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
+        decoded_on = self._loads[tracked.decodes_on]
+        tpot = None
+        if tracked.first_token_at is not None and output_tokens > 1:
+            tpot = (now - tracked.first_token_at) / (output_tokens - 1)
+            if self._placing.gate.forecast is not None:
+                self._placing.decode_times.observe(decoded_on.decode_tokens, decoded_on.decoding, tpot)
         self._end(tracked, "completed", now)
-        second = self._recorder.loads.current(self._loads[instance], now)
-        second.completed += 1
+        prefilled_on = self._loads.get(instance, decoded_on)
+        second = self._recorder.loads.current(prefilled_on, now)
         second.prompt_tokens += tracked.request.prompt_tokens
         second.hit_tokens += tracked.hit_tokens if cached_tokens is None else cached_tokens
+        if prefilled_on is not decoded_on:
+            second = self._recorder.loads.current(decoded_on, now)
+        second.completed += 1
         second.output_tokens += output_tokens
-        if tracked.first_token_at is not None and output_tokens > 1:
-            second.tpot.add((now - tracked.first_token_at) / (output_tokens - 1))
+        if tpot is not None:
+            second.tpot.add(tpot)
         return self._answer((instance,), now)
 
     def retry(self, request_id: str, now: float, failed_instance: str) -> Outcome:
@@ -153,10 +146,13 @@ class PoolScheduler:
             return unavailable(unknown, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)
         placing.view.now = now
         self._end_probe(tracked, now)
-        failed = self._loads[tracked.instance]
+        decode_failed = failed_instance == tracked.decode
+        failed = self._loads.get(tracked.decodes_on if decode_failed else tracked.instance)
+        stays = tracked.instance if decode_failed and tracked.instance in self._loads else None
         placing.accounting.unplace(tracked)
-        self._recorder.loads.current(failed, now).failed += 1
-        target = self._retry_target(tracked, failed_instance)
+        if failed is not None:
+            self._recorder.loads.current(failed, now).failed += 1
+        target = self._retry_target(tracked, failed_instance, stays)
         if target is None:
             refusal = upstream_failed(tracked.request, placing.table.pool, tracked.tried)
             self._close_refused(tracked, refusal, now)
@@ -166,7 +162,8 @@ class PoolScheduler:
             reason = BindingReason.INSTANCE_LOST
         tracked.reason = DecisionReason.FALLBACK
         placing.bind(tracked, tracked.session, target, reason, now)
-        placing.accounting.enqueue(tracked, target, placing.view.hit_tokens(tracked.request, target), now)
+        tracked.transfer_from = None
+        placing.count_in(tracked, target, now, excluded=(failed_instance,))
         return placing.dispatch(tracked, now)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -230,28 +227,18 @@ class PoolScheduler:
         for binding in bindings:
             self._placing.bindings.apply(binding, now)
 
+    def transferred(self, request_id: str, now: float) -> None:
+        """The KV blocks the request fetches from another instance have arrived: that one's link is free again. Unknown ids are ignored."""
+        tracked = self._requests.get(request_id)
+        if tracked is not None:
+            self._placing.accounting.transferred(tracked)
+
     def shut_down(self, now: float) -> tuple[Refusal, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
         for tracked in tuple(self._placing.waiting.values()):
             self._refuse(tracked, shutting_down(tracked.request, self._placing.table.pool), now)
         refusals, self._outbox = tuple(self._outbox), []
         return refusals
-
-    def discrepancies(self) -> tuple[str, ...]:
-        """Instances whose counters differ from a fresh count of the requests in flight, in words; always empty unless accounting has a bug."""
-        return discrepancies(self._placing.accounting)
-
-    def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Queued and dispatched requests per instance, by id; instances gone are listed while they still have some."""
-        return tuple(
-            InstanceInFlight(
-                pool=self._placing.table.pool,
-                instance=instance,
-                in_flight=self._placing.accounting.in_flight(instance),
-                waiting=load.waiting,
-            )
-            for instance, load in sorted(self._loads.items())
-        )
 
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened since the last take; see the protocol."""
@@ -300,6 +287,8 @@ class PoolScheduler:
         self._end_probe(tracked, now)
         self._recorder.settle_decision(request_id, _queued_seconds(tracked))
         self._recorder.settle_moves(tracked, outcome)
+        if self._placing.gate.forecast is not None:
+            self._placing.gate.forecast.end(request_id, now, finished=outcome == "completed")
         self._placing.unqueue(tracked)
         self._placing.accounting.end(tracked)
 
@@ -326,8 +315,19 @@ class PoolScheduler:
 
     def _prefilled(self, tracked: TrackedRequest, now: float) -> None:
         self._placing.accounting.prefilled(tracked, now)
+        if self._placing.gate.forecast is not None:
+            self._placing.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)
         if self._loads[tracked.instance].entry.state in REACHABLE:
             self._placing.prefixes.insert(tracked.instance, tracked.request.blocks)
+
+    def _observe_prefill(self, tracked: TrackedRequest, now: float) -> None:
+        """Learn from a prefill how long prefills take: from when it was sent, or the one before it on the instance was done."""
+        times = self._placing.prefill_times
+        if times.form == "configured" or tracked.dispatched_at is None or tracked.transfer_tokens or not tracked.request.streamed:
+            return
+        before = self._loads[tracked.instance].last_first_token_at
+        began = tracked.dispatched_at if before is None else max(tracked.dispatched_at, before)
+        times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, now - began)
 
     def _finish_unseen_prefills(self, now: float) -> None:
         unseen = self._placing.unseen_prefills
@@ -374,10 +374,13 @@ class PoolScheduler:
                 refusal = waited_too_long(tracked.request, placing.table.pool, waited, drain)
             self._refuse(tracked, refusal, now)
 
-    def _retry_target(self, tracked: TrackedRequest, failed_instance: str) -> str | None:
+    def _retry_target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
+        """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
         if len(tracked.tried) >= self._settings.attempts:
             return None
         view = self._placing.view
+        if stays is not None and self._loads[stays].is_candidate(view.now):
+            return stays
         excluded = (*tracked.tried, failed_instance)
         for instance in tracked.fallbacks:
             load = self._loads.get(instance)
@@ -387,7 +390,7 @@ class PoolScheduler:
 
     def _forget_departed(self) -> None:
         for instance in tuple(self._placing.departed):
-            if not self._placing.accounting.in_flight(instance):
+            if not self._placing.accounting.in_flight(instance) and not self._loads[instance].transfers_out:
                 self._placing.departed.discard(instance)
                 del self._loads[instance]
 

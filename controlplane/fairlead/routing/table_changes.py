@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
+from fairlead.admission.gates import build_gate
 from fairlead.instances import InstanceState
+from fairlead.routing.accounting import Stage
+from fairlead.routing.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.placing import Placing
 from fairlead.routing.protocols import InstanceLoad
 from fairlead.routing.registry import build_policy, check_parameters
@@ -29,13 +33,38 @@ def take_table(placing: Placing, table: RoutingTable, seed: int) -> None:
         placing.bindings.clear()
     placing.table = placing.view.table = table
     placing.bindings.ttl_seconds = table.session.ttl_seconds
+    if table.early_rejection.mode != before.early_rejection.mode:
+        placing.gate = build_gate(table.early_rejection.mode)
+        _begin_forecast(placing)
+    _take_times(placing, before, table, parameters)
     placing.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
-    if parameters != placing.parameters:
+    if parameters != placing.parameters or table.slo != before.slo:
         placing.parameters = parameters
         _rebuild_queues(placing)
     _take_instances(placing, table.instances)
     placing.view.invalidate()
     placing.policy.table_changed(table)
+
+
+def _take_times(placing: Placing, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
+    """Fits start anew when what they start from changed; estimates of requests in flight stay as they were counted."""
+    asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
+    if table.engine != before.engine or asked != (placing.parameters.prefill_estimate, placing.parameters.estimate_min_samples):
+        placing.prefill_times = placing.view.prefill_times = PrefillTimes(table.engine, *asked)
+        placing.decode_times = placing.view.decode_times = DecodeTimes(table.engine)
+
+
+def _begin_forecast(placing: Placing) -> None:
+    """Tell a new gate's forecast of the requests already in flight."""
+    forecast = placing.gate.forecast
+    if forecast is None:
+        return
+    for name, tracked in placing.accounting.requests.items():
+        if tracked.stage is Stage.DECODING:
+            began = placing.view.now if tracked.first_token_at is None else tracked.first_token_at
+            forecast.begin(name, began, tracked.request.prompt_tokens)
+        elif tracked.stage is not Stage.HELD:
+            forecast.expect(name, placing.view.now, tracked.request.prompt_tokens)
 
 
 def _take_instances(placing: Placing, entries: tuple[InstanceEntry, ...]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from fairlead.instances import Role
 from fairlead.reports import Binding
 from fairlead.routing.bindings import SessionBindings
+from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.prefixes import PrefixIndex
 from fairlead.routing.protocols import InstanceLoad, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, bits_of, misses
@@ -24,6 +25,8 @@ class LiveView:
         prefixes: PrefixIndex,
         bindings: SessionBindings,
         changed: set[str],
+        prefill_times: PrefillTimes,
+        decode_times: DecodeTimes,
     ) -> None:
         self._loads = loads
         self._bindings = bindings
@@ -37,6 +40,8 @@ class LiveView:
         self._places_of_slots: IntVector = np.zeros(0, dtype=np.int64)
         self._slots_version = -1
         self.prefixes = prefixes
+        self.prefill_times = prefill_times
+        self.decode_times = decode_times
         self.table = table
         self.now = 0.0
 
@@ -71,15 +76,15 @@ class LiveView:
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         load = self._loads.get(instance)
+        hit = self.hit_tokens(request, instance)
+        if self.prefill_times.fitted:
+            ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
+            return ahead + self.prefill_times.seconds(request.prompt_tokens, hit)
         pending = 0 if load is None else load.pending_prefill_tokens
-        miss = max(1, request.prompt_tokens - self.hit_tokens(request, instance))
-        return (pending + miss) / self.table.engine.prefill_tokens_per_second
+        return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second
 
-    def predicted_tpot_seconds(self, load: InstanceLoad, more_tokens: int = 0, more_requests: int = 0) -> float:
-        engine = self.table.engine
-        tokens = load.decode_tokens + load.incoming_tokens + more_tokens
-        requests = load.decoding + load.incoming + more_requests
-        return engine.decode_seconds(tokens, requests)
+    def decode_seconds(self, context_tokens: float, requests: float) -> float:
+        return self.decode_times.seconds(context_tokens, requests)
 
     def vectors(self) -> PoolVectors:
         candidates = self.candidates()
@@ -112,7 +117,10 @@ class LiveView:
         return hits
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        return (self.vectors().pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+        vectors = self.vectors()
+        if self.prefill_times.fitted:
+            return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+        return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
 
     def binding(self, session: str) -> Binding | None:
         return self._bindings.get(session)

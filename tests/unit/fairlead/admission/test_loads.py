@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.admission.loads import best_ttft_seconds, early_rejection
+from fairlead.admission.gates import build_gate
+from fairlead.admission.loads import best_ttft_seconds
 from fairlead.admission.refusals import nobody_serves, queue_full, waited_too_long, whole_seconds
 from fairlead.reports import RejectionReason
-from fairlead.routing.protocols import InstanceLoad
+from fairlead.routing.protocols import InstanceLoad, Refusal, RoutingRequest
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from routing_builders import POOL, ScriptedView, dispatches, entry, refusals, request, table
@@ -17,6 +18,11 @@ def view_of(pending: list[int], mode: str = "Load", headroom: float = 1.0, hits:
     loads = {f"i{number}": InstanceLoad(entry=entry(f"i{number}"), pending_prefill_tokens=tokens) for number, tokens in enumerate(pending)}
     rejection = EarlyRejectionFacts(mode=mode, headroom=headroom)
     return ScriptedView(table([one.entry for one in loads.values()], rejection=rejection), loads, hits)
+
+
+def early_rejection(asked: RoutingRequest, ttft_seconds: float, view: ScriptedView) -> Refusal | None:
+    """The answer of the gate of the view's table."""
+    return build_gate(view.table.early_rejection.mode).at_arrival(asked, ttft_seconds, view, 0.0)
 
 
 def test_a_request_every_instance_would_serve_too_late_is_refused_with_the_time_until_there_is_headroom() -> None:

@@ -1,0 +1,129 @@
+"""Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances, where a prefix held much better elsewhere may be fetched.
+
+An instance whose own match is shorter than the best by the factor theta or more is judged as if it fetched the best match from its holder; choosing
+it is what replicates hot prefixes. Rejection is the business of the pool's early rejection mode.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from fairlead.instances import Role
+from fairlead.routing.decoding import select_decoding
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, lowest
+from fairlead.tables import EngineFacts
+
+THETAS = {
+    "mooncake-theta2": 2.0,
+    "mooncake-theta1.25": 1.25,
+    "mooncake-theta1.5": 1.5,
+    "mooncake-theta4": 4.0,
+    "mooncake-cache-aware": inf,
+}
+"""Presets. `mooncake-cache-aware` never fetches: the paper's ablation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MooncakeParameters(QueueParameters):
+    """Parameters of `mooncake`."""
+
+    preset: str = parameter(
+        "text", "mooncake-theta2", "Where theta comes from when it is not given; cache-aware never fetches.", choices=tuple(THETAS)
+    )
+    theta: float | None = parameter(
+        "number",
+        None,
+        "The best match may be fetched by instances whose own is shorter by this factor or more; default by preset.",
+        minimum=1.01,
+        maximum=1e6,
+    )
+    transfer_rule: str = parameter(
+        "text",
+        "threshold",
+        "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of fetching and computing (`shorter`).",
+        choices=("threshold", "shorter"),
+    )
+
+    @property
+    def balancing_threshold(self) -> float:
+        """`theta`, or the preset's."""
+        return THETAS[self.preset] if self.theta is None else self.theta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans:
+    """Per instance: predicted TTFT, and whether that is with the best match fetched from `source` (an index; None when nobody fetches)."""
+
+    ttft_seconds: FloatVector
+    fetches: "np.typing.NDArray[np.bool_]"
+    source: int | None
+
+
+class Mooncake(FreeChoice):
+    """The policy `mooncake`. Ties go by id, as in the algorithm."""
+
+    name = "mooncake"
+
+    def __init__(self, parameters: MooncakeParameters) -> None:
+        self._theta = parameters.balancing_threshold
+        self._shorter = parameters.transfer_rule == "shorter"
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        hits = view.hit_vector(request)
+        plans = self._plans(request, hits, view)
+        order = lowest(plans.ttft_seconds, FALLBACKS + 1)
+        best = order[0]
+        vectors = view.vectors()
+        source = plans.source
+        if source is not None and plans.fetches[best]:
+            reason, fetched_from = DecisionReason.PREFIX_REPLICATED, vectors.loads[source].entry.id
+        else:
+            held = int(hits[best])
+            reason = DecisionReason.PREFIX_AFFINITY if held and held == int(hits.max()) else DecisionReason.SHORTEST_TTFT
+            fetched_from = None
+        decision = ordered_decision(request, view, order, hits, plans.ttft_seconds, reason)
+        chosen = vectors.loads[best]
+        decode = select_decoding(request, view) if chosen.entry.role is Role.PREFILL else None
+        return Decision(
+            instance=decision.instance,
+            reason=decision.reason,
+            fallbacks=decision.fallbacks,
+            candidates=decision.candidates,
+            decode=None if decode is None else decode.instance,
+            transfer_from=fetched_from,
+            ttft_seconds=float(plans.ttft_seconds[best]),
+        )
+
+    def _plans(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> Plans:
+        engine = view.table.engine
+        most = int(hits.max())
+        nobody = np.zeros(len(hits), dtype=np.bool_)
+        if not most or self._theta == inf or engine.kv_transfer_bytes_per_second <= 0:
+            return Plans(ttft_seconds=view.ttft_vector(request, hits), fetches=nobody, source=None)
+        fetches = self._theta * hits <= most  # the best match is at least theta times as long as their own
+        source = least_busy_holder(hits, most, view.vectors())
+        fetched = transfer_seconds(most - hits, view.vectors().loads[source].transfers_out, engine)
+        with_fetch = view.ttft_vector(request, np.where(fetches, most, hits)) + np.where(fetches, fetched, 0.0)
+        if self._shorter:
+            alone = view.ttft_vector(request, hits)
+            fetches &= with_fetch < alone
+            with_fetch = np.where(fetches, with_fetch, alone)
+        return Plans(ttft_seconds=with_fetch, fetches=fetches, source=source)
+
+
+def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
+    """Index of the holder of the best match that serves the fewest transfers; the first of those."""
+    holders = np.flatnonzero(hits == most).tolist()
+    return min(holders, key=lambda index: vectors.loads[index].transfers_out)
+
+
+def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
+    """Time to fetch so many tokens' KV from a source that already serves `active` transfers, which share its link."""
+    rate = engine.kv_transfer_bytes_per_second / (1 + active)
+    seconds: FloatVector = tokens * engine.kv_bytes_per_token / rate + engine.kv_transfer_latency_seconds
+    return seconds

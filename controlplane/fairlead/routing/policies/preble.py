@@ -1,0 +1,206 @@
+"""Preble: follow a prefix that is most of the prompt, else go where the recent work, what must be evicted and the rest of the prompt cost least.
+
+What an instance has to do is judged by the last minutes: prefixes are nodes, each with the prefill time it cost and the instances it was computed on.
+Now and then the nodes of the busiest instance are given to the least busy one. Which instance holds what is the view's word.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
+from fairlead.routing.vectors import FloatVector, IntVector, lowest, misses
+from fairlead.tables import RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrebleParameters(QueueParameters):
+    """Parameters of `preble`."""
+
+    window_seconds: float = parameter("number", 180.0, "How far back recent work is looked at.", minimum=1.0, maximum=86_400.0)
+    decode_tokens: int = parameter("integer", 45, "Output tokens a running request is taken to have.", minimum=0, maximum=100_000)
+    decode_seconds: float = parameter("number", 0.15, "Seconds a running request is charged per output token.", minimum=0.0, maximum=60.0)
+    rebalance_ratio: float = parameter(
+        "number", 1.5, "Prefixes move while the busiest instance has more than this many times the work of the least busy.", minimum=1.01
+    )
+    rebalance_every: int = parameter(
+        "integer", 50, "Requests per instance between two looks at the balance; 0 = never.", minimum=0, maximum=1_000_000
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A prefix as the recent requests ended: what it added to the prefix before it, and where it was computed. Times in microseconds."""
+
+    key: int
+    new_tokens: int
+    context_tokens: int
+    count: int = 0
+    misses: int = 0
+    microseconds: int = 0
+    """Prefill time of the new tokens."""
+    instances: set[str] = field(default_factory=set)
+    charged: dict[str, int] = field(default_factory=dict)
+    """What each instance's work was last charged for it."""
+    moved_to: set[str] = field(default_factory=set)
+
+
+class Preble(FreeChoice):
+    """The policy `preble`. Ties go by id."""
+
+    name = "preble"
+
+    def __init__(self, parameters: PrebleParameters) -> None:
+        self._parameters = parameters
+        self._nodes: dict[int, Node] = {}
+        self._window: deque[tuple[float, int, bool]] = deque()
+        self._work: dict[str, int] = {}
+        self._cached: dict[str, OrderedDict[int, int]] = {}
+        """Per instance: node → tokens, least recently used first, as an LRU cache would hold them."""
+        self._held: dict[str, int] = {}
+        self._since_rebalance = 0
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        self._forget(now)
+        hits = view.hit_vector(request)
+        loads = view.vectors().loads
+        longest = int(hits.max())
+        key = request.blocks[-1] if request.blocks else request.first_bytes_hash
+        costs = self._costs(request, hits, view)
+        if 2 * longest > request.prompt_tokens:
+            holders = self._holders(key, hits, longest, loads)
+            order = sorted(holders, key=lambda index: (costs[index], index))
+            order += [index for index in lowest(costs, FALLBACKS + 1) if index not in holders]
+            reason = DecisionReason.PREFIX_AFFINITY
+        else:
+            order, reason = lowest(costs, FALLBACKS + 1), DecisionReason.PREFIX_EXPLORED
+        chosen = loads[order[0]].entry.id
+        self._remember(key, request, longest, int(hits[order[0]]), chosen, view, now)
+        self._rebalance(view, now)
+        return ordered_decision(request, view, order, hits, costs, reason)
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """Forget instances that are gone."""
+        present = {entry.id for entry in table.instances}
+        for node in self._nodes.values():
+            node.instances &= present
+            node.moved_to &= present
+            self._charge(node)
+        for instance in self._work.keys() - present:
+            del self._work[instance]
+        for instance in self._cached.keys() - present:
+            del self._cached[instance], self._held[instance]
+
+    def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> FloatVector:
+        """Seconds per instance: recent work + running decodes + what would be evicted + this request's own prefill."""
+        vectors = view.vectors()
+        decode = self._parameters.decode_tokens * self._parameters.decode_seconds
+        work = np.array([self._work.get(load.entry.id, 0) for load in vectors.loads]) / 1e6
+        active = np.array([load.prefilling + load.decoding for load in vectors.loads])
+        tokens = misses(request.prompt_tokens, hits)
+        capacity = view.table.engine.kv_cache_tokens
+        evicted = np.array(
+            [self._eviction_seconds(load.entry.id, int(miss), capacity) for load, miss in zip(vectors.loads, tokens, strict=True)]
+        )
+        costs: FloatVector = work + active * decode + evicted + tokens / view.table.engine.prefill_tokens_per_second
+        return costs
+
+    def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
+        """Prefill time of the nodes an LRU cache would give up for so many tokens, each by its share of recent requests."""
+        excess = self._held.get(instance, 0) + tokens - capacity
+        if excess <= 0 or not self._window:
+            return 0.0
+        microseconds = 0.0
+        for key, size in self._cached[instance].items() if instance in self._cached else ():
+            node = self._nodes.get(key)
+            if node is not None:
+                microseconds += node.microseconds * node.count / len(self._window)
+            excess -= size
+            if excess <= 0:
+                break
+        return microseconds / 1e6
+
+    def _holders(self, key: int, hits: IntVector, longest: int, loads: Sequence[InstanceLoad]) -> list[int]:
+        """Where the prefix is to be followed to: its holders, or where rebalancing gave it to."""
+        node = self._nodes.get(key)
+        if node is not None and node.moved_to:
+            given = [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
+            if given:
+                return given
+        return [int(index) for index in np.flatnonzero(hits == longest)]
+
+    def _remember(self, key: int, request: RoutingRequest, longest: int, hit: int, instance: str, view: PoolView, now: float) -> None:
+        node = self._nodes.get(key)
+        if node is None:
+            new = max(1, request.prompt_tokens - longest)
+            node = self._nodes[key] = Node(key=key, new_tokens=new, context_tokens=request.prompt_tokens - new)
+            node.microseconds = int(1e6 * new / view.table.engine.prefill_tokens_per_second)
+        missed = hit < node.context_tokens + node.new_tokens - view.table.engine.block_tokens
+        node.count += 1
+        node.misses += missed
+        node.instances.add(instance)
+        self._window.append((now, key, missed))
+        self._charge(node)
+        cached = self._cached.setdefault(instance, OrderedDict())
+        self._held[instance] = self._held.get(instance, 0) + node.new_tokens - cached.pop(key, 0)
+        cached[key] = node.new_tokens
+        while self._held[instance] > view.table.engine.kv_cache_tokens and len(cached) > 1:
+            self._held[instance] -= cached.popitem(last=False)[1]
+
+    def _forget(self, now: float) -> None:
+        """Let requests older than the window go."""
+        while self._window and now - self._window[0][0] > self._parameters.window_seconds:
+            _, key, missed = self._window.popleft()
+            node = self._nodes[key]
+            node.count -= 1
+            node.misses -= missed
+            if not node.count:
+                node.instances.clear()
+                del self._nodes[key]
+            self._charge(node)
+
+    def _charge(self, node: Node) -> None:
+        """Charge each of the node's instances its part of the misses' prefill time, instead of what it was charged before."""
+        for instance, microseconds in node.charged.items():
+            self._work[instance] = self._work.get(instance, 0) - microseconds
+        part = node.misses * node.microseconds // len(node.instances) if node.instances else 0
+        node.charged = dict.fromkeys(node.instances, part)
+        for instance in node.instances:
+            self._work[instance] = self._work.get(instance, 0) + part
+
+    def _rebalance(self, view: PoolView, now: float) -> None:
+        """Give the smallest important nodes of the busiest instance to the least busy; a hot instance's only one is replicated."""
+        loads = view.candidates()
+        self._since_rebalance += 1
+        every = self._parameters.rebalance_every * len(loads)
+        if not every or self._since_rebalance < every or len(loads) < 2:
+            return
+        self._since_rebalance = 0
+        names = [load.entry.id for load in loads]
+        for _ in range(len(self._nodes)):
+            busiest = max(names, key=lambda name: (self._work.get(name, 0), name))
+            idlest = min(names, key=lambda name: (self._work.get(name, 0), name))
+            if self._work.get(busiest, 0) <= self._parameters.rebalance_ratio * self._work.get(idlest, 0):
+                return
+            important = [node for node in self._nodes.values() if busiest in node.instances and node.count > 1 and node.misses]
+            important = [node for node in important if node.new_tokens > node.context_tokens and idlest not in node.instances]
+            if not important:
+                return
+            node = min(important, key=lambda one: (one.charged.get(busiest, 0), one.key))
+            if len(important) == 1:
+                load = view.load(busiest)
+                waits = 0.0 if load is None else load.pending_prefill_tokens / view.table.engine.prefill_tokens_per_second
+                if waits <= view.table.slo.ttft_seconds:
+                    return
+                node.moved_to = {busiest, idlest}
+                node.instances.add(idlest)
+            else:
+                node.moved_to = {idlest}
+                node.instances.discard(busiest)
+                node.instances.add(idlest)
+            self._charge(node)

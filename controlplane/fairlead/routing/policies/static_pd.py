@@ -1,0 +1,53 @@
+"""Static prefill and decode pools: prefill where the least is pending, decode where the fewest context tokens are held."""
+
+from dataclasses import dataclass
+
+from fairlead.instances import Role
+from fairlead.routing.parameters import QueueParameters, parameter
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.vectors import lowest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticPdParameters(QueueParameters):
+    """Parameters of `static-pd`."""
+
+    reserve_tokens: int = parameter(
+        "integer", 512, "KV tokens a decode instance must have free beside the prompt, for the answer.", minimum=0, maximum=1_000_000
+    )
+
+
+class StaticPd(FreeChoice):
+    """The policy `static-pd`. Ties of prefill go to the fewest tokens in running decodes, then by id; of decode to the fewest requests, then by id."""
+
+    name = "static-pd"
+
+    def __init__(self, parameters: StaticPdParameters) -> None:
+        self._reserve = parameters.reserve_tokens
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        vectors = view.vectors()
+        order = lowest(vectors.pending, FALLBACKS + 1, vectors.decode_tokens)
+        decision = ordered_decision(request, view, order, view.hit_vector(request), vectors.pending, DecisionReason.LEAST_LOADED)
+        if vectors.loads[order[0]].entry.role is not Role.PREFILL:
+            return decision
+        return Decision(
+            instance=decision.instance,
+            reason=decision.reason,
+            fallbacks=decision.fallbacks,
+            candidates=decision.candidates,
+            decode=least_kv(request, view, self._reserve),
+        )
+
+
+def least_kv(request: RoutingRequest, view: PoolView, reserve_tokens: int) -> str | None:
+    """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or among all when none has."""
+    capacity = view.table.engine.kv_cache_tokens
+    ranks: list[tuple[bool, int, int, str]] = []
+    for load in view.decode_candidates():
+        tokens = load.decode_tokens + load.incoming_tokens
+        full = tokens + request.prompt_tokens + reserve_tokens > capacity
+        ranks.append((full, tokens, load.decoding + load.incoming, load.entry.id))
+    return min(ranks)[3] if ranks else None
