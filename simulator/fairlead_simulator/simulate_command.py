@@ -14,7 +14,7 @@ from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.simulation.choices import early_rejection_modes, parse_policies, parse_rates
 from fairlead_simulator.simulation.experiments import Cell, CellResult, check_fits, run_cells
 from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload
+from fairlead_simulator.simulation.planning import Plan, Spread, Workload, ideal_hits, load_workload
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import PRESETS, Mode, preset
 from fairlead_simulator.simulation.reports import result_tables
@@ -23,6 +23,7 @@ from fairlead_simulator.simulation.saturation import Saturation, believed_speed,
 from fairlead_simulator.simulation.timeline_files import read_timeline
 from fairlead_simulator.traces import read_trace
 
+_SPREADS = {"random": "spread at random by each seed", "even": "spread evenly", "none": "kept together"}
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _WIDTH = 150
 """Columns of the tables when nobody's terminal says how many there are."""
@@ -38,7 +39,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--policies", default="round-robin,dualmap,ear", show_default=True, help="Names, with parameters as name:key=value;key=value."
 )
-@click.option("--early-rejection", default="off", show_default=True, help="off, load, predicted; several compare them.")
+@click.option("--early-rejection", default="off", show_default=True, help="off, load, predicted, after-prefill; several compare them.")
 @click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
 @click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="The first so many are not measured.")
 @click.option("--warmup-rate", type=_POSITIVE, help="Requests per second of the warm-up, if another.")
@@ -50,7 +51,13 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 )
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
 @click.option("--max-input", type=click.IntRange(min=0), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all.")
-@click.option("--bursts", is_flag=True, help="Keep rows with equal stamps together instead of spreading them over the gap.")
+@click.option(
+    "--spread",
+    type=click.Choice(get_args(Spread)),
+    default="random",
+    show_default=True,
+    help="Rows of equal stamps, over the gap to the next.",
+)
 @click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
 @click.option("--closed-loop", is_flag=True, help="A session's next turn comes `delay` ms after the one before has ended.")
 @click.option("--prefills-in-flight", type=click.IntRange(min=0), default=1, show_default=True, help="Late binding window; 0 = no queues.")
@@ -95,6 +102,7 @@ def _simulate(options: dict[str, Any]) -> None:
                 warmup=options["warmup"],
                 warmup_rate=options["warmup_rate"],
                 seed=seed,
+                spread=options["spread"],
                 closed_loop=options["closed_loop"],
             ),
             quality=quality,
@@ -142,7 +150,6 @@ def _workload(options: dict[str, Any], spec: PoolSpec) -> Workload:
         read_trace(options["trace"]),
         requests=options["requests"],
         max_input=longest,
-        spread=not options["bursts"],
         infer_sessions=options["sessions"] == "inferred",
     )
     if not workload.rows:
@@ -160,7 +167,7 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"
     return [
-        f"{kept}, native rate {workload.native_rate:.2f}/s, {'bursts kept' if options['bursts'] else 'equal stamps spread'}; "
+        f"{kept}, native rate {workload.native_rate:.2f}/s, equal stamps {_SPREADS[options['spread']]}; "
         f"ideal hit rate {ideal:.1%} of tokens",
         f"{pool} of {spec.preset.name} ({spec.preset.mode}); TTFT SLO {spec.slo_ttft_seconds:g} s; "
         f"saturation about {saturation.requests_per_second:.2f}/s with an ideal cache "

@@ -1,6 +1,7 @@
-"""`fairlead traces describe|generate`."""
+"""`fairlead traces describe|generate|convert`."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -10,8 +11,11 @@ import orjson
 
 from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.trace_descriptions import Spread, describe
-from fairlead_simulator.traces import read_trace, write_trace
-from fairlead_simulator.workloads import ConversationShape, generate_conversations
+from fairlead_simulator.traces import TraceRow, read_trace
+from fairlead_simulator.workloads.conversions import FORMS, Changes, convert, read_form, write_form
+from fairlead_simulator.workloads.kinds import KINDS
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 @click.group()
@@ -43,23 +47,60 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 
 
 @traces.command("generate")
-@click.option("--kind", type=click.Choice(["conversation"]), default="conversation", show_default=True)
+@click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True)
 @click.option("--requests", type=click.IntRange(min=1), default=1000, show_default=True)
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=3.4, show_default=True, help="Requests per second.")
+@click.option("--rate", type=_POSITIVE, help="Requests per second; the kind's own without it.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--median-input", type=click.FloatRange(min=1), help="Median tokens of a session's first prompt.")
+@click.option("--median-input", type=click.FloatRange(min=1), help="Median tokens of a session's first prompt (of a group's prefix).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
-def generate_command(kind: str, requests: int, rate: float, seed: int, median_input: float | None, out: Path | None) -> None:
+def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: float | None, out: Path | None) -> None:
     """Make a trace of --requests requests, the same for the same --seed."""
-    del kind  # there is one so far; the option fixes its name
-    shape = ConversationShape(requests_per_second=rate, opening_median=median_input or ConversationShape().opening_median)
-    rows = islice(generate_conversations(shape, seed), requests)
+    _write(islice(KINDS[kind].rows(rate, median_input, seed), requests), out, "jsonl")
+
+
+@traces.command("convert")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--from", "source_form", type=click.Choice(FORMS), default="jsonl", show_default=True, help="burstgpt: its CSV columns.")
+@click.option("--to", "target_form", type=click.Choice(FORMS[:2]), default="jsonl", show_default=True)
+@click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
+@click.option("--rate", type=_POSITIVE, help="Stretch times to so many requests per second.")
+@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="Or make it so many times as fast.")
+@click.option("--max-input", type=click.IntRange(min=1), help="Drop rows with prompts this long or longer.")
+@click.option("--requests", type=click.IntRange(min=1), help="Keep only the first so many of the rest.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
+def convert_command(
+    file: Path,
+    source_form: str,
+    target_form: str,
+    spread: str,
+    rate: float | None,
+    speed: float,
+    max_input: int | None,
+    requests: int | None,
+    seed: int,
+    out: Path | None,
+) -> None:
+    """Write FILE in another form, at another rate, or cut down."""
+    if rate is not None and speed != 1.0:
+        raise click.UsageError("give --rate or --speed, not both")
+    changes = Changes(spread=spread, requests_per_second=rate, speed=speed, max_input=max_input, requests=requests, seed=seed)
+    try:
+        rows = convert(read_form(file, source_form), changes)
+    except TraceInvalid as error:
+        raise click.ClickException(str(error)) from None
+    if not rows:
+        raise click.ClickException(f"{file}: no request is shorter than {max_input} tokens; raise --max-input")
+    _write(rows, out, target_form)
+
+
+def _write(rows: Iterable[TraceRow], out: Path | None, form: str) -> None:
     if out is None:
-        write_trace(rows, sys.stdout)
+        write_form(rows, sys.stdout, form)
         return
     try:
-        with out.open("w", encoding="ascii") as file:
-            count = write_trace(rows, file)
+        with out.open("w", encoding="utf-8") as file:
+            count = write_form(rows, file, form)
     except OSError as error:
         raise click.ClickException(f"{out}: cannot be written: {error.strerror}") from None
     click.echo(f"{count} requests written to {out}", err=True)

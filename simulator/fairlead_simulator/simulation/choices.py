@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.routing.registry import check_parameters, policy_parameters
 
-EARLY_REJECTION_MODES = {"off": "Off", "load": "Load"}
+EARLY_REJECTION_MODES = {"off": "Off", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
 """Spellings on the command line → modes of a routing table."""
 
 

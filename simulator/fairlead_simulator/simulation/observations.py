@@ -57,6 +57,10 @@ class ObservedScheduler:
         self.scheduler.observe_engine(instance, kv_usage, now)
         self._kept("observe_engine", (instance, kv_usage, now), ())
 
+    def transferred(self, request_id: str, now: float) -> None:
+        self.scheduler.transferred(request_id, now)
+        self._kept("transferred", (request_id, now), ())
+
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
         return self._kept("update_table", (table, now), self.scheduler.update_table(table, now))
 

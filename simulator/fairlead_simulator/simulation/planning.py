@@ -1,9 +1,10 @@
 """From a trace to the requests of one run: scaled to a rate, spread, cut, with the seed's own block ids and sessions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
+from typing import Literal
 
-from fairlead_simulator.replay.arrivals import arrival_times
 from fairlead_simulator.replay.sessions import SessionIndex
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.trace_descriptions import IdealCache
@@ -12,12 +13,17 @@ from fairlead_simulator.traces import TraceRow
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
+Spread = Literal["random", "even", "none"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Rows of a trace ready to be planned at any rate: seconds since the first arrival at the recorded speed, and each row's session."""
+    """Rows of a trace ready to be planned at any rate. `seconds` since the first arrival, equal stamps spread evenly over the gap to the next."""
 
     rows: tuple[TraceRow, ...]
     seconds: tuple[float, ...]
+    gaps: tuple[tuple[float, float], ...]
+    """Of each row: its stamp, and the gap to the next one, in seconds."""
     sessions: tuple[str | None, ...]
     dropped: int = 0
     """Rows left out because their prompt was too long."""
@@ -29,26 +35,49 @@ class Workload:
         return (len(self.rows) - 1) / span if span > 0 else 0.0
 
 
-def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, spread: bool, infer_sessions: bool) -> Workload:
-    """The first `requests` rows whose prompt is shorter than `max_input` tokens, with their arrival times.
+def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, infer_sessions: bool) -> Workload:
+    """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the arrival times.
 
-    Gaps left by dropped rows stay in the arrival times. With `spread`, rows of equal stamps are spread evenly over the gap to the next stamp.
     Sessions are the rows' own, else inferred from shared prefixes as `fairlead replay` does, if wanted.
     """
     kept: list[TraceRow] = []
     seconds: list[float] = []
+    gaps: list[tuple[float, float]] = []
     dropped = 0
-    for second, row in arrival_times(rows, 1.0, bursts=not spread):
-        if max_input is not None and row.input_length >= max_input:
-            dropped += 1
-            continue
+    for stamp, gap, group in _groups(rows):
         if requests is not None and len(kept) >= requests:
             break
-        kept.append(row)
-        seconds.append(second)
+        for position, row in enumerate(group):
+            if max_input is not None and row.input_length >= max_input:
+                dropped += 1
+            elif requests is None or len(kept) < requests:
+                kept.append(row)
+                seconds.append(stamp + gap * position / len(group))
+                gaps.append((stamp, gap))
     index = SessionIndex.of(kept) if infer_sessions and any(row.session is None for row in kept) else None
     sessions = tuple(row.session or (None if index is None else f"t{index.key(row)}") for row in kept)
-    return Workload(rows=tuple(kept), seconds=tuple(seconds), sessions=sessions, dropped=dropped)
+    return Workload(rows=tuple(kept), seconds=tuple(seconds), gaps=tuple(gaps), sessions=sessions, dropped=dropped)
+
+
+def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
+    """Rows of equal stamps: seconds since the first, the gap to the next stamp (of the last group: the gap before it), the rows."""
+    first: float | None = None
+    gap = 0.0
+    stamp = 0.0
+    group: list[TraceRow] = []
+    for row in rows:
+        at = row.timestamp_ms / 1e3
+        if first is None:
+            first = at
+        at -= first
+        if group and at != stamp:
+            gap = at - stamp
+            yield stamp, gap, group
+            group = []
+        stamp = at
+        group.append(row)
+    if group:
+        yield stamp, gap, group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +87,8 @@ class Plan:
     rate: float
     warmup: int = 0
     warmup_rate: float | None = None
+    spread: Spread = "random"
+    """Rows of equal stamps come at random times in the gap to the next stamp (drawn by the seed), at even distances, or at once."""
     seed: int = 0
     closed_loop: bool = False
 
@@ -107,11 +138,21 @@ def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
 
 def _arrivals(workload: Workload, plan: Plan) -> list[float]:
     """Arrival times at the plan's rates: warm-up and measured part are each stretched to have theirs in the mean."""
-    seconds = workload.seconds
+    seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
     warm = _stretched(seconds[:warmup], plan.warmup_rate or plan.rate, 0.0)
     start = warm[-1] + 1 / plan.rate if warm else 0.0
     return warm + _stretched(seconds[warmup:], plan.rate, start)
+
+
+def _spread(workload: Workload, plan: Plan) -> Sequence[float]:
+    if plan.spread == "even":
+        return workload.seconds
+    if plan.spread == "none":
+        return [stamp for stamp, _ in workload.gaps]
+    rng = Random(f"arrivals/{plan.seed}")
+    # Gaps do not overlap, so sorting only orders the rows of each stamp.
+    return sorted(stamp + gap * rng.random() for stamp, gap in workload.gaps)
 
 
 def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[float]:

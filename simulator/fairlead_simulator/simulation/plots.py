@@ -4,7 +4,7 @@ Drawn on figures of their own, without any display. Policies keep one colour and
 """
 
 from collections.abc import Sequence
-from math import fsum
+from math import fsum, nan
 from pathlib import Path
 
 import matplotlib
@@ -48,6 +48,8 @@ def _against_rate(results: Sequence[CellResult], mode: str) -> Figure:
     slo = results[0].cell.targets.ttft_seconds
     right.axhline(slo, color="grey", linewidth=0.7, linestyle=":")
     right.set(xlabel="requests per second", ylabel="P90 TTFT of served requests, s", yscale="log")
+    right.yaxis.set_major_formatter("{x:g}")
+    right.yaxis.set_minor_formatter("{x:g}")
     left.legend(fontsize=7)
     figure.suptitle(f"{results[0].cell.spec.preset.name}, early rejection {mode.lower()}, TTFT SLO {slo:g} s")
     return figure
@@ -85,13 +87,14 @@ def _heatmap(result: CellResult) -> Figure:
     step = max(1, len(result.loads) // _HEAT_COLUMNS)
     columns = [result.loads[begin : begin + step] for begin in range(0, len(result.loads), step)]
     speed = result.cell.spec.prefill_tokens_per_second
-    cells = [[max(pending.get(name, 0) for _, pending in column) / speed for column in columns] for name in names]
+    cells = [[max(pending.get(name, nan) for _, pending in column) / speed for column in columns] for name in names]
     end = result.loads[-1][0]
     figure = Figure(figsize=(11, 1.2 + 0.28 * len(names)), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(
         cells, aspect="auto", interpolation="nearest", origin="lower", cmap="cividis", extent=(0, end, -0.5, len(names) - 0.5), vmin=0
     )
+    axes.set_facecolor("#dddddd")  # no such instance at that time
     row = {name: number for number, name in enumerate(names)}
     moves = [move for move in result.moves if move[3] in row]
     axes.scatter([move[0] for move in moves], [row[move[3]] for move in moves], s=3, color="#d55e00", linewidths=0)

@@ -63,6 +63,7 @@ class PoolSpec:
                 decode_seconds_per_request=preset.decode.per_sequence,
                 kv_bytes_per_token=preset.transfer.bytes_per_token,
                 kv_transfer_bytes_per_second=preset.transfer.bytes_per_second,
+                kv_transfer_latency_seconds=preset.transfer.latency_seconds,
             ),
             routing=RoutingFacts(policy=self.policy, parameters=dict(self.parameters), prefills_in_flight=self.prefills_in_flight),
             session=SessionFacts(ttl_seconds=self.session_ttl_seconds),

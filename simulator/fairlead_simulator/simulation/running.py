@@ -201,6 +201,8 @@ class Simulation:
             else:
                 self._hear_first_token(job, now)
         for job in result.finished:
+            if job.phase is not Phase.FINISHED:
+                continue  # refused for the first token it had
             if delay:
                 self._at(now + delay, _Kind.COMPLETE, job)
             else:
@@ -214,8 +216,8 @@ class Simulation:
         self._see(self.scheduler.first_token(job.request.id, now), now)
 
     def _hear_completion(self, job: Job, now: float) -> None:
-        if job.request is None:
-            return
+        if job.request is None or job.request.id not in self._jobs:
+            return  # refused meanwhile
         self._see(self.scheduler.complete(job.request.id, now, job.output_tokens, job.hit_tokens), now)
         self._close(job)
 
@@ -255,6 +257,9 @@ class Simulation:
         if isinstance(outcome, Refusal):
             reason = outcome.reason.value
             self.result.refusals[reason] = self.result.refusals.get(reason, 0) + 1
+            if job.phase is Phase.FINISHED:  # the news of its first token came after its last
+                self._close(job)
+                return
             if job.phase is not Phase.ROUTED:  # refused after its prefill
                 self._abort(job, now)
             self._give_up(job, Phase.REFUSED)
@@ -301,6 +306,8 @@ class Simulation:
     def _fetched(self, payload: tuple[Instance, str, Job, tuple[int, ...]], now: float) -> None:
         source, name, job, blocks = payload
         self._transfers[source.name] -= 1
+        assert job.request is not None, "only routed jobs fetch"
+        self.scheduler.transferred(job.request.id, now)
         if name in self._dead:
             self._lost(job, name, now)
             return

@@ -1,4 +1,4 @@
-"""Workloads of our own making, as trace rows: reproducible from a seed, endless, with bounded memory."""
+"""Conversations with an assistant: sessions that grow by turns below one system prompt shared by all."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

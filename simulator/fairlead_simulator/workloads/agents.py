@@ -1,0 +1,128 @@
+"""Agent sessions with the skew EAR reports: few sessions run for hundreds of turns and hold most of the input, and every turn repeats the context.
+
+Each row carries its session and the tool's time before it (`delay`), so that it can be run in a closed loop: the next turn then comes when the
+previous answer is finished and the tool has run. The stamps are those of an unhurried engine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import log
+from random import Random
+
+from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentShape:
+    """Lengths in tokens, log-normal where a median and a sigma are given. Defaults: 33,600 prompt tokens a request in the mean, 75 times the
+    answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly half of all input."""
+
+    requests_per_second: float = 2.0
+    kinds: int = 8
+    """Agent kinds, each with a system prompt of its own that its sessions share."""
+    system_blocks: int = 3
+    turns_median: float = 2.1
+    turns_sigma: float = 0.9
+    giant_share: float = 0.01
+    """Sessions that go on for `giant_turns` in the mean."""
+    giant_turns: float = 100.0
+    opening_median: float = 7250.0
+    opening_sigma: float = 0.75
+    turn_median: float = 1550.0
+    turn_sigma: float = 1.05
+    output_median: float = 265.0
+    output_sigma: float = 1.05
+    longest_context: int = 120_000
+    """Beyond it the context is compacted to its summary, which nobody has cached."""
+    compacted_share: float = 0.15
+    edited_share: float = 0.1
+    """Turns after which the agent rewrites its context somewhere, so that only the part before stays reusable."""
+    forked_share: float = 0.15
+    """Sessions that begin with a copy of part of another live session's context."""
+    tool_median_seconds: float = 6.0
+    tool_sigma: float = 1.2
+    seconds_per_output_token: float = 0.02
+
+
+class _Agent:
+    __slots__ = ("ids", "name", "pause_ms", "tokens", "turns_left")
+
+    def __init__(self, name: str, ids: tuple[int, ...], tokens: int, turns: int) -> None:
+        self.name = name
+        self.ids = ids
+        """Ids of the context's full blocks."""
+        self.tokens = tokens
+        self.turns_left = turns
+        self.pause_ms: float | None = None
+
+
+def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
+    """Endless rows in order of time; memory grows with the sessions under way only."""
+    rng = Random(seed)
+    next_id = shape.kinds * shape.system_blocks
+    started = sequence = 0
+    turns = [_turns(shape, rng) for _ in range(4000)]
+    between_sessions = sum(turns) / len(turns) / shape.requests_per_second
+    due: list[tuple[float, int, _Agent | None]] = [(0.0, 0, None)]
+    live: dict[str, _Agent] = {}
+    while True:
+        seconds, _, agent = heappop(due)
+        if agent is None:
+            agent = _start(shape, rng, f"a{started}", list(live.values()))
+            started += 1
+            live[agent.name] = agent
+            sequence += 1
+            heappush(due, (seconds + rng.expovariate(1 / between_sessions), sequence, None))
+        else:
+            agent.tokens += _drawn(rng, shape.turn_median, shape.turn_sigma)
+        if agent.tokens > shape.longest_context:
+            agent.tokens = max(BLOCK_TOKENS, int(agent.tokens * shape.compacted_share))
+            agent.ids = agent.ids[: shape.system_blocks]
+        elif rng.random() < shape.edited_share:
+            agent.ids = agent.ids[: rng.randint(min(shape.system_blocks, len(agent.ids)), len(agent.ids))]
+        total = -(-agent.tokens // BLOCK_TOKENS)
+        known = agent.ids[:total]
+        ids = known + tuple(range(next_id, next_id + total - len(known)))
+        next_id += total - len(known)
+        output = max(1, _drawn(rng, shape.output_median, shape.output_sigma))
+        yield TraceRow(
+            timestamp_ms=round(seconds * 1e3),
+            input_length=agent.tokens,
+            output_length=output,
+            hash_ids=ids,
+            session=agent.name,
+            pause_ms=agent.pause_ms,
+        )
+        agent.ids = ids[: agent.tokens // BLOCK_TOKENS]
+        agent.tokens += output
+        agent.turns_left -= 1
+        if agent.turns_left < 1:
+            del live[agent.name]
+            continue
+        pause = rng.lognormvariate(log(shape.tool_median_seconds), shape.tool_sigma)
+        agent.pause_ms = round(pause * 1e3)
+        sequence += 1
+        heappush(due, (seconds + output * shape.seconds_per_output_token + pause, sequence, agent))
+
+
+def _start(shape: AgentShape, rng: Random, name: str, live: list[_Agent]) -> _Agent:
+    """A session with its opening context."""
+    opening = _drawn(rng, shape.opening_median, shape.opening_sigma)
+    if live and rng.random() < shape.forked_share:
+        parent = rng.choice(live)
+        ids = parent.ids[: max(shape.system_blocks, int(len(parent.ids) * rng.random()))]
+    else:
+        kind = min(shape.kinds - 1, int(rng.expovariate(0.7)))
+        ids = tuple(range(kind * shape.system_blocks, (kind + 1) * shape.system_blocks))
+    return _Agent(name, ids, len(ids) * BLOCK_TOKENS + opening, _turns(shape, rng))
+
+
+def _turns(shape: AgentShape, rng: Random) -> int:
+    if rng.random() < shape.giant_share:
+        return max(1, round(shape.giant_turns * rng.uniform(0.5, 1.5)))
+    return _drawn(rng, shape.turns_median, shape.turns_sigma)
+
+
+def _drawn(rng: Random, median: float, sigma: float) -> int:
+    return max(1, round(rng.lognormvariate(log(median), sigma)))

@@ -1,0 +1,54 @@
+"""Generators by name, for the command line."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.workloads.agents import AgentShape, generate_agents
+from fairlead_simulator.workloads.conversations import ConversationShape, generate_conversations
+from fairlead_simulator.workloads.prefix_groups import PrefixGroupShape, generate_prefix_groups
+from fairlead_simulator.workloads.tool_agents import ToolAgentShape, generate_tool_agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A generator: `rows(rate, median_input, seed)`, each of the first two None for the shape's own."""
+
+    about: str
+    rows: Callable[[float | None, float | None, int], Iterator[TraceRow]]
+
+
+def _conversations(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
+    own = ConversationShape()
+    shape = ConversationShape(requests_per_second=rate or own.requests_per_second, opening_median=median_input or own.opening_median)
+    return generate_conversations(shape, seed)
+
+
+def _tool_agents(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
+    own = ToolAgentShape()
+    shape = ToolAgentShape(requests_per_second=rate or own.requests_per_second, opening_median=median_input or own.opening_median)
+    return generate_tool_agents(shape, seed)
+
+
+def _agents(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
+    own = AgentShape()
+    shape = AgentShape(requests_per_second=rate or own.requests_per_second, opening_median=median_input or own.opening_median)
+    return generate_agents(shape, seed)
+
+
+def _prefix_groups(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
+    own = PrefixGroupShape()
+    shape = PrefixGroupShape(
+        prefix_tokens=own.prefix_tokens if median_input is None else max(1, round(median_input)),
+        lowest_rate=rate or own.lowest_rate,
+        highest_rate=rate or own.highest_rate,
+    )
+    return generate_prefix_groups(shape, seed)
+
+
+KINDS: dict[str, Kind] = {
+    "conversation": Kind(about="chat sessions below one system prompt", rows=_conversations),
+    "tool-agent": Kind(about="two tools with long instructions, and chats", rows=_tool_agents),
+    "agentic": Kind(about="agents with few giant sessions, closed-loop capable", rows=_agents),
+    "prefix-groups": Kind(about="tenants with a long prompt each, at a rising rate", rows=_prefix_groups),
+}
