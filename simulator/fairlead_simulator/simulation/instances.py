@@ -149,6 +149,8 @@ class Instance:
                     self._prefilled(job, now, result)
             for job in [job for job in self._prefilling if job in aborted]:
                 self._drop(job)
+        for job in [job for job in self.batch.jobs if job in aborted] if aborted else ():
+            self._leave_batch(job)
         self._begin(now)
         return result
 
@@ -347,9 +349,6 @@ class Instance:
             self._leave_batch(job)
             if job not in aborted:
                 self._finish(job, now, result)
-        if aborted:
-            for job in [job for job in self.batch.jobs if job in aborted]:
-                self._leave_batch(job)
 
     def _leave_batch(self, job: Job) -> None:
         self.batch.leave(job)

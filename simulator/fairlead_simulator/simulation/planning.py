@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.replay.sessions import SessionIndex
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.trace_descriptions import IdealCache
@@ -96,8 +97,11 @@ class Plan:
 def plan_jobs(workload: Workload, plan: Plan) -> list[Job]:
     """The jobs of one run in order of arrival; in a closed loop all turns are listed, the first of each session with its arrival time.
 
-    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal.
+    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal. Raises
+    WorkloadImpossible when a closed loop is asked of rows without sessions and delays.
     """
+    if plan.closed_loop:
+        _check_closed_loop(workload)
     arrivals = _arrivals(workload, plan)
     salt = _mix(plan.seed & _MASK)
     scrambled: dict[int, int] = {}
@@ -128,6 +132,18 @@ def plan_jobs(workload: Workload, plan: Plan) -> list[Job]:
             latest[session] = job
         jobs.append(job)
     return jobs
+
+
+def _check_closed_loop(workload: Workload) -> None:
+    """Raises WorkloadImpossible for a row whose session or pause nobody told."""
+    begun: set[str] = set()
+    for number, row in enumerate(workload.rows, start=1):
+        field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None
+        if field is not None:
+            raise WorkloadImpossible(
+                f"request {number} has no {field}; --closed-loop needs it (fairlead traces generate --kind agentic has it)"
+            )
+        begun.add(row.session or "")
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:

@@ -19,6 +19,7 @@ class AgentShape:
     answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly half of all input."""
 
     requests_per_second: float = 2.0
+    """In the long run; at first fewer, until the longest sessions have begun."""
     kinds: int = 8
     """Agent kinds, each with a system prompt of its own that its sessions share."""
     system_blocks: int = 3

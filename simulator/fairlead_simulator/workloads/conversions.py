@@ -37,10 +37,8 @@ class Changes:
 
 def convert(rows: Iterable[TraceRow], changes: Changes) -> list[TraceRow]:
     """The changed rows, in order of time from 0 on. Times of what is dropped stay gaps; the rate is that of what is kept."""
-    if changes.spread == "random":
-        timed = _scattered(rows, Random(changes.seed))
-    else:
-        timed = list(arrival_times(rows, 1.0, bursts=changes.spread == "none"))
+    evenly = changes.spread == "even"
+    timed = _scattered(rows, Random(changes.seed)) if changes.spread == "random" else list(arrival_times(rows, 1.0, bursts=not evenly))
     kept = [(at, row) for at, row in timed if changes.max_input is None or row.input_length < changes.max_input][: changes.requests]
     if not kept:
         return []

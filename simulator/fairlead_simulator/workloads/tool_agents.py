@@ -19,16 +19,16 @@ class ToolAgentShape:
     requests_per_second: float = 6.56
     group_seconds: float = 3.053
     """All requests of a group carry one stamp; 0 = Poisson arrivals instead."""
-    long_tool_share: float = 0.378
+    long_tool_share: float = 0.385
     long_tool_blocks: int = 12
     long_tool_repeat_share: float = 0.04
     """Of its calls, those that send an earlier call again, or that and more."""
-    short_tool_share: float = 0.149
+    short_tool_share: float = 0.15
     short_tool_blocks: int = 5
     continue_share: float = 0.47
     """Of the conversation requests, those that continue an earlier session."""
     live_sessions: int = 2000
-    opening_median: float = 5150.0
+    opening_median: float = 5420.0
     opening_sigma: float = 1.25
     turn_median: float = 480.0
     turn_sigma: float = 0.85
