@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fairlead.routing.predictors import InstanceFeatures
 from fairlead.routing.protocols import DecisionReason, InstanceLoad, RoutingRequest
 
 
@@ -47,6 +48,8 @@ class TrackedRequest:
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""
+    features: InstanceFeatures | None = None
+    """What a predictor saw of the instance when it was chosen."""
     waiting_since: float = 0.0
     dispatched_at: float | None = None
     first_token_at: float | None = None

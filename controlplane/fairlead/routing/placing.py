@@ -11,15 +11,17 @@ from math import inf
 
 from fairlead.admission.gates import build_gate, no_room_to_decode
 from fairlead.admission.refusals import queue_full
-from fairlead.instances import REACHABLE, Role
+from fairlead.instances import Role
 from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
-from fairlead.routing.decoding import DecodeChoice, select_decoding
+from fairlead.routing.decoding import select_decoding
 from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.homes import reason_to_leave
+from fairlead.routing.pairing import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.parameters import QueueParameters
+from fairlead.routing.predictors import Predictor, features_of
 from fairlead.routing.prefixes import PrefixIndex
 from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal, RoutingRequest
 from fairlead.routing.queues import InstanceQueue
@@ -50,13 +52,20 @@ class Placing:
     """State of one pool's scheduler and the moves on it. `held` are accepted requests without any instance to go to."""
 
     def __init__(
-        self, table: RoutingTable, policy: Policy, parameters: QueueParameters, recorder: Recorder, settings: SchedulerSettings
+        self,
+        table: RoutingTable,
+        policy: Policy,
+        parameters: QueueParameters,
+        recorder: Recorder,
+        settings: SchedulerSettings,
+        predictor: Predictor | None = None,
     ) -> None:
         self.table = table
         self.policy = policy
         self.parameters = parameters
         self.recorder = recorder
         self.settings = settings
+        self.predictor = predictor
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.gate = build_gate(table.early_rejection.mode)
@@ -97,6 +106,9 @@ class Placing:
             drain = self.accounting.loads[decision.instance].pending_prefill_tokens / self.table.engine.prefill_tokens_per_second
             return queue_full(request, self.table.pool, self.parameters.queue_limit, drain)
         self.held.pop(request.id, None)
+        if self.predictor is not None:
+            hit = self.view.hit_tokens(request, instance)
+            tracked.features = features_of(self.accounting.loads[instance], hit, request, self.table.engine.kv_cache_tokens)
         tracked.decision_id = self.recorder.new_id()
         tracked.reason = decision.reason if instance == decision.instance else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
@@ -125,8 +137,9 @@ class Placing:
     ) -> None:
         """Held → queued in the counters alone, for what is dispatched at once; decodes nowhere in `excluded`."""
         tracked.instance = instance
-        decode = self._decodes_on(tracked, decode, excluded)
-        self.accounting.enqueue(tracked, instance, self._hit_tokens(tracked, instance), now, decode)
+        decode = decodes_on(tracked, decode, self.accounting.loads, self.view, excluded)
+        hit = hit_or_fetched_tokens(tracked, instance, self.accounting.loads, self.view)
+        self.accounting.enqueue(tracked, instance, hit, now, decode)
         self._expect_first_token(tracked, self.accounting.loads[instance].pending_prefill_tokens, now)
 
     def new_queue(self) -> InstanceQueue:
@@ -177,8 +190,8 @@ class Placing:
         load = self.accounting.loads[instance]
         self.waiting.pop(request.id, None)
         if load.entry.role is Role.PREFILL:
-            self.accounting.redirect(tracked, self._decodes_on(tracked, tracked.decode))
-        self.accounting.dispatch(tracked, self._hit_tokens(tracked, instance), now)
+            self.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, self.accounting.loads, self.view))
+        self.accounting.dispatch(tracked, hit_or_fetched_tokens(tracked, instance, self.accounting.loads, self.view), now)
         self._expect_first_token(tracked, load.dispatched_prefill_tokens, now)
         tracked.tried = (*tracked.tried, instance)
         circuit = self.circuits.get(instance)
@@ -290,31 +303,6 @@ class Placing:
             if choice is None or choice.tpot_seconds == inf:
                 return no_room_to_decode(request, view)
         return refusal
-
-    def _decodes_on(self, tracked: TrackedRequest, wanted: str | None, excluded: Collection[str] = ()) -> str | None:
-        """The decode instance of a request that prefills where it is: the wanted one if it can, else the best; None = where it is."""
-        if self.accounting.loads[tracked.instance].entry.role is not Role.PREFILL:
-            return None
-        load = None if wanted is None or wanted in excluded else self.accounting.loads.get(wanted)
-        if load is not None and load.takes_decodes(self.view.now):
-            return wanted
-        found: DecodeChoice | None = select_decoding(tracked.request, self.view, excluded)
-        return wanted if found is None else found.instance
-
-    def _hit_tokens(self, tracked: TrackedRequest, instance: str) -> int:
-        """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that holds more and still serves."""
-        local = self.view.hit_tokens(tracked.request, instance)
-        tracked.transfer_tokens = 0
-        source = tracked.transfer_from
-        if source is None:
-            return local
-        load = self.accounting.loads.get(source)
-        remote = 0 if load is None or load.entry.state not in REACHABLE else self.view.hit_tokens(tracked.request, source)
-        if remote <= local:
-            tracked.transfer_from = None
-            return local
-        tracked.transfer_tokens = remote - local
-        return remote
 
     def _expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
         if self.gate.forecast is not None:

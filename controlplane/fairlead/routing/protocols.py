@@ -101,10 +101,12 @@ class InstanceLoad:
     """When its uncached work last went from none to some; None while it has none."""
     broken_until: float = 0.0
     """Circuit open until then (Unix seconds): not a candidate."""
+    lacks_decode: bool = False
+    """A prefill instance while no instance takes decodes: not a candidate. Kept by the view."""
 
     def is_candidate(self, now: float) -> bool:
-        """Whether new requests may be placed here at `now`: accepting, circuit closed, and not a decode instance."""
-        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.DECODE
+        """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill what someone will decode."""
+        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
     def takes_decodes(self, now: float) -> bool:
         """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed, and not a prefill instance."""

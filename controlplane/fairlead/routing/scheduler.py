@@ -15,8 +15,10 @@ from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.circuit import Circuit
+from fairlead.routing.learning import learn_decode, learn_prefill, learn_ttft
 from fairlead.routing.placing import Placing, SchedulerSettings
 from fairlead.routing.policies.candidates import least_pending
+from fairlead.routing.predictors import Predictor
 from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, RoutingRequest, SchedulerRecords
 from fairlead.routing.readings import SchedulerReadings
 from fairlead.routing.recording import Recorder
@@ -28,20 +30,27 @@ Outcome = Dispatch | Refusal
 
 
 class PoolScheduler(SchedulerReadings):
-    """A `Scheduler` for the pool of `table`.
+    """A `Scheduler` for the pool of `table`; a `predictor` is told the TTFT of every request.
 
     `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies deterministic; `sample_rate` (0-1) is the
     share of decisions recorded. Raises UnknownName or InvalidInput when the table's policy or parameters cannot be used.
     """
 
     def __init__(
-        self, table: RoutingTable, router_id: str, seed: int, *, sample_rate: float = 0.05, settings: SchedulerSettings | None = None
+        self,
+        table: RoutingTable,
+        router_id: str,
+        seed: int,
+        *,
+        sample_rate: float = 0.05,
+        settings: SchedulerSettings | None = None,
+        predictor: Predictor | None = None,
     ) -> None:
         settings = settings or SchedulerSettings()
         self._seed = seed
         self._recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit)
         parameters = check_parameters(table.routing.policy, table.routing.parameters)
-        super().__init__(Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings))
+        super().__init__(Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings, predictor))
         self._settings = settings
         self._loads = self._placing.accounting.loads
         self._requests = self._placing.accounting.requests
@@ -90,13 +99,14 @@ class PoolScheduler(SchedulerReadings):
                 self.instance_worked(instance, now)
                 self._refuse(tracked, refusal, now)
                 return self._answer((instance,), now)
-            self._observe_prefill(tracked, now)
+            learn_prefill(self._placing, tracked, now)
         tracked.first_token_at = now
         instance = tracked.instance if tracked.instance in self._loads else tracked.decodes_on
         self.instance_worked(instance, now)
         if tracked.stage is Stage.PREFILLING:
             self._prefilled(tracked, now)
         ttft = now - tracked.request.arrived_at
+        learn_ttft(self._placing, tracked, ttft)
         second = self._recorder.loads.current(self._loads[instance], now)
         second.ttft.add(ttft)
         second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds
@@ -121,8 +131,7 @@ class PoolScheduler(SchedulerReadings):
         tpot = None
         if tracked.first_token_at is not None and output_tokens > 1:
             tpot = (now - tracked.first_token_at) / (output_tokens - 1)
-            if self._placing.gate.forecast is not None:
-                self._placing.decode_times.observe(decoded_on.decode_tokens, decoded_on.decoding, tpot)
+            learn_decode(self._placing, decoded_on, tpot)
         self._end(tracked, "completed", now)
         prefilled_on = self._loads.get(instance, decoded_on)
         second = self._recorder.loads.current(prefilled_on, now)
@@ -210,6 +219,7 @@ class PoolScheduler(SchedulerReadings):
         placing.view.now = now
         take_table(placing, table, self._seed)
         misplaced: list[TrackedRequest] = []
+        placing.view.candidates()  # so that each load knows whether it is one
         for instance in sorted(placing.queues):
             accepting = self._loads[instance].is_candidate(now)
             for tracked in placing.queues[instance].in_order(now):
@@ -320,15 +330,6 @@ class PoolScheduler(SchedulerReadings):
         if self._loads[tracked.instance].entry.state in REACHABLE:
             self._placing.prefixes.insert(tracked.instance, tracked.request.blocks)
 
-    def _observe_prefill(self, tracked: TrackedRequest, now: float) -> None:
-        """Learn from a prefill how long prefills take: from when it was sent, or the one before it on the instance was done."""
-        times = self._placing.prefill_times
-        if times.form == "configured" or tracked.dispatched_at is None or tracked.transfer_tokens or not tracked.request.streamed:
-            return
-        before = self._loads[tracked.instance].last_first_token_at
-        began = tracked.dispatched_at if before is None else max(tracked.dispatched_at, before)
-        times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, now - began)
-
     def _finish_unseen_prefills(self, now: float) -> None:
         unseen = self._placing.unseen_prefills
         while unseen and unseen[0][0] <= now:
@@ -340,18 +341,15 @@ class PoolScheduler(SchedulerReadings):
     def _place_held(self, now: float) -> None:
         placing = self._placing
         if placing.held and placing.view.candidates():
-            self._place_each(tuple(placing.held.values()), now)
+            for tracked in tuple(placing.held.values()):
+                refusal = placing.place(tracked, now, admitted=bool(tracked.decision_id))
+                if refusal is not None:
+                    self._refuse(tracked, refusal, now)
         for tracked in tuple(placing.held.values()):
             waited = now - tracked.waiting_since
             if waited < self._settings.no_instances_ttl_seconds:
                 break
             self._refuse(tracked, self._nobody(tracked.request, waited, now), now)
-
-    def _place_each(self, held: Iterable[TrackedRequest], now: float) -> None:
-        for tracked in held:
-            refusal = self._placing.place(tracked, now, admitted=bool(tracked.decision_id))
-            if refusal is not None:
-                self._refuse(tracked, refusal, now)
 
     def _replace(self, queued: Iterable[TrackedRequest], now: float) -> None:
         for tracked in queued:
@@ -379,6 +377,7 @@ class PoolScheduler(SchedulerReadings):
         if len(tracked.tried) >= self._settings.attempts:
             return None
         view = self._placing.view
+        candidates = view.candidates()
         if stays is not None and self._loads[stays].is_candidate(view.now):
             return stays
         excluded = (*tracked.tried, failed_instance)
@@ -386,7 +385,7 @@ class PoolScheduler(SchedulerReadings):
             load = self._loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
                 return instance
-        return next(iter(least_pending(view.candidates(), excluded, 1)), None)
+        return next(iter(least_pending(candidates, excluded, 1)), None)
 
     def _forget_departed(self) -> None:
         for instance in tuple(self._placing.departed):

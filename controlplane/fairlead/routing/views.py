@@ -14,6 +14,9 @@ from fairlead.routing.protocols import InstanceLoad, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, bits_of, misses
 from fairlead.tables import RoutingTable
 
+FEW_HOLDERS = 8
+"""Up to so many holders of a prefix are cheaper one by one."""
+
 
 class LiveView:
     """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a circuit or the table changes."""
@@ -108,8 +111,15 @@ class LiveView:
         count = len(self._places)
         hits = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
         masks = prefixes.match_masks(request.blocks)
+        places = self._places_of_slots
         for mask, depth in masks:
-            hits[self._places_of_slots[bits_of(mask, len(self._places_of_slots))]] = depth
+            if mask.bit_count() > FEW_HOLDERS:
+                hits[places[bits_of(mask, len(places))]] = depth
+                continue
+            while mask:
+                lowest = mask & -mask
+                hits[places[lowest.bit_length() - 1]] = depth
+                mask ^= lowest
         hits = hits[:count]
         if masks:
             hits *= self.table.engine.block_tokens
@@ -131,9 +141,9 @@ class LiveView:
         decoding = tuple(load for load in healthy if load.entry.role is Role.DECODE)
         both = tuple(load for load in healthy if load.entry.role is Role.BOTH)
         self._decode_candidates = decoding or both
-        prefilling = [load for load in healthy if load.entry.role is not Role.DECODE]
-        found = tuple(prefilling) if self._decode_candidates else both
-        self._candidates = found
+        for load in accepting:
+            load.lacks_decode = load.entry.role is Role.PREFILL and not self._decode_candidates
+        self._candidates = tuple(load for load in healthy if load.is_candidate(self.now))
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _place_slots(self) -> None:

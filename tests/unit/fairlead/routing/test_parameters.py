@@ -28,7 +28,7 @@ def test_every_default_passes_its_own_check_and_every_parameter_is_described(nam
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="policy 'magic' is unknown; known: cache-affinity, .*dualmap, .*sticky"):
+    with pytest.raises(UnknownName, match=r"policy 'magic' is unknown; known: cache-affinity, .*dualmap, .*sticky"):
         check_parameters("magic", {})
 
 

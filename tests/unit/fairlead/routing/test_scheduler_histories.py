@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
 from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal
-from fairlead.routing.registry import policy_names
+from fairlead.routing.registry import build_policy, policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from routing_builders import POOL, entry, request, table
@@ -22,7 +22,10 @@ NAMES = tuple(f"i{number}" for number in range(5))
 STATES = st.sampled_from(
     [InstanceState.SERVING] * 4 + [InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST]
 )
-INSTANCES = st.dictionaries(st.sampled_from(NAMES), STATES, max_size=5)
+ROLES = st.sampled_from([Role.BOTH] * 3 + [Role.PREFILL, Role.DECODE])
+FITNESS = st.tuples(STATES, ROLES)
+INSTANCES = st.dictionaries(st.sampled_from(NAMES), FITNESS, max_size=5)
+Fitness = dict[str, tuple[InstanceState, Role]]
 PROMPTS = st.lists(st.integers(0, 2), max_size=5)
 
 
@@ -36,6 +39,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.counter = 0
         self.alive: dict[str, str | None] = {}
         """Requests not ended → the instance they were last dispatched to."""
+        self.decodes: dict[str, str | None] = {}
         self.first_tokens: set[str] = set()
         self.ended: set[str] = set()
         self.moves_total = 0
@@ -44,22 +48,27 @@ class SchedulerHistory(RuleBasedStateMachine):
         policy=st.sampled_from(policy_names()),
         instances=INSTANCES,
         window=st.integers(0, 2),
-        mode=st.sampled_from(["Off", "Load"]),
-        discipline=st.sampled_from(["fifo", "longest_hit"]),
+        mode=st.sampled_from(["Off", "Load", "Predicted", "AfterPrefill"]),
+        discipline=st.sampled_from(["fifo", "longest_hit", "slack"]),
+        estimate=st.sampled_from(["configured", "bilinear"]),
         speculative=st.booleans(),
     )
-    def start(self, policy: str, instances: dict[str, InstanceState], window: int, mode: str, discipline: str, speculative: bool) -> None:
+    def start(self, policy: str, instances: Fitness, window: int, mode: str, discipline: str, estimate: str, speculative: bool) -> None:
         parameters: dict[str, Any] = {"queue_discipline": discipline, "queue_limit": 4, "queue_timeout_seconds": 8}
+        parameters |= {"prefill_estimate": estimate, "estimate_min_samples": 10}
         if policy == "ear":
             parameters |= {"hot_tokens": 3000, "cooldown_seconds": 2}
         self.table = table(
-            [entry(name, state) for name, state in sorted(instances.items())],
+            [entry(name, state, role=role) for name, (state, role) in sorted(instances.items())],
             policy=policy,
             parameters=parameters,
             window=window,
             speed=1000.0,
             rejection=EarlyRejectionFacts(mode=mode, headroom=2.0),
             kv_cache_tokens=20_000,
+            decode_base_seconds=0.02,
+            decode_seconds_per_request=0.02,
+            kv_transfer_bytes_per_second=1e9,
         )
         self.scheduler = PoolScheduler(
             self.table, "router-0", 3, sample_rate=1.0, settings=SchedulerSettings(speculative_insert=speculative, sweep_seconds=0.1)
@@ -68,6 +77,7 @@ class SchedulerHistory(RuleBasedStateMachine):
 
     def snapshot(self) -> None:
         self.unfit = {load.entry.id for load in self.scheduler.loads() if not load.is_candidate(self.now)}
+        self.unfit_to_decode = {load.entry.id for load in self.scheduler.loads() if not load.takes_decodes(self.now)}
         self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
@@ -83,8 +93,11 @@ class SchedulerHistory(RuleBasedStateMachine):
                 assert outcome.instance not in (self.unfit if unfit is None else unfit)
                 chosen = next(one for one in self.table.instances if one.id == outcome.instance)
                 assert chosen.accepting
+                assert chosen.role is not Role.DECODE
                 assert outcome.address == chosen.address
                 assert outcome.miss_tokens >= 1
+                self.see_decode(outcome, chosen, unfit)
+                self.decodes[name] = outcome.decode
                 self.alive[name] = outcome.instance
             else:
                 assert isinstance(outcome.reason, RejectionReason)
@@ -97,6 +110,18 @@ class SchedulerHistory(RuleBasedStateMachine):
                 assert load.waiting <= self.waiting[load.entry.id], "nothing is queued where nothing may be sent"
         self.snapshot()
 
+    def see_decode(self, outcome: Dispatch, chosen: InstanceEntry, unfit: Set[str | None] | None) -> None:
+        """A prefill instance always comes with an accepting instance that decodes, and any other decodes itself; blocks are fetched elsewhere."""
+        assert (outcome.decode is not None) == (chosen.role is Role.PREFILL)
+        assert outcome.transfer_from != outcome.instance
+        assert (outcome.transfer_tokens > 0) == (outcome.transfer_from is not None)
+        if outcome.decode is not None:
+            decodes = next(one for one in self.table.instances if one.id == outcome.decode)
+            assert decodes.accepting
+            assert decodes.role is not Role.PREFILL
+            assert outcome.decode_address == decodes.address
+            assert unfit is not None or outcome.decode not in self.unfit_to_decode
+
     def end(self, name: str) -> None:
         del self.alive[name]
         self.first_tokens.discard(name)
@@ -107,15 +132,21 @@ class SchedulerHistory(RuleBasedStateMachine):
         names = [*sorted(self.alive), *sorted(self.ended)[:2], "ghost"]
         return data.draw(st.sampled_from(names))
 
-    @rule(tokens=st.integers(0, 6000), blocks=PROMPTS, session=st.sampled_from([None, "s", "t", "u"]), streamed=st.booleans())
-    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool) -> None:
+    @rule(
+        tokens=st.integers(0, 6000),
+        blocks=PROMPTS,
+        session=st.sampled_from([None, "s", "t", "u"]),
+        streamed=st.booleans(),
+        priority=st.integers(0, 3),
+    )
+    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int) -> None:
         self.counter += 1
         name = f"r{self.counter:04d}"
         chained = tuple(hash(tuple(blocks[: depth + 1])) & 0xFFFFFFFF for depth in range(len(blocks)))
         self.alive[name] = None
         prompt = max(tokens, 512 * len(blocks))
         asked = request(name, prompt, blocks=chained, session=session, at=self.now, streamed=streamed)
-        self.see(self.scheduler.submit(asked, self.now))
+        self.see(self.scheduler.submit(replace(asked, priority=priority), self.now))
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 1.0, 3.0, 6.0]))
     def time_passes(self, seconds: float) -> None:
@@ -126,9 +157,14 @@ class SchedulerHistory(RuleBasedStateMachine):
     @rule(data=st.data())
     def first_token(self, data: st.DataObject) -> None:
         name = self.any_request(data)
-        if self.alive.get(name) is not None:
+        instance = self.alive.get(name)
+        if instance is not None:
             self.first_tokens.add(name)
-        self.see(self.scheduler.first_token(name, self.now), self.unfit - {self.alive.get(name)})
+        self.see(self.scheduler.first_token(name, self.now), self.unfit - {instance})
+
+    @rule(data=st.data())
+    def blocks_arrive(self, data: st.DataObject) -> None:
+        self.scheduler.transferred(self.any_request(data), self.now)
 
     @rule(data=st.data(), cached=st.sampled_from([None, 0, 512]))
     def complete(self, data: st.DataObject, cached: int | None) -> None:
@@ -147,8 +183,8 @@ class SchedulerHistory(RuleBasedStateMachine):
         outcomes = self.scheduler.cancel(name, self.now) if cancels else self.scheduler.fail(name, self.now)
         self.see(outcomes, self.unfit - {instance})
 
-    @rule(data=st.data(), counts=st.booleans())
-    def retry(self, data: st.DataObject, counts: bool) -> None:
+    @rule(data=st.data(), counts=st.booleans(), decode_fails=st.booleans())
+    def retry(self, data: st.DataObject, counts: bool, decode_fails: bool) -> None:
         name = self.any_request(data)
         instance = self.alive.get(name)
         if instance is None or name in self.first_tokens:
@@ -156,13 +192,18 @@ class SchedulerHistory(RuleBasedStateMachine):
             assert isinstance(outcome, Refusal)
             assert outcome.reason is RejectionReason.UPSTREAM_FAILED
             return
+        decode = self.decodes.get(name)
+        failed = decode if decode_fails and decode is not None else instance
         if counts:
-            self.scheduler.instance_failed(instance, self.now)
+            self.scheduler.instance_failed(failed, self.now)
             self.snapshot()
-        outcome = self.scheduler.retry(name, self.now, instance)
+        outcome = self.scheduler.retry(name, self.now, failed)
         assert outcome.request.id == name
         if isinstance(outcome, Dispatch):
-            assert outcome.instance != instance
+            assert outcome.instance != failed
+            able = [load.entry for load in self.scheduler.loads() if load.takes_decodes(self.now)]
+            alone = len([one for one in able if one.role is Role.DECODE] or able) < 2
+            assert outcome.decode != failed or alone
         self.see([outcome])
         self.see(self.scheduler.tick(self.now))
 
@@ -177,19 +218,25 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.snapshot()
         self.see(self.scheduler.tick(self.now))
 
-    @rule(instances=INSTANCES, moved=st.booleans(), policy=st.sampled_from([None, *policy_names()]))
-    def table_changes(self, instances: dict[str, InstanceState], moved: bool, policy: str | None) -> None:
+    @rule(
+        instances=INSTANCES,
+        moved=st.booleans(),
+        policy=st.sampled_from([None, *policy_names()]),
+        mode=st.sampled_from([None, "Off", "Predicted"]),
+    )
+    def table_changes(self, instances: Fitness, moved: bool, policy: str | None, mode: str | None) -> None:
         self.version += 1
         entries: list[InstanceEntry] = []
-        for name, state in sorted(instances.items()):
+        for name, (state, role) in sorted(instances.items()):
             address = f"{name}:{self.version}" if moved else f"{name}:8000"
-            entries.append(replace(entry(name, state), address=address))
+            entries.append(replace(entry(name, state, role=role), address=address))
         routing = self.table.routing
         if policy is not None and policy != routing.policy:
             kept = {key: value for key, value in routing.parameters.items() if key.startswith("queue_")}
             routing = replace(routing, policy=policy, parameters=kept)
-        self.table = replace(self.table, version=self.version, instances=tuple(entries), routing=routing)
-        unfit = {one.id for one in entries if not one.accepting}
+        rejection = self.table.early_rejection if mode is None else replace(self.table.early_rejection, mode=mode)
+        self.table = replace(self.table, version=self.version, instances=tuple(entries), routing=routing, early_rejection=rejection)
+        unfit = {one.id for one in entries if not one.accepting or one.role is Role.DECODE}
         self.see(self.scheduler.update_table(self.table, self.now), unfit)
         assert self.scheduler.update_table(self.table, self.now) == ()
 
@@ -206,7 +253,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         assert records.dropped == 0
         for move in records.migrations:
             self.check_move(move)
-        if self.table.routing.policy in ("round-robin", "least-loaded") and self.version == 1:
+        if self.version == 1 and not build_policy(self.table.routing, 1).binds:
             assert records.bindings == ()
         for change in records.bindings:
             assert change.instance != change.previous
@@ -235,11 +282,10 @@ class SchedulerHistory(RuleBasedStateMachine):
                 instance = self.alive[name]
                 self.end(name)
                 self.see(self.scheduler.cancel(name, self.now), self.unfit - {instance})
-        assert all(
-            (load.pending_prefill_tokens, load.dispatched_prefill_tokens, load.waiting, load.prefilling, load.decoding, load.decode_tokens)
-            == (0, 0, 0, 0, 0, 0)
-            for load in self.scheduler.loads()
-        )
+        for load in self.scheduler.loads():
+            assert (load.pending_prefill_tokens, load.pending_prefill_microseconds, load.dispatched_prefill_tokens) == (0, 0, 0)
+            assert (load.waiting, load.prefilling, load.decoding, load.decode_tokens) == (0, 0, 0, 0)
+            assert (load.incoming, load.incoming_tokens, load.transfers_out) == (0, 0, 0)
 
     @invariant()
     def counters_are_exact(self) -> None:
@@ -249,13 +295,14 @@ class SchedulerHistory(RuleBasedStateMachine):
     def every_request_is_counted_once(self) -> None:
         dispatched = sum(1 for instance in self.alive.values() if instance is not None)
         counted = self.scheduler.in_flight()
-        assert sum(one.in_flight for one in counted) - sum(one.waiting for one in counted) == dispatched
+        incoming = sum(load.incoming for load in self.scheduler.loads())
+        assert sum(one.in_flight for one in counted) - sum(one.waiting for one in counted) - incoming == dispatched
         assert self.scheduler.waiting() == len(self.alive) - dispatched
 
     @invariant()
     def nothing_waits_where_nothing_is_accepted(self) -> None:
         for load in self.scheduler.loads():
-            assert not load.waiting or load.entry.accepting
+            assert not load.waiting or (load.entry.accepting and load.entry.role is not Role.DECODE)
 
     def teardown(self) -> None:
         for name in sorted(self.alive):

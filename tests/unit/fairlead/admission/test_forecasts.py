@@ -1,0 +1,195 @@
+"""Mooncake's admission: loads, the system-level forecast, and the three rejection policies."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from fairlead.admission.forecasts import FIRST_SLOTS, DecodeForecast
+from fairlead.admission.gates import LoadGate, PredictedGate, build_gate, class_limit
+from fairlead.admission.loads import decode_loads, pool_loads
+from fairlead.errors import UnknownName
+from fairlead.instances import Role
+from fairlead.reports import RejectionReason
+from fairlead.routing.protocols import InstanceLoad, Refusal
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead.tables import EarlyRejectionFacts
+from routing_builders import ScriptedView, dispatches, entry, refusals, request, table, view_over
+
+NOW = 1_000.0
+
+
+def worked_example(mode: str = "Load") -> ScriptedView:
+    """TBT(b) = 0.02 + 0.0015 b, limit 0.1 s: two decode instances with 60 requests each."""
+    loads = [InstanceLoad(entry=entry("p", role=Role.PREFILL))]
+    loads += [InstanceLoad(entry=entry(name, role=Role.DECODE), decoding=60) for name in ("d1", "d2")]
+    rejection = EarlyRejectionFacts(mode=mode)
+    return view_over(loads, rejection=rejection, decode_base_seconds=0.02, decode_seconds_per_request=0.0015)
+
+
+def fill(forecast: DecodeForecast) -> None:
+    """D1: 40 aged 15 s and 20 aged 2 s; D2: 60 aged 15 s; 20 prefills finish within 8 s."""
+    for number in range(100):
+        forecast.begin(f"old{number}", NOW - 15, 1)
+    for number in range(20):
+        forecast.begin(f"young{number}", NOW - 2, 1)
+        forecast.expect(f"next{number}", NOW + 8 * number / 20, 1)
+
+
+def test_the_worked_example_is_overloaded_now_and_half_loaded_when_the_request_would_decode() -> None:
+    view = worked_example()
+    assert list(decode_loads(view)) == pytest.approx([1.1, 1.1])
+    forecast = DecodeForecast()
+    fill(forecast)
+    assert forecast.totals_at(NOW, NOW) == (121, 121.0)  # one of the expected ones is due at this very moment
+    assert forecast.totals_at(NOW + 8, NOW) == (40, 40.0)
+    assert forecast.load_at(NOW + 8, NOW, view) == pytest.approx(0.5)
+
+
+def test_early_rejection_refuses_the_worked_example_and_prediction_accepts_it() -> None:
+    refusal = LoadGate().at_arrival(request("r"), 1.0, worked_example(), NOW)
+    assert refusal is not None
+    assert (refusal.reason, refusal.status, refusal.retry_after_seconds) == (RejectionReason.DECODE_OVERLOADED, 429, 2.0)
+    assert refusal.message == "decoding at 0.110 s per token exceeds 0.100 s in pool default/chat"
+    gate = PredictedGate()
+    assert gate.forecast is not None
+    fill(gate.forecast)
+    generous = worked_example("Predicted")
+    generous.table = replace(generous.table, slo=replace(generous.table.slo, ttft_seconds=30.0))
+    assert gate.at_arrival(request("r"), 8.0, generous, NOW) is None
+    crowded = gate.at_arrival(request("r"), 0.0, generous, NOW)
+    assert crowded is not None
+    assert crowded.reason is RejectionReason.DECODE_OVERLOADED
+
+
+def test_pool_loads_tell_the_mean_and_the_least() -> None:
+    loads = [
+        InstanceLoad(entry=entry("i1"), pending_prefill_tokens=31_250, decoding=10),
+        InstanceLoad(entry=entry("i2"), decoding=0),
+    ]
+    found = pool_loads(view_over(loads, decode_base_seconds=0.01, decode_seconds_per_request=0.009))
+    assert (found.prefill_mean, found.prefill_least, found.decode_mean, found.decode_least) == pytest.approx((0.5, 0.0, 0.55, 0.1))
+
+
+def test_finished_decodes_teach_how_long_decodes_last_and_lost_ones_do_not() -> None:
+    forecast = DecodeForecast()
+    for number in range(400):
+        forecast.begin(f"r{number}", float(number), 10)
+        forecast.end(f"r{number}", number + 5.0, finished=True)
+    assert forecast.decode_seconds == pytest.approx(5.0, abs=0.1)
+    forecast.begin("lost", 0.0, 10)
+    forecast.end("lost", 500.0, finished=False)
+    forecast.end("unknown", 500.0, finished=True)
+    assert forecast.decode_seconds == pytest.approx(5.0, abs=0.1)
+    assert len(forecast) == 0
+
+
+def test_a_forecast_equals_a_plain_count_over_random_histories() -> None:
+    source = random.Random(5)
+    forecast = DecodeForecast(decode_seconds=7.0)
+    truth: dict[str, tuple[str, float, int]] = {}
+    now = 0.0
+    for number in range(3 * FIRST_SLOTS):
+        now += source.random()
+        name, tokens = f"r{number}", source.randint(1, 5_000)
+        if source.random() < 0.5:
+            forecast.expect(name, now + 3 * source.random(), tokens)
+        forecast.begin(name, now, tokens)
+        truth[name] = ("began", now, tokens)
+        if source.random() < 0.6:
+            due = now + 10 * source.random() - 2
+            forecast.expect(f"e{number}", due, tokens)
+            truth[f"e{number}"] = ("expected", due, tokens)
+        if source.random() < 0.3:
+            gone = source.choice(sorted(truth))
+            forecast.end(gone, now, finished=False)
+            del truth[gone]
+    at = now + 4.0
+    there = [tokens for kind, when, tokens in truth.values() if at - 7.0 <= (when if kind == "began" else max(when, now)) <= at]
+    assert forecast.totals_at(at, now) == (len(there), float(sum(there)))
+
+
+def test_classes_have_caps_of_which_the_last_holds_for_all_further() -> None:
+    facts = EarlyRejectionFacts(headroom=2.0)
+    assert [class_limit(facts, priority) for priority in (-1, 0, 1, 2, 9)] == [2.0, 2.0, 1.8, 1.6, 1.6]
+    assert class_limit(EarlyRejectionFacts(class_caps=()), 7) == 1.0
+
+
+def test_a_lower_class_is_refused_where_a_higher_one_is_still_admitted() -> None:
+    scheduler = PoolScheduler(table(1, rejection=EarlyRejectionFacts(mode="Load")), "router-0", 1)
+    scheduler.submit(request("r0", 28_000), 0.0)
+    assert refusals(scheduler.submit(replace(request("low", 1_000), priority=1), 0.0))
+    assert not refusals(scheduler.submit(request("high", 1_000), 0.0))
+
+
+def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="early rejection mode 'load' is unknown"):
+        build_gate("load")
+
+
+def split_scheduler(mode: str) -> PoolScheduler:
+    entries = [entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE)]
+    rejection = EarlyRejectionFacts(mode=mode)
+    pool = table(entries, policy="mooncake", window=0, rejection=rejection, decode_base_seconds=0.02, decode_seconds_per_request=0.03)
+    return PoolScheduler(pool, "router-0", 1)
+
+
+def outcome_of_the_fourth(mode: str) -> tuple[PoolScheduler, Refusal | None, Refusal | None]:
+    """Three requests decode (0.11 s per token, over the SLO of 0.1 s); the fourth's refusal at arrival and after its prefill."""
+    scheduler = split_scheduler(mode)
+    for number in range(3):
+        scheduler.submit(request(f"r{number}"), 0.0)
+    for number in range(3):
+        scheduler.first_token(f"r{number}", 1.0)
+    at_arrival = refusals(scheduler.submit(request("r3"), 1.0))
+    after = refusals(scheduler.first_token("r3", 2.0)) if not at_arrival else []
+    return scheduler, at_arrival[0] if at_arrival else None, after[0] if after else None
+
+
+def test_the_baseline_refuses_after_the_prefill_and_counts_nothing_any_more() -> None:
+    scheduler, at_arrival, after = outcome_of_the_fourth("AfterPrefill")
+    assert at_arrival is None
+    assert after is not None
+    assert (after.reason, after.retry_after_seconds >= 1) == (RejectionReason.DECODE_OVERLOADED, True)
+    assert scheduler.discrepancies() == ()
+    assert sum(one.in_flight for one in scheduler.in_flight()) == 3
+    assert scheduler.complete("r3", 3.0, 5, None) == ()
+    assert sum(len(one.ttft_seconds) for one in scheduler.take_records(9.0, final=True).loads) == 3
+
+
+def test_early_rejection_refuses_the_same_request_before_its_prefill() -> None:
+    _, at_arrival, after = outcome_of_the_fourth("Load")
+    assert at_arrival is not None
+    assert after is None
+
+
+def test_prediction_admits_when_the_decodes_will_have_left() -> None:
+    scheduler = split_scheduler("Predicted")
+    for number in range(3):
+        scheduler.submit(request(f"r{number}"), 0.0)
+    for number in range(3):
+        scheduler.first_token(f"r{number}", 1.0)
+    assert refusals(scheduler.submit(request("at-once"), 2.0))
+    assert dispatches(scheduler.submit(request("later", 25_000), 18.5))  # its first token is due 4 s on, when the three are 21.5 s old
+
+
+def test_a_gate_that_is_turned_on_knows_what_already_decodes() -> None:
+    scheduler = split_scheduler("Off")
+    for number in range(4):
+        scheduler.submit(request(f"r{number}"), 0.0)
+        scheduler.first_token(f"r{number}", 1.0)
+    rejection = EarlyRejectionFacts(mode="Predicted")
+    scheduler.update_table(replace(scheduler.table, version=2, early_rejection=rejection), 2.0)
+    assert refusals(scheduler.submit(request("r9"), 2.0))
+
+
+def test_decode_times_the_table_does_not_tell_are_learnt_under_prediction() -> None:
+    pool = table(1, window=0, rejection=EarlyRejectionFacts(mode="Predicted"))
+    scheduler = PoolScheduler(pool, "router-0", 1)
+    for number in range(210):  # one at a time, each 20 s long at 0.2 s per token: twice the SLO
+        at = 30.0 * number
+        assert not refusals(scheduler.submit(request(f"r{number}", at=at), at)) or number >= 200
+        scheduler.first_token(f"r{number}", at + 1)
+        scheduler.complete(f"r{number}", at + 21, 101, None)
+    (refusal,) = refusals(scheduler.submit(request("r"), 30.0 * 210))
+    assert refusal.reason is RejectionReason.DECODE_OVERLOADED
