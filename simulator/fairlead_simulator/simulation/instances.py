@@ -245,7 +245,7 @@ class Instance:
             if batch.jobs:
                 self.memory.allocate(-batch.new_blocks(1))
                 self._begin_decode(now)
-            elif self._blocked and not self._prefilling:
+            elif self._blocked and not self.running:
                 self._blocked = False
                 self._begin(now)
             return

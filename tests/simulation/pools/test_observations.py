@@ -1,0 +1,55 @@
+"""The simulator's scheduler and a router's are the same: told the same, they answer the same."""
+
+from itertools import islice
+
+import pytest
+
+from fairlead.routing.registry import policy_names
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead_simulator.simulation.observations import replay_observations
+from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
+from fairlead_simulator.simulation.pool_tables import PoolSpec
+from fairlead_simulator.simulation.presets import preset
+from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.simulation.timeline import Fail, ScaleTo
+from fairlead_simulator.workloads.kinds import KINDS
+
+WORKLOAD = load_workload(islice(KINDS["conversation"].rows(None, None, 9), 500), requests=None, max_input=20_480, infer_sessions=True)
+
+
+def simulated(policy: str, seed: int = 3, rejection: str = "Load") -> Simulation:
+    spec = PoolSpec(
+        preset=preset("dualmap-910b4-qwen7b"),
+        instances=4,
+        policy=policy,
+        early_rejection=rejection,
+        prefill_tokens_per_second=6250.0,
+        seed=seed,
+    )
+    timeline = (ScaleTo(at=20.0, instances=6), Fail(at=40.0, instance=1, recovered_after_seconds=20.0), ScaleTo(at=60.0, instances=3))
+    simulation = Simulation(spec, plan_jobs(WORKLOAD, Plan(rate=4.0, seed=seed)), timeline=timeline, keep_observations=True)
+    simulation.run()
+    return simulation
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_a_second_scheduler_told_the_same_decides_the_same(policy: str) -> None:
+    simulation = simulated(policy)
+    log = simulation.scheduler.log
+    assert sum(len(observation.answer) for observation in log) >= len(WORKLOAD.rows)
+    router = PoolScheduler(simulation.spec.first_table(), "simulator", simulation.spec.seed, sample_rate=0.0)
+    assert replay_observations(log, router) is None
+
+
+def test_a_scheduler_told_something_else_is_found_out() -> None:
+    simulation = simulated("dualmap")
+    other = PoolScheduler(simulation.spec.first_table(), "simulator", simulation.spec.seed + 1, sample_rate=0.0)
+    log = simulation.scheduler.log
+    position = replay_observations(log, other)
+    assert position is not None, "another seed gives other decision ids"
+    assert log[position].answer
+
+
+def test_the_same_seed_gives_the_same_calls_and_answers() -> None:
+    assert simulated("dualmap").scheduler.log == simulated("dualmap").scheduler.log
+    assert simulated("dualmap").scheduler.log != simulated("dualmap", seed=4).scheduler.log

@@ -1,0 +1,168 @@
+"""Scaling, failures, schedules, transfers and poor sight during a run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from fairlead.errors import InvalidInput
+from fairlead_simulator.simulation.jobs import Phase
+from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
+from fairlead_simulator.simulation.pool_tables import PoolSpec
+from fairlead_simulator.simulation.presets import preset
+from fairlead_simulator.simulation.running import ObservationQuality, Simulation
+from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
+from fairlead_simulator.workloads.kinds import KINDS
+
+CONVERSATIONS = load_workload(islice(KINDS["conversation"].rows(None, None, 21), 800), requests=None, max_input=20_480, infer_sessions=True)
+AGENTS = load_workload(islice(KINDS["agentic"].rows(None, None, 2), 600), requests=None, max_input=None, infer_sessions=True)
+
+
+def simulated(
+    instances: int = 4,
+    rate: float = 3.0,
+    timeline: Sequence[TimelineEvent] = (),
+    quality: ObservationQuality | None = None,
+    **changes: Any,
+) -> Simulation:
+    facts: dict[str, Any] = {
+        "preset": preset("dualmap-910b4-qwen7b"),
+        "policy": "dualmap",
+        "prefill_tokens_per_second": 6250.0,
+        "instances": instances,
+    } | changes
+    simulation = Simulation(PoolSpec(**facts), plan_jobs(CONVERSATIONS, Plan(rate=rate)), timeline=timeline, quality=quality)
+    simulation.run()
+    scheduler = simulation.scheduler.scheduler
+    assert scheduler.discrepancies() == ()
+    assert scheduler.waiting() == 0
+    assert not any(instance.running for name, instance in simulation.instances.items() if name not in simulation._dead)
+    return simulation
+
+
+def phases(simulation: Simulation) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for job in simulation.result.jobs:
+        counted[job.phase.value] = counted.get(job.phase.value, 0) + 1
+    return counted
+
+
+def late(simulation: Simulation) -> int:
+    return sum(job.first_token_at - job.arrives_at >= 5.0 for job in simulation.result.jobs if job.phase is Phase.FINISHED)
+
+
+def test_instances_added_in_time_shorten_waits() -> None:
+    fixed = simulated(rate=4.5)
+    grown = simulated(rate=4.5, timeline=[ScaleTo(at=20.0, instances=8, startup_seconds=5.0)])
+    assert phases(grown) == {"finished": 800 - CONVERSATIONS.dropped}
+    assert late(grown) < late(fixed) / 2
+    assert len(grown.instances) == 8
+
+
+def test_instances_removed_drain_without_losing_a_request() -> None:
+    shrunk = simulated(instances=8, timeline=[ScaleTo(at=50.0, instances=5)])
+    assert phases(shrunk) == {"finished": 800 - CONVERSATIONS.dropped}
+    table = shrunk.scheduler.scheduler.table
+    assert len(table.instances) == 5
+    assert table.version >= 3, "draining, then gone"
+    gone = {name for name in shrunk.instances if name not in {entry.id for entry in table.instances}}
+    assert all(job.first_token_at < 60.0 for job in shrunk.result.jobs if job.instance in gone)
+
+
+def test_a_failure_loses_only_answers_begun_and_the_rest_is_served_elsewhere() -> None:
+    failed = simulated(timeline=[Fail(at=60.0, instance=1, recovered_after_seconds=30.0)])
+    counted = phases(failed)
+    assert 0 < counted.get("failed", 0) < 40
+    assert counted["finished"] + counted["failed"] == 800 - CONVERSATIONS.dropped
+    restarted = [job for job in failed.result.jobs if job.instance == "b001-0" and job.first_token_at > 90.0]
+    assert restarted
+    down = [job for job in failed.result.jobs if job.instance == "b001-0" and 60.0 < job.first_token_at < 90.0]
+    assert not down
+
+
+def test_failing_an_instance_that_is_not_there_is_told() -> None:
+    with pytest.raises(InvalidInput, match="write a number from 0 to 3"):
+        simulated(timeline=[Fail(at=1.0, instance=4)])
+
+
+def test_a_schedule_switches_early_rejection_on() -> None:
+    patient = {"queue_timeout_seconds": 10_000.0}
+    open_ended = simulated(rate=9.0, parameters=patient)
+    scheduled = simulated(rate=9.0, parameters=patient, timeline=[Override(at=40.0, early_rejection="Load")])
+    assert set(scheduled.result.refusals) == {"rejected-predicted-ttft"}
+    assert open_ended.result.refusals == {}
+    assert all(job.arrives_at >= 40.0 for job in scheduled.result.jobs if job.phase is Phase.REFUSED)
+
+
+def test_a_schedule_can_change_the_policy() -> None:
+    changed = simulated(timeline=[Override(at=40.0, policy="round-robin")])
+    assert changed.scheduler.scheduler.table.routing.policy == "round-robin"
+
+
+@pytest.mark.parametrize("policy", ["static-pd", "mooncake"])
+def test_prefill_and_decode_instances_each_do_their_part(policy: str) -> None:
+    pools = simulated(
+        instances=0, prefill_instances=3, decode_instances=2, policy=policy, preset=preset("mooncake-a800-llama70b"), rate=2.0
+    )
+    assert phases(pools) == {"finished": 800 - CONVERSATIONS.dropped}
+    assert {job.instance[0] for job in pools.result.jobs} == {"p"}
+    assert {(job.decode_instance or "?")[0] for job in pools.result.jobs} == {"d"}
+    assert pools.result.transferred_tokens >= sum(job.input_tokens for job in pools.result.jobs if job.output_tokens > 1)
+
+
+def test_a_slow_link_delays_the_second_token() -> None:
+    fast = preset("mooncake-a800-llama70b")
+    slow = replace(fast, transfer=replace(fast.transfer, bytes_per_second=1e9))
+    gaps = []
+    for one in (fast, slow):
+        pools = simulated(instances=0, prefill_instances=3, decode_instances=2, policy="static-pd", preset=one, rate=1.0)
+        jobs = [job for job in pools.result.jobs if job.phase is Phase.FINISHED]
+        gaps.append(sum(job.finished_at - job.first_token_at for job in jobs) / len(jobs))
+    assert gaps[1] > gaps[0] + 1.0
+
+
+def test_refusals_after_prefill_waste_what_was_computed() -> None:
+    pools = simulated(
+        instances=0,
+        prefill_instances=5,
+        decode_instances=1,
+        policy="static-pd",
+        preset=preset("mooncake-a800-llama70b"),
+        rate=8.0,
+        early_rejection="AfterPrefill",
+        slo_ttft_seconds=30.0,
+        slo_tpot_seconds=0.04,
+    )
+    assert pools.result.refusals
+    assert any(job.phase is Phase.REFUSED and job.instance for job in pools.result.jobs)
+
+
+def test_noise_and_delay_change_decisions_but_lose_nothing() -> None:
+    sharp = simulated(rate=4.0)
+    blurred = simulated(rate=4.0, quality=ObservationQuality(token_noise=0.5, delay_seconds=0.1))
+    assert phases(blurred) == phases(sharp) == {"finished": 800 - CONVERSATIONS.dropped}
+    assert [job.instance for job in blurred.result.jobs] != [job.instance for job in sharp.result.jobs]
+
+
+def test_in_a_closed_loop_a_turn_comes_when_the_tool_has_run() -> None:
+    spec = PoolSpec(preset=preset("vllm-h100-8b"), instances=2, policy="ear", prefill_tokens_per_second=20_000.0)
+    jobs = plan_jobs(AGENTS, Plan(rate=3.0, closed_loop=True))
+    Simulation(spec, jobs).run()
+    assert all(job.phase is Phase.FINISHED for job in jobs)
+    followed = [job for job in jobs if job.next_job is not None]
+    assert len(followed) > 200
+    for job in followed:
+        assert job.next_job is not None
+        assert job.next_job.arrives_at == pytest.approx(job.finished_at + job.next_pause)
+
+
+def test_a_slower_pool_is_asked_less_in_a_closed_loop() -> None:
+    spans = []
+    for instances in (1, 6):
+        spec = PoolSpec(preset=preset("vllm-h100-8b"), instances=instances, policy="ear", prefill_tokens_per_second=20_000.0)
+        jobs = plan_jobs(AGENTS, Plan(rate=8.0, closed_loop=True))
+        Simulation(spec, jobs).run()
+        spans.append(max(job.arrives_at for job in jobs))
+    assert spans[0] > spans[1]
