@@ -126,6 +126,9 @@ class ScriptedView:
     def ttft_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
         return (self.vectors().pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
 
+    def prefill_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
+        return misses(asked.prompt_tokens, hits) / self.table.engine.prefill_tokens_per_second
+
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         return self.table.engine.decode_seconds(context_tokens, requests)
 

@@ -3,8 +3,8 @@
 from math import ceil
 
 from fairlead.reports import RejectionReason
-from fairlead.routing.protocols import Refusal, RoutingRequest
-from fairlead.tables import PoolKey
+from fairlead.routing.protocols import InstanceLoad, Refusal, RoutingRequest
+from fairlead.tables import PoolKey, RoutingTable
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
@@ -48,6 +48,17 @@ def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: floa
     """429: the queue-time limit passed before an instance had room."""
     message = f"waited {waited_seconds:.1f} s for an instance of pool {pool} to have room"
     return contended(request, RejectionReason.QUEUE_TIMEOUT, retry_after_seconds=drain_seconds, message=message)
+
+
+def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
+    """429: others that can still be in time left it no room on the instance of `load`, and now it cannot be in time itself."""
+    waited, target = now - request.arrived_at, table.slo.ttft_seconds
+    return contended(
+        request,
+        RejectionReason.PREDICTED_TTFT,
+        retry_after_seconds=load.pending_prefill_microseconds / 1e6,
+        message=f"after {waited:.1f} s in the queue the first token can no longer come within {target:g} s in pool {table.pool}",
+    )
 
 
 def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float, retry_after_seconds: float) -> Refusal:

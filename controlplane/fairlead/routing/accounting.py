@@ -43,6 +43,8 @@ class TrackedRequest:
     miss_tokens: int = 0
     prefill_microseconds: int = 0
     """What it is predicted to take on that instance, once its turn comes."""
+    late: bool = False
+    """Queued, and unable to meet its TTFT target even if sent at once."""
     decode: str | None = None
     """Where it will decode, when `instance` only prefills."""
     transfer_from: str | None = None
@@ -62,6 +64,11 @@ class TrackedRequest:
         """Where it decodes: `decode`, or where it was prefilled."""
         return self.instance if self.decode is None else self.decode
 
+    @property
+    def queued_seconds(self) -> float | None:
+        """How long it waited to be dispatched; None while it has not been."""
+        return None if self.dispatched_at is None else self.dispatched_at - self.submitted_at
+
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
     """The prefill estimate of who does not need one."""
@@ -80,6 +87,14 @@ class Accounting:
         self.changed: set[str] = set()
         """Instances whose counters changed since someone who keeps copies emptied this."""
         self._prefill_seconds = prefill_seconds
+        self.pending_microseconds = 0
+        """Sums over the instances."""
+        self.late_microseconds = 0
+
+    @property
+    def wait_seconds(self) -> float:
+        """Predicted time of all that is pending anywhere, without the late."""
+        return (self.pending_microseconds - self.late_microseconds) / 1e6
 
     def admit(self, tracked: TrackedRequest) -> None:
         """Accept a request, counted nowhere yet. Raises ValueError when its id is already in flight."""
@@ -102,6 +117,7 @@ class Accounting:
         """QUEUED → PREFILLING where it waits, with the hit as it is believed now."""
         assert tracked.stage is Stage.QUEUED
         load = self.loads[tracked.instance]
+        self.forget_late(tracked)
         tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
         self._estimate(tracked, hit_tokens)
         tracked.stage = Stage.PREFILLING
@@ -112,6 +128,19 @@ class Accounting:
         self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
         if tracked.transfer_from is not None:
             self.loads[tracked.transfer_from].transfers_out += 1
+
+    def find_late(self, tracked: TrackedRequest) -> None:
+        """A queued request can no longer be in time."""
+        assert tracked.stage is Stage.QUEUED
+        if not tracked.late:
+            tracked.late = True
+            self._count_late(tracked, tracked.prefill_microseconds)
+
+    def forget_late(self, tracked: TrackedRequest) -> None:
+        """Whether it can be in time is open again."""
+        if tracked.late:
+            tracked.late = False
+            self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
         """A request not yet computed will decode elsewhere than thought."""
@@ -154,6 +183,7 @@ class Accounting:
             load = self.loads[tracked.instance]
             if tracked.stage is Stage.QUEUED:
                 load.waiting -= 1
+                self.forget_late(tracked)
                 self._remove_pending(load, tracked)
             else:
                 self._leave_prefill(load, tracked)
@@ -176,9 +206,15 @@ class Accounting:
         tracked.miss_tokens = max(1, tracked.request.prompt_tokens - hit_tokens)
         tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.request.prompt_tokens, hit_tokens))
 
+    def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
+        self.loads[tracked.instance].late_prefill_microseconds += microseconds
+        self.late_microseconds += microseconds
+        self.changed.add(tracked.instance)
+
     def _add_pending(self, load: InstanceLoad, tokens: int, microseconds: int, now: float) -> None:
         load.pending_prefill_tokens += tokens
         load.pending_prefill_microseconds += microseconds
+        self.pending_microseconds += microseconds
         if load.prefilling_since is None:
             load.prefilling_since = now
         self.changed.add(load.entry.id)
@@ -186,6 +222,7 @@ class Accounting:
     def _remove_pending(self, load: InstanceLoad, tracked: TrackedRequest) -> None:
         load.pending_prefill_tokens -= tracked.miss_tokens
         load.pending_prefill_microseconds -= tracked.prefill_microseconds
+        self.pending_microseconds -= tracked.prefill_microseconds
         if not load.pending_prefill_tokens:
             load.prefilling_since = None
         self.changed.add(load.entry.id)
@@ -224,6 +261,7 @@ def discrepancies(accounting: Accounting) -> tuple[str, ...]:
         counted = {
             "pending_prefill_tokens": dispatched + sum(tracked.miss_tokens for tracked in queued),
             "pending_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in (*queued, *prefilling)),
+            "late_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in queued if tracked.late),
             "dispatched_prefill_tokens": dispatched,
             "waiting": len(queued),
             "prefilling": len(prefilling),

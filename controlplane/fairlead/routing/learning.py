@@ -1,6 +1,7 @@
 """Learning: what a finished prefill or decode teaches the estimators and the predictor of its pool."""
 
 from fairlead.routing.accounting import TrackedRequest
+from fairlead.routing.deadline_queue import next_pace
 from fairlead.routing.placing import Placing
 from fairlead.routing.protocols import InstanceLoad
 
@@ -8,14 +9,16 @@ from fairlead.routing.protocols import InstanceLoad
 def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
-    Nothing is learnt while the configured speed is used, from fetched prefixes, or from first tokens nobody sees.
+    Every prefill tells the pace of its instance; fits learn only while they are asked for. Fetched prefixes and first tokens nobody sees say nothing.
     """
-    times = placing.prefill_times
-    if times.form == "configured" or tracked.dispatched_at is None or tracked.transfer_tokens or not tracked.request.streamed:
+    if tracked.dispatched_at is None or tracked.transfer_tokens or not tracked.request.streamed:
         return
-    before = placing.accounting.loads[tracked.instance].last_first_token_at
-    began = tracked.dispatched_at if before is None else max(tracked.dispatched_at, before)
-    times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, now - began)
+    load = placing.accounting.loads[tracked.instance]
+    before = load.last_first_token_at
+    seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
+    load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
+    if placing.prefill_times.form != "configured":
+        placing.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
 def learn_decode(placing: Placing, decoded_on: InstanceLoad, tpot_seconds: float) -> None:

@@ -99,6 +99,9 @@ def _read_value(facts: ParameterFacts, value: object, path: str) -> Scalar:
     return number
 
 
+DISCIPLINES = ("fifo", "longest_hit", "slack", "deadline")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueParameters:
     """What every policy accepts: how requests wait in the router, and how their prefill times are predicted."""
@@ -107,11 +110,21 @@ class QueueParameters:
         "text",
         "fifo",
         "Order in which an instance's queued requests are sent: `fifo` by arrival, `longest_hit` most cached tokens first, "
-        "`slack` first what must start soonest to meet the TTFT target, last what no longer can.",
-        choices=("fifo", "longest_hit", "slack"),
+        "`slack` first what must start soonest to meet the TTFT target, last what no longer can, `deadline` so that most meet it.",
+        choices=DISCIPLINES,
     )
     queue_age_bound_seconds: float = parameter(
         "number", 2.0, "With `longest_hit`, a request waiting longer than this goes first, oldest first, so that none starves.", minimum=0.0
+    )
+    late_load: float = parameter(
+        "number",
+        0.06,
+        "With `deadline`, late requests are sent while the pool's mean wait is at most this part of the TTFT target.",
+        minimum=0.0,
+        maximum=100.0,
+    )
+    late_share: float = parameter(
+        "number", 0.02, "With `deadline`, the part of prefill time that late requests get at any load.", minimum=0.0, maximum=1.0
     )
     queue_limit: int = parameter(
         "integer", 1024, "Requests that may wait for one instance; beyond it a request is refused (429).", minimum=1

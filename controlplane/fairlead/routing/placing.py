@@ -16,6 +16,7 @@ from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
+from fairlead.routing.deadline_queue import DeadlineQueue
 from fairlead.routing.decoding import select_decoding
 from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.homes import reason_to_leave
@@ -24,7 +25,7 @@ from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.predictors import Predictor, features_of
 from fairlead.routing.prefixes import PrefixIndex
 from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal, RoutingRequest
-from fairlead.routing.queues import InstanceQueue
+from fairlead.routing.queue_building import Queue, build_queue
 from fairlead.routing.recording import Recorder
 from fairlead.routing.views import LiveView
 from fairlead.tables import RoutingTable
@@ -70,7 +71,9 @@ class Placing:
         self.decode_times = DecodeTimes(table.engine)
         self.gate = build_gate(table.early_rejection.mode)
         self.accounting = Accounting(self._prefill_seconds)
-        self.queues: dict[str, InstanceQueue] = {}
+        self.queues: dict[str, Queue] = {}
+        self.hopeless: list[TrackedRequest] = []
+        """Requests found late since the scheduler looked last, when those are to be refused."""
         self.circuits: dict[str, Circuit] = {}
         self.held: dict[str, TrackedRequest] = {}
         self.waiting: dict[str, TrackedRequest] = {}
@@ -127,7 +130,7 @@ class Placing:
         self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
         if queue is None:
-            queue = self.queues[instance] = self.new_queue()
+            queue = self.queues[instance] = self.new_queue(instance)
         queue.add(tracked)
         self.touched.add(instance)
         self.waiting[tracked.request.id] = tracked
@@ -142,9 +145,9 @@ class Placing:
         self.accounting.enqueue(tracked, instance, hit, now, decode)
         self._expect_first_token(tracked, self.accounting.loads[instance].pending_prefill_tokens, now)
 
-    def new_queue(self) -> InstanceQueue:
+    def new_queue(self, instance: str) -> Queue:
         """An empty queue of the discipline in force."""
-        return InstanceQueue(self.parameters.queue_discipline, self.parameters.queue_age_bound_seconds, self.table.slo.ttft_seconds)
+        return build_queue(self.parameters, self.table, self.accounting.loads[instance], self._is_calm, self._found_late)
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
         """Keep an accepted request until some instance accepts."""
@@ -172,6 +175,8 @@ class Placing:
         load = self.accounting.loads[instance]
         window = self.table.routing.prefills_in_flight
         sent: list[Dispatch] = []
+        if isinstance(queue, DeadlineQueue):
+            queue.find_late(now)
         while (not window or load.prefilling < window) and load.broken_until <= now:
             if load.entry.role is Role.PREFILL and not self.view.decode_candidates():
                 break
@@ -311,6 +316,16 @@ class Placing:
 
     def _prefill_seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
         return self.prefill_times.seconds(prompt_tokens, hit_tokens)
+
+    def _is_calm(self) -> bool:
+        """Whether late requests may be sent at any time: little else waits, or there are no queues to wait in."""
+        calm = self.parameters.late_load * self.table.slo.ttft_seconds * len(self.view.candidates())
+        return not self.table.routing.prefills_in_flight or self.accounting.wait_seconds <= calm
+
+    def _found_late(self, tracked: TrackedRequest) -> None:
+        self.accounting.find_late(tracked)
+        if self.table.early_rejection.mode != "Off":
+            self.hopeless.append(tracked)
 
     def _leave_queue(self, tracked: TrackedRequest) -> None:
         queue = self.queues[tracked.instance]

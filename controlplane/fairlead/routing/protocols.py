@@ -82,6 +82,10 @@ class InstanceLoad:
     pending_prefill_microseconds: int = 0
     """The same as predicted prefill time, each request's as estimated when counted."""
     dispatched_prefill_tokens: int = 0
+    late_prefill_microseconds: int = 0
+    """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
+    prefill_pace: float = 1.0
+    """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
     waiting: int = 0
     """Requests queued in this router for it."""
     prefilling: int = 0
@@ -150,6 +154,9 @@ class PoolView(Protocol):
 
     def ttft_vector(self, request: RoutingRequest, hits: "IntVector") -> "FloatVector":
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
+
+    def prefill_vector(self, request: RoutingRequest, hits: "IntVector") -> "FloatVector":
+        """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def binding(self, session: str) -> Binding | None: ...
 

@@ -12,6 +12,7 @@ from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, CacheLo
 from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
 from fairlead.routing.policies.dynamo import Dynamo, DynamoParameters
 from fairlead.routing.policies.ear import Ear, EarParameters
+from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters
 from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters
 from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.policies.least_loaded import LeastLoaded
@@ -47,6 +48,12 @@ class PolicyEntry:
 _POLICIES: dict[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
+        PolicyEntry(
+            name="fairlead",
+            intent="Prefix affinity that grows with load, and queues that keep what can be in time in time.",
+            parameters=FairleadParameters,
+            build=lambda parameters, seed: Fairlead(parameters),
+        ),
         PolicyEntry(
             name="round-robin",
             intent="Every instance in turn, whatever it holds or has to do.",

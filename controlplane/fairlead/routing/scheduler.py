@@ -10,7 +10,7 @@ Every accepted request leaves through exactly one of refusal, `complete`, `fail`
 from collections.abc import Iterable, Sequence
 from heapq import heappop
 
-from fairlead.admission.refusals import nobody_serves, shutting_down, unavailable, upstream_failed, waited_too_long
+from fairlead.admission.refusals import nobody_serves, shutting_down, too_late, unavailable, upstream_failed, waited_too_long
 from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.accounting import Stage, TrackedRequest
@@ -110,7 +110,7 @@ class PoolScheduler(SchedulerReadings):
         second = self._recorder.loads.current(self._loads[instance], now)
         second.ttft.add(ttft)
         second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds
-        self._recorder.settle_decision(request_id, _queued_seconds(tracked), ttft)
+        self._recorder.settle_decision(request_id, tracked.queued_seconds, ttft)
         self._recorder.settle_moves(tracked, "completed", ttft)
         return self._answer((instance,), now)
 
@@ -274,6 +274,10 @@ class PoolScheduler(SchedulerReadings):
                 answer += placing.dispatch_ready(instance, now)
         for instance in instances:
             answer += placing.dispatch_ready(instance, now)
+        while placing.hopeless:
+            tracked = placing.hopeless.pop()
+            if tracked.late:
+                self._refuse(tracked, too_late(tracked.request, placing.table, self._loads[tracked.instance], now), now)
         if self._outbox:
             answer += self._outbox
             self._outbox = []
@@ -295,7 +299,7 @@ class PoolScheduler(SchedulerReadings):
     def _end(self, tracked: TrackedRequest, outcome: str, now: float) -> None:
         request_id = tracked.request.id
         self._end_probe(tracked, now)
-        self._recorder.settle_decision(request_id, _queued_seconds(tracked))
+        self._recorder.settle_decision(request_id, tracked.queued_seconds)
         self._recorder.settle_moves(tracked, outcome)
         if self._placing.gate.forecast is not None:
             self._placing.gate.forecast.end(request_id, now, finished=outcome == "completed")
@@ -392,7 +396,3 @@ class PoolScheduler(SchedulerReadings):
             if not self._placing.accounting.in_flight(instance) and not self._loads[instance].transfers_out:
                 self._placing.departed.discard(instance)
                 del self._loads[instance]
-
-
-def _queued_seconds(tracked: TrackedRequest) -> float | None:
-    return None if tracked.dispatched_at is None else tracked.dispatched_at - tracked.submitted_at

@@ -38,7 +38,7 @@ def take_table(placing: Placing, table: RoutingTable, seed: int) -> None:
         _begin_forecast(placing)
     _take_times(placing, before, table, parameters)
     placing.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
-    if parameters != placing.parameters or table.slo != before.slo:
+    if parameters != placing.parameters or table.slo != before.slo or table.early_rejection.mode != before.early_rejection.mode:
         placing.parameters = parameters
         _rebuild_queues(placing)
     _take_instances(placing, table.instances)
@@ -93,11 +93,13 @@ def _forget_engine(placing: Placing, load: InstanceLoad) -> None:
     load.broken_until = 0.0
     load.kv_usage = None
     load.last_first_token_at = None
+    load.prefill_pace = 1.0
 
 
 def _rebuild_queues(placing: Placing) -> None:
     for instance, queue in tuple(placing.queues.items()):
-        rebuilt = placing.new_queue()
+        rebuilt = placing.new_queue(instance)
         for tracked in queue.in_order(placing.view.now):
+            placing.accounting.forget_late(tracked)
             rebuilt.add(tracked)
         placing.queues[instance] = rebuilt

@@ -25,6 +25,8 @@ class PoolVectors:
     """Uncached prompt tokens, queued or sent and without a first token."""
     pending_microseconds: IntVector
     """The same as predicted time."""
+    wait_microseconds: IntVector
+    """Of that, what a new request would wait for: all but the late."""
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
@@ -32,12 +34,13 @@ class PoolVectors:
     @staticmethod
     def of(loads: Sequence[InstanceLoad]) -> "PoolVectors":
         """Vectors of these loads as they are now."""
-        empty = (np.zeros(len(loads), dtype=np.int64) for _ in range(5))
-        pending, pending_microseconds, decode_tokens, requests, queued = empty
+        empty = (np.zeros(len(loads), dtype=np.int64) for _ in range(6))
+        pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = empty
         vectors = PoolVectors(
             loads=tuple(loads),
             pending=pending,
             pending_microseconds=pending_microseconds,
+            wait_microseconds=wait_microseconds,
             decode_tokens=decode_tokens,
             requests=requests,
             queued=queued,
@@ -51,6 +54,7 @@ class PoolVectors:
         load = self.loads[index]
         self.pending[index] = load.pending_prefill_tokens
         self.pending_microseconds[index] = load.pending_prefill_microseconds
+        self.wait_microseconds[index] = load.pending_prefill_microseconds - load.late_prefill_microseconds
         self.decode_tokens[index] = load.decode_tokens
         self.requests[index] = load.waiting + load.prefilling + load.decoding
         self.queued[index] = load.waiting + max(0, load.prefilling - 1)

@@ -132,6 +132,9 @@ class LiveView:
             return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits)
         return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
 
+    def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
+        return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+
     def binding(self, session: str) -> Binding | None:
         return self._bindings.get(session)
 
