@@ -5,16 +5,17 @@ cached second of prefill against a second of waiting, is 1 on an idle pool, wher
 as work saved then shortens everyone's wait. The rest of the policy is its queue discipline, `deadline` (see `deadline_queue`).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.reports import BindingReason
+from fairlead.reports import Binding, BindingReason
 from fairlead.routing.homes import binding_reason
 from fairlead.routing.parameters import DISCIPLINES, QueueParameters, parameter
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.candidates import FALLBACKS, score
 from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
 from fairlead.routing.vectors import IntVector, lowest
 
 
@@ -47,47 +48,53 @@ class Fairlead(FreeChoice):
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
+        loads = vectors.loads
         hits = view.hit_vector(request)
-        known = self._with_home(request, view, hits)
+        home = None if request.session is None else view.binding(request.session)
+        known = hits if home is None else with_home(request, home, loads, hits)
         wait = vectors.wait_microseconds / 1e6
         prefill = view.prefill_vector(request, known)
-        costs = wait + self.affinity(float(wait.mean()) / view.table.slo.ttft_seconds) * prefill
+        costs = wait + self.affinity(float(wait.sum()) / len(loads) / view.table.slo.ttft_seconds) * prefill
         order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
         best = order[0]
-        if known is not hits and known[best] > hits[best]:
-            reason = DecisionReason.SESSION_BOUND
-        elif not known[best]:
-            reason = DecisionReason.LEAST_LOADED
-        else:
-            reason = DecisionReason.PREFIX_AFFINITY if known[best] == known.max() else DecisionReason.SLO_OVERLOADED
-        chosen = vectors.loads[best].entry.id
-        decision = ordered_decision(request, view, order, hits, costs, reason, self._bind(request, chosen, view, now))
-        return replace(decision, ttft_seconds=float(wait[best] + prefill[best]))
+        chosen = loads[best].entry.id
+        speed = view.table.engine.prefill_tokens_per_second
+        return Decision(
+            instance=chosen,
+            reason=_reason(best, hits, known),
+            fallbacks=tuple([loads[index].entry.id for index in order[1:]]),
+            candidates=tuple([score(request, loads[index], int(hits[index]), speed, float(costs[index])) for index in order[:2]]),
+            bind=None if request.session is None else binding_reason(home, chosen, BindingReason.SLO, view, now),
+            ttft_seconds=float(wait[best] + prefill[best]),
+        )
 
     def affinity(self, load: float) -> float:
         """Seconds of waiting that a second of prefill is worth at this mean wait over the TTFT target."""
         idle, busy = self._parameters.idle_affinity, self._parameters.busy_affinity
         return idle + (busy - idle) * min(1.0, load / self._parameters.busy_load)
 
-    def _with_home(self, request: RoutingRequest, view: PoolView, hits: IntVector) -> IntVector:
-        """The hits, with the session's home taken to hold the session's context when nobody is seen to hold half as much.
 
-        That is so after a restart of this router, or when the session came through another one.
-        """
-        home = None if request.session is None else view.binding(request.session)
-        if home is None or home.instance is None:
-            return hits
-        context = min(home.context_tokens, request.prompt_tokens - 1)
-        if 2 * int(hits.max()) >= context:
-            return hits
-        for index, load in enumerate(view.candidates()):
-            if load.entry.id == home.instance:
-                known = np.array(hits)
-                known[index] = context
-                return known
+def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector) -> IntVector:
+    """The hits, with the session's home taken to hold the session's context when nobody is seen to hold half as much.
+
+    That is so after a restart of this router, or when the session's last turn came through another one.
+    """
+    context = min(home.context_tokens, request.prompt_tokens - 1)
+    if 2 * int(hits.max()) >= context:
         return hits
+    for index, load in enumerate(loads):
+        if load.entry.id == home.instance:
+            known = np.array(hits)
+            known[index] = context
+            return known
+    return hits
 
-    def _bind(self, request: RoutingRequest, chosen: str, view: PoolView, now: float) -> BindingReason | None:
-        if request.session is None:
-            return None
-        return binding_reason(view.binding(request.session), chosen, BindingReason.SLO, view, now)
+
+def _reason(best: int, hits: IntVector, known: IntVector) -> DecisionReason:
+    if len(hits) == 1:
+        return DecisionReason.ONLY_INSTANCE
+    if known[best] > hits[best]:
+        return DecisionReason.SESSION_BOUND
+    if not hits[best]:
+        return DecisionReason.LEAST_LOADED
+    return DecisionReason.PREFIX_AFFINITY if hits[best] == known.max() else DecisionReason.SLO_OVERLOADED
