@@ -43,7 +43,7 @@ def table_of(policy: str, instances: int) -> RoutingTable:
         version=1,
         generation=1,
         model="m",
-        engine=EngineFacts(type="simulated", port=8000),
+        engine=EngineFacts(type="simulated", port=8000, kv_transfer_bytes_per_second=25e9),
         routing=RoutingFacts(policy=policy, prefills_in_flight=0),
         session=SessionFacts(),
         slo=SloFacts(),
@@ -143,12 +143,12 @@ def main() -> None:
     gc.freeze()
     p50, p99 = percentiles(hashing_durations(prompts))
     print(f"hash 64 KB in 32 blocks: p50 {p50:.1f} us, p99 {p99:.1f} us")
-    print(f"{'policy':<16}{'instances':>10}{'hash+choose p50':>18}{'p99':>9}{'submit..complete p50':>23}{'p99':>9}   (us)")
+    print(f"{'policy':<24}{'instances':>10}{'hash+choose p50':>18}{'p99':>9}{'submit..complete p50':>23}{'p99':>9}   (us)")
     for policy in arguments.policies:
         for instances in arguments.instances:
             decisions, whole = measure(policy, instances, arguments.requests, prompts)
             (decided_p50, decided_p99), (whole_p50, whole_p99) = percentiles(decisions), percentiles(whole)
-            print(f"{policy:<16}{instances:>10}{decided_p50:>18.1f}{decided_p99:>9.1f}{whole_p50:>23.1f}{whole_p99:>9.1f}")
+            print(f"{policy:<24}{instances:>10}{decided_p50:>18.1f}{decided_p99:>9.1f}{whole_p50:>23.1f}{whole_p99:>9.1f}")
 
 
 if __name__ == "__main__":

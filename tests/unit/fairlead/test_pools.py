@@ -104,7 +104,7 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
         ({"model": "m", "slo": {"percentile": 0}}, "spec.slo.percentile", "at least 1"),
         ({"model": "m", "slo": {"percentile": float("nan")}}, "spec.slo.percentile", "at least 1"),
         ({"model": "m", "slo": "fast"}, "spec.slo", "object with fields"),
-        ({"model": "m", "routing": {"policy": "fastest"}}, "spec.routing.policy", "one of round-robin"),
+        ({"model": "m", "routing": {"policy": "fastest"}}, "spec.routing.policy", "round-robin, least-loaded"),
         ({"model": "m", "routing": {"parameters": [1]}}, "spec.routing.parameters", "write an object"),
         ({"model": "m", "earlyRejection": {"mode": "load"}}, "spec.earlyRejection.mode", "one of Off, Load"),
         ({"model": "m", "drain": {"migrateSessions": "yes"}}, "spec.drain.migrateSessions", "true or false"),

@@ -6,7 +6,9 @@ from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
-from fairlead.routing.vectors import FloatVector, IntVector, highest, normalised
+from fairlead.routing.scorers.loads import idleness
+from fairlead.routing.scorers.prefixes import token_share
+from fairlead.routing.vectors import FloatVector, IntVector, highest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,5 +42,5 @@ class CacheLoadLinear(FreeChoice):
 
 def linear_scores(hits: IntVector, prompt_tokens: int, pending: IntVector, weight: float) -> FloatVector:
     """w x hit share + (1 - w) x (1 - pending / largest pending); an idle pool counts as idle everywhere."""
-    scores: FloatVector = weight * (hits / max(1, prompt_tokens)) + (1 - weight) * (1 - normalised(pending))
+    scores: FloatVector = weight * token_share(hits, prompt_tokens) + (1 - weight) * idleness(pending)
     return scores

@@ -70,8 +70,15 @@ def ordered_decision(
     totals: IntVector | FloatVector,
     reason: DecisionReason,
     bind: BindingReason | None = None,
+    *,
+    decode: str | None = None,
+    transfer_from: str | None = None,
+    ttft_seconds: float | None = None,
 ) -> Decision:
-    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks; `totals` are what was compared."""
+    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks; `totals` are what was compared.
+
+    The rest as in `Decision`.
+    """
     candidates = view.candidates()
     speed = view.table.engine.prefill_tokens_per_second
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
@@ -81,4 +88,7 @@ def ordered_decision(
         fallbacks=tuple(chosen[1:]),
         candidates=tuple(score(request, candidates[index], int(hits[index]), speed, float(totals[index])) for index in order[:2]),
         bind=bind,
+        decode=decode,
+        transfer_from=transfer_from,
+        ttft_seconds=ttft_seconds,
     )

@@ -6,7 +6,9 @@ from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
-from fairlead.routing.vectors import FloatVector, IntVector, highest, normalised
+from fairlead.routing.scorers.loads import idleness
+from fairlead.routing.scorers.prefixes import token_share
+from fairlead.routing.vectors import FloatVector, IntVector, highest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,5 +41,5 @@ class Dynamo(FreeChoice):
 
 def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, match_weight: float, load_weight: float) -> FloatVector:
     """match x hit share - load x tokens / most tokens."""
-    scores: FloatVector = match_weight * (hits / max(1, prompt_tokens)) - load_weight * normalised(tokens)
+    scores: FloatVector = match_weight * token_share(hits, prompt_tokens) + load_weight * (idleness(tokens) - 1)
     return scores

@@ -57,7 +57,7 @@ class MooncakeParameters(QueueParameters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plans:
-    """Per instance: predicted TTFT, and whether that is with the best match fetched from `source` (an index; None when nobody fetches)."""
+    """Per instance: predicted TTFT, and whether that is with the best match fetched from `source` (an index; None = nothing is fetched)."""
 
     ttft_seconds: FloatVector
     fetches: "np.typing.NDArray[np.bool_]"
@@ -75,55 +75,56 @@ class Mooncake(FreeChoice):
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         hits = view.hit_vector(request)
-        plans = self._plans(request, hits, view)
+        holder = int(hits.argmax())
+        most = int(hits[holder])
+        plans = self._plans(request, hits, holder, view)
         order = lowest(plans.ttft_seconds, FALLBACKS + 1)
         best = order[0]
-        vectors = view.vectors()
-        source = plans.source
-        if source is not None and plans.fetches[best]:
-            reason, fetched_from = DecisionReason.PREFIX_REPLICATED, vectors.loads[source].entry.id
+        loads = view.vectors().loads
+        fetched_from = None
+        if plans.source is not None and plans.fetches[best]:
+            reason, fetched_from = DecisionReason.PREFIX_REPLICATED, loads[plans.source].entry.id
         else:
-            held = int(hits[best])
-            reason = DecisionReason.PREFIX_AFFINITY if held and held == int(hits.max()) else DecisionReason.SHORTEST_TTFT
-            fetched_from = None
-        decision = ordered_decision(request, view, order, hits, plans.ttft_seconds, reason)
-        chosen = vectors.loads[best]
-        decode = select_decoding(request, view) if chosen.entry.role is Role.PREFILL else None
-        return Decision(
-            instance=decision.instance,
-            reason=decision.reason,
-            fallbacks=decision.fallbacks,
-            candidates=decision.candidates,
+            reason = DecisionReason.PREFIX_AFFINITY if most and hits[best] == most else DecisionReason.SHORTEST_TTFT
+        decode = select_decoding(request, view) if loads[best].entry.role is Role.PREFILL else None
+        return ordered_decision(
+            request,
+            view,
+            order,
+            hits,
+            plans.ttft_seconds,
+            reason,
             decode=None if decode is None else decode.instance,
             transfer_from=fetched_from,
             ttft_seconds=float(plans.ttft_seconds[best]),
         )
 
-    def _plans(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> Plans:
+    def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> Plans:
+        """Plans when `holder` (an index) is the first to hold the best match."""
         engine = view.table.engine
-        most = int(hits.max())
-        nobody = np.zeros(len(hits), dtype=np.bool_)
+        most = hits[holder]
         if not most or self._theta == inf or engine.kv_transfer_bytes_per_second <= 0:
-            return Plans(ttft_seconds=view.ttft_vector(request, hits), fetches=nobody, source=None)
-        fetches = self._theta * hits <= most  # the best match is at least theta times as long as their own
-        source = least_busy_holder(hits, most, view.vectors())
-        fetched = transfer_seconds(most - hits, view.vectors().loads[source].transfers_out, engine)
-        with_fetch = view.ttft_vector(request, np.where(fetches, most, hits)) + np.where(fetches, fetched, 0.0)
+            return Plans(ttft_seconds=view.ttft_vector(request, hits), fetches=np.zeros(len(hits), dtype=np.bool_), source=None)
+        loads = view.vectors().loads
+        source = least_busy_holder(hits, most, view.vectors()) if loads[holder].transfers_out else holder
+        fetches = hits <= most / self._theta  # the best match is at least theta times as long as their own
+        fetching = fetches * transfer_seconds(most - hits, loads[source].transfers_out, engine)
+        with_fetch: FloatVector = view.ttft_vector(request, np.where(fetches, most, hits)) + fetching
         if self._shorter:
             alone = view.ttft_vector(request, hits)
             fetches &= with_fetch < alone
-            with_fetch = np.where(fetches, with_fetch, alone)
+            return Plans(ttft_seconds=np.minimum(with_fetch, alone), fetches=fetches, source=source)
         return Plans(ttft_seconds=with_fetch, fetches=fetches, source=source)
 
 
 def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
     """Index of the holder of the best match that serves the fewest transfers; the first of those."""
-    holders = np.flatnonzero(hits == most).tolist()
+    holders: list[int] = np.flatnonzero(hits == most).tolist()
     return min(holders, key=lambda index: vectors.loads[index].transfers_out)
 
 
 def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
     """Time to fetch so many tokens' KV from a source that already serves `active` transfers, which share its link."""
-    rate = engine.kv_transfer_bytes_per_second / (1 + active)
-    seconds: FloatVector = tokens * engine.kv_bytes_per_token / rate + engine.kv_transfer_latency_seconds
+    per_token = engine.kv_bytes_per_token * (1 + active) / engine.kv_transfer_bytes_per_second
+    seconds: FloatVector = np.multiply(tokens, per_token, dtype=np.float64) + engine.kv_transfer_latency_seconds
     return seconds

@@ -30,15 +30,15 @@ class StaticPd(FreeChoice):
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
         order = lowest(vectors.pending, FALLBACKS + 1, vectors.decode_tokens)
-        decision = ordered_decision(request, view, order, view.hit_vector(request), vectors.pending, DecisionReason.LEAST_LOADED)
-        if vectors.loads[order[0]].entry.role is not Role.PREFILL:
-            return decision
-        return Decision(
-            instance=decision.instance,
-            reason=decision.reason,
-            fallbacks=decision.fallbacks,
-            candidates=decision.candidates,
-            decode=least_kv(request, view, self._reserve),
+        prefills_only = vectors.loads[order[0]].entry.role is Role.PREFILL
+        return ordered_decision(
+            request,
+            view,
+            order,
+            view.hit_vector(request),
+            vectors.pending,
+            DecisionReason.LEAST_LOADED,
+            decode=least_kv(request, view, self._reserve) if prefills_only else None,
         )
 
 

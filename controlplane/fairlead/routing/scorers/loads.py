@@ -2,13 +2,19 @@
 
 import numpy as np
 
-from fairlead.routing.vectors import FloatVector, IntVector
+from fairlead.routing.vectors import FloatVector, IntVector, normalised
 
 
 def short_queue(queued: IntVector) -> FloatVector:
     """(longest - own) / (longest - shortest) queue; all 1 when equal."""
     longest, shortest = int(queued.max()), int(queued.min())
     scores: FloatVector = np.ones(len(queued)) if longest == shortest else (longest - queued) / (longest - shortest)
+    return scores
+
+
+def idleness(work: IntVector) -> FloatVector:
+    """1 - work as a share of the most loaded; all 1 when there is none."""
+    scores: FloatVector = 1.0 - normalised(work)
     return scores
 
 

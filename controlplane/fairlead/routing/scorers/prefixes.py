@@ -5,6 +5,12 @@ import numpy as np
 from fairlead.routing.vectors import FloatVector, IntVector
 
 
+def token_share(hits: IntVector, prompt_tokens: int) -> FloatVector:
+    """Cached share of the prompt's tokens, 0 to 1."""
+    scores: FloatVector = hits / max(1, prompt_tokens)
+    return scores
+
+
 def absolute(matched_blocks: IntVector, total_blocks: int) -> FloatVector:
     """Matched share of the prompt's full blocks, 0 to 1."""
     scores: FloatVector = np.clip(matched_blocks / max(1, total_blocks), 0.0, 1.0)
