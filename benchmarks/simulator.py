@@ -1,0 +1,129 @@
+"""Requests per CPU-second of `fairlead simulate`, and of NVIDIA Dynamo's offline trace replay on the same requests in the same run.
+
+    .venv/bin/python benchmarks/simulator.py [--trace FILE] [--instances 8 32] [--policies round-robin dualmap] [--peer-python PYTHON]
+
+Without --trace, 12,031 generated conversation requests as long as Mooncake's. The peer is the package `ai-dynamo-runtime` (no dependency of ours):
+install it into an environment of its own and give that environment's Python. Both read one file with the same arrival times; counted is the CPU
+time of all threads, in ours from planned requests to finished figures, with reading the trace shown apart; in the peer's its whole call.
+
+What ours leaves out of the peer's model: single decode iterations (runs of steps in which the batch stays the same are taken in one go), the peer's
+block manager at the engine's block size (ours keeps prefixes in the trace's blocks of 512 tokens), KV events as messages, and its router's own
+worker threads and sampling. Both leave out networks. So it is a coarser model that is compared with a finer one.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+PEER = "ai-dynamo-runtime"
+PRESET = "vllm-h100-8b"
+
+
+def main() -> None:
+    """Run both, print a line per run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("--instances", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--policies", nargs="+", default=["round-robin", "dualmap"])
+    parser.add_argument("--load", type=float, default=0.7, help="multiple of the estimated saturation")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peer-python", help=f"a Python that has {PEER}")
+    parser.add_argument("--as-peer", nargs=2, metavar=("TRACE", "WORKERS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.as_peer is not None:
+        run_peer(Path(options.as_peer[0]), int(options.as_peer[1]))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for instances in options.instances:
+            trace = Path(folder) / f"trace-{instances}.jsonl"
+            ours = run_ours(options, instances, trace)
+            if options.peer_python:
+                compare_peer(options.peer_python, trace, instances, ours)
+    if not options.peer_python:
+        print(f"peer not measured: give --peer-python, a Python that has {PEER}")
+
+
+def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str, float]:
+    """Simulate each policy; returns requests per CPU-second, the best of the repeats. Writes the trace at the rate used for the peer to read."""
+    from fairlead_simulator.simulation.experiments import Cell, simulate_cell
+    from fairlead_simulator.simulation.measuring import Targets
+    from fairlead_simulator.simulation.planning import Plan, ideal_hits, load_workload
+    from fairlead_simulator.simulation.pool_tables import PoolSpec
+    from fairlead_simulator.simulation.presets import preset
+    from fairlead_simulator.simulation.saturation import believed_speed, estimate_saturation
+    from fairlead_simulator.traces import read_trace, write_trace
+    from fairlead_simulator.workloads.conversions import Changes, convert
+    from fairlead_simulator.workloads.kinds import KINDS
+
+    engine = preset(PRESET)
+    rows = read_trace(options.trace) if options.trace else islice(KINDS["conversation"].rows(None, None, 0), 12_031)
+    spread = convert(rows, Changes(spread="even"))
+    workload = load_workload(spread, requests=None, max_input=None, infer_sessions=True)
+    ideal, _ = ideal_hits(workload)
+    rate = options.load * estimate_saturation(workload, ideal, engine, instances, 0, 0).requests_per_second
+    with out.open("w") as file:
+        write_trace(convert(spread, Changes(requests_per_second=rate)), file)
+    started = time.process_time()
+    workload = load_workload(read_trace(out), requests=None, max_input=None, infer_sessions=True)
+    print(f"{instances} instances, {len(spread)} requests at {rate:.2f}/s; reading the trace: {time.process_time() - started:.2f} s CPU")
+    found: dict[str, float] = {}
+    for policy in options.policies:
+        spec = PoolSpec(
+            preset=engine,
+            instances=instances,
+            policy=policy,
+            slo_ttft_seconds=engine.slo_ttft_seconds,
+            prefill_tokens_per_second=believed_speed(workload, ideal, engine),
+        )
+        cell = Cell(label=policy, spec=spec, plan=Plan(rate=rate, spread="even"), targets=Targets(ttft_seconds=engine.slo_ttft_seconds))
+        results = [simulate_cell(workload, ideal, cell)[0] for _ in range(options.repeats)]
+        cpu = min(result.cpu_seconds for result in results)
+        found[policy] = len(spread) / cpu
+        figures = results[0].figures
+        print(
+            f"  fairlead {policy:12} {cpu:6.2f} s CPU  {found[policy]:8,.0f} requests per CPU-second"
+            f"   (served {figures.served}, hit rate {figures.hit_rate:.1%}, TTFT p50 {figures.ttft_p50 or 0:.2f} s)"
+        )
+    return found
+
+
+def compare_peer(python: str, trace: Path, workers: int, ours: dict[str, float]) -> None:
+    """Run this file under the peer's Python and compare with our policies: its round robin with ours, its cache-aware router with the others."""
+    command = [python, __file__, "--as-peer", str(trace), str(workers)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "error"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        print(f"  peer failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}")
+        return
+    for mode, result in json.loads(done.stdout.strip().splitlines()[-1]).items():
+        alike = {name: rate for name, rate in ours.items() if (name == "round-robin") == (mode == "round_robin")}
+        ratios = ", ".join(f"{name} {rate / result['rate']:.1f}x" for name, rate in alike.items())
+        print(
+            f"  dynamo   {mode:12} {result['cpu']:6.2f} s CPU  {result['rate']:8,.0f} requests per CPU-second   ours: {ratios or 'not run'}"
+        )
+
+
+def run_peer(trace: Path, workers: int) -> None:
+    """In the peer's Python: replay the trace once per router mode; a JSON line with CPU seconds and requests per CPU-second."""
+    from dynamo._core import run_mocker_trace_replay  # type: ignore[import-not-found] # the peer's own environment has it
+
+    count = sum(1 for _ in trace.open())
+    found: dict[str, Any] = {}
+    for mode in ("round_robin", "kv_router"):
+        started = time.process_time()
+        run_mocker_trace_replay([str(trace)], num_workers=workers, router_mode=mode, trace_block_size=512)
+        cpu = time.process_time() - started
+        found[mode] = {"cpu": cpu, "rate": count / cpu}
+    json.dump(found, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()
