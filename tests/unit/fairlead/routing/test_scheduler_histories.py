@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
+from fairlead.routing.parameters import DISCIPLINES
 from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal
 from fairlead.routing.registry import build_policy, policy_names
@@ -49,7 +50,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         instances=INSTANCES,
         window=st.integers(0, 2),
         mode=st.sampled_from(["Off", "Load", "Predicted", "AfterPrefill"]),
-        discipline=st.sampled_from(["fifo", "longest_hit", "slack"]),
+        discipline=st.sampled_from(DISCIPLINES),
         estimate=st.sampled_from(["configured", "bilinear"]),
         speculative=st.booleans(),
     )
