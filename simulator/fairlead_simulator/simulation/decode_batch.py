@@ -95,6 +95,8 @@ class DecodeBatch:
     def new_blocks(self, steps: int) -> int:
         """KV blocks the next `steps` steps take."""
         size, boundaries = self._block_tokens, self._boundaries
+        if steps == 1:
+            return boundaries[(self.steps + 1) % size]
         cycles, rest = divmod(steps, size)
         start = (self.steps + 1) % size
         end = start + rest

@@ -9,6 +9,7 @@ Left out: a chunked prompt takes all its blocks when its first piece runs; answe
 they become; steps of one batch do not speed each other up beyond sharing their fixed cost.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,13 +55,19 @@ class Instance:
         """Prefilled here, their KV on the way to another instance."""
         self.ends_at: float | None = None
         self.version = 0
+        self.watched = 0
+        """The version for whose end the caller has made an appointment."""
         self.preemptions = 0
         self.steps = 0
         self.largest_step_tokens = 0
         """Most tokens any chunked step held."""
+        self._fixed_beyond_decode = max(0.0, preset.prefill.fixed - preset.decode.fixed)
+        self._chunked = preset.mode == "chunked"
         self._step = Step.IDLE
         self._began_at = 0.0
         self._run_steps = 0
+        self._run_ends: list[float] = []
+        """When each step of a run of chunks ends; empty unless one is under way."""
         self._chunks: list[tuple[Job, int]] = []
         self._prefilling: list[Job] = []
         self._aborted: set[Job] = set()
@@ -71,7 +78,7 @@ class Instance:
     @property
     def running(self) -> int:
         """Requests that hold KV memory here."""
-        return len(self.batch) + len(self._prefilling) + len(self.leaving)
+        return len(self.batch.jobs) + len(self._prefilling) + len(self.leaving)
 
     def submit(self, job: Job, now: float) -> None:
         """A request arrives."""
@@ -128,7 +135,9 @@ class Instance:
         step, self._step, self.ends_at = self._step, Step.IDLE, None
         self.version += 1
         self.steps += 1
-        aborted, self._aborted = self._aborted, set()
+        aborted = self._aborted
+        if aborted:
+            self._aborted = set()
         if step is Step.DECODE:
             steps = self._run_steps
             self.memory.allocate(self.batch.new_blocks(steps))
@@ -136,21 +145,22 @@ class Instance:
         elif step is Step.PREFILL:
             chunks, self._chunks = self._chunks, []
             for job, _ in chunks:
-                if job in aborted:
-                    self._drop(job)
-                else:
+                if job not in aborted:
                     self._prefilled(job, now, result)
         elif step is Step.MIXED:
             chunks, self._chunks = self._chunks, []
-            self._finish_decoding(self.batch.take(1), aborted, now, result)
+            if self._run_ends:
+                self._end_chunk_run(chunks)
+            self._finish_decoding(self.batch.take(self._run_steps), aborted, now, result)
             for job, tokens in chunks:
                 job.prefilled += tokens
                 if job not in aborted and job.prefilled == job.input_tokens + job.generated:
                     self._prefilled(job, now, result)
+        if aborted:
             for job in [job for job in self._prefilling if job in aborted]:
                 self._drop(job)
-        for job in [job for job in self.batch.jobs if job in aborted] if aborted else ():
-            self._leave_batch(job)
+            for job in [job for job in self.batch.jobs if job in aborted]:
+                self._leave_batch(job)
         self._begin(now)
         return result
 
@@ -160,12 +170,20 @@ class Instance:
         """Something arrived: begin a step if idle; if a run of decode steps is under way, end it with the step in progress."""
         if self.ends_at is None:
             self._begin(now)
-        elif self.arriving or not self._blocked:
+        elif self.arriving or (not self._blocked and self._step is Step.DECODE):
+            # A prompt must not cut a run of chunks, in which there is no room for it.
             self._cut_short(now)
 
     def _cut_short(self, now: float) -> None:
-        """End a run of decode steps with the step in progress."""
-        if self._step is not Step.DECODE or self._run_steps < 2:
+        """End a run of steps with the step in progress."""
+        if self._run_steps < 2 or self.ends_at is None:
+            return
+        if self._step is Step.MIXED:
+            done = bisect_left(self._run_ends, now)
+            if done + 1 < self._run_steps:
+                self._run_steps = done + 1
+                self.ends_at = self._run_ends[done]
+                self.version += 1
             return
         done = self.batch.whole_steps(now - self._began_at)
         if done + 1 < self._run_steps:
@@ -176,7 +194,7 @@ class Instance:
     def _begin(self, now: float) -> None:
         if self.arriving:
             self._admit_arriving()
-        if self.preset.mode == "chunked":
+        if self._chunked:
             self._begin_chunked(now)
         elif not (self.waiting and not self._blocked and self._begin_prefill(now)) and self.batch.jobs:
             self._begin_decode(now)
@@ -184,7 +202,7 @@ class Instance:
     def _begin_prefill(self, now: float) -> bool:
         preset, cost = self.preset, self.preset.prefill
         seconds, tokens = cost.fixed, 0
-        while self.waiting and self.running + len(self._chunks) < preset.max_sequences:
+        while self.waiting and self.running < preset.max_sequences:
             job = self.waiting[0]
             hits = self._hits(job)
             context = job.input_tokens + job.generated
@@ -221,46 +239,78 @@ class Instance:
             if batch.jobs:
                 self._begin_decode(now)
             return
-        while batch.jobs and batch.new_blocks(1) > self.memory.available:
+        new_blocks = batch.new_blocks(1) if batch.jobs else 0
+        while new_blocks > self.memory.available:
             self._preempt_latest()
-        self.memory.allocate(batch.new_blocks(1))
-        budget = preset.max_batched_tokens - len(batch)
+            new_blocks = batch.new_blocks(1)
+        self.memory.allocate(new_blocks)
+        chunks, variable = self._chunks, preset.prefill.variable
+        budget = preset.max_batched_tokens - len(batch.jobs)
         seconds = 0.0
         for job in self._prefilling:
             if budget < 1:
                 break
-            budget, added = self._add_chunk(job, budget)
-            seconds += added
+            tokens = min(budget, job.input_tokens + job.generated - job.prefilled)
+            chunks.append((job, tokens))
+            seconds += variable(tokens, job.prefilled + tokens)
+            budget -= tokens
         while budget > 0 and self.waiting and not self._blocked and self.running < preset.max_sequences:
             job = self.waiting[0]
             hits = self._hits(job)
-            if not self._admit(job, hits, job.input_tokens + job.generated):
+            context = job.input_tokens + job.generated
+            if not self._admit(job, hits, context):
                 self._blocked = True
                 break
-            job.prefilled = hits * PREFIX_BLOCK_TOKENS
+            hit_tokens = job.prefilled = hits * PREFIX_BLOCK_TOKENS
             self._prefilling.append(job)
-            budget, added = self._add_chunk(job, budget)
-            seconds += added + hits * PREFIX_BLOCK_TOKENS * preset.dram_seconds_per_token
-        if not self._chunks:
+            tokens = min(budget, context - hit_tokens)
+            chunks.append((job, tokens))
+            seconds += variable(tokens, hit_tokens + tokens) + hit_tokens * preset.dram_seconds_per_token
+            budget -= tokens
+        if not chunks:
             if batch.jobs:
-                self.memory.allocate(-batch.new_blocks(1))
+                self.memory.allocate(-new_blocks)
                 self._begin_decode(now)
             elif self._blocked and not self.running:
                 self._blocked = False
                 self._begin(now)
             return
-        self.largest_step_tokens = max(self.largest_step_tokens, preset.max_batched_tokens - budget)
-        if batch.jobs:
-            step = batch.step_seconds()
-            seconds += max(step, step - preset.decode.fixed + preset.prefill.fixed)
-        else:
-            seconds += preset.prefill.fixed
+        if preset.max_batched_tokens - budget > self.largest_step_tokens:
+            self.largest_step_tokens = preset.max_batched_tokens - budget
+        # Decodes and prompts share a step's fixed cost, whichever is larger.
+        seconds += batch.step_seconds() + self._fixed_beyond_decode if batch.jobs else preset.prefill.fixed
+        self._run_steps = 1
         self._start(Step.MIXED, now, seconds)
+        if budget < 1 and len(chunks) == 1:
+            self._extend_chunk_run(new_blocks)
 
-    def _add_chunk(self, job: Job, budget: int) -> tuple[int, float]:
-        tokens = min(budget, job.input_tokens + job.generated - job.prefilled)
-        self._chunks.append((job, tokens))
-        return budget - tokens, self.preset.prefill.variable(tokens, job.prefilled + tokens)
+    def _extend_chunk_run(self, new_blocks: int) -> None:
+        """One prompt fills this step: take those that it fills after it as one run, as long as the batch does not change."""
+        job, tokens = self._chunks[0]
+        batch, preset, ends = self.batch, self.preset, self.ends_at
+        assert ends is not None, "a step has begun"
+        steps = 1 + (job.input_tokens + job.generated - job.prefilled - tokens) // tokens
+        if batch.jobs:
+            steps = min(steps, batch.next_finish())
+            steps = batch.steps_that_fit(steps, self.memory.available + new_blocks)
+        if steps < 2:
+            return
+        self._run_ends = [ends]
+        for step in range(2, steps + 1):
+            ends += preset.prefill.variable(tokens, job.prefilled + step * tokens)
+            if batch.jobs:
+                ends += batch.seconds(step) - batch.seconds(step - 1) + self._fixed_beyond_decode
+            else:
+                ends += preset.prefill.fixed
+            self._run_ends.append(ends)
+        self._run_steps, self.ends_at = steps, ends
+
+    def _end_chunk_run(self, chunks: list[tuple[Job, int]]) -> None:
+        """A run of chunks is over, as long as it was or as it was cut."""
+        (job, tokens), steps = chunks[0], self._run_steps
+        chunks[0] = (job, tokens * steps)
+        self.memory.allocate(self.batch.new_blocks(steps) - self.batch.new_blocks(1))
+        self._run_ends = []
 
     def _start(self, step: Step, now: float, seconds: float) -> None:
         self._step = step

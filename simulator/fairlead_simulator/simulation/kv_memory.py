@@ -83,47 +83,56 @@ class KvMemory:
     def allocate(self, count: int) -> None:
         """Take engine blocks for a running request; the caller made sure that they are available."""
         self.private += count
-        while self.private + (self.pinned + len(self._idle)) * self.per_prefix_block > self.capacity:
-            block, _ = self._idle.popitem(last=False)
-            del self._references[block]
-            self.evicted += 1
+        excess = self.private + (self.pinned + len(self._idle)) * self.per_prefix_block - self.capacity
+        if excess > 0:
+            evicted = -(-excess // self.per_prefix_block)
+            self.evicted += evicted
+            oldest, references = self._idle.popitem, self._references
+            for _ in range(evicted):
+                del references[oldest(last=False)[0]]
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
         """A prefill computed blocks `held` to `full`: others can use them from now on. Returns how many prefix blocks the request holds now."""
         if not self.caching or full <= held:
             return held
         references = self._references
+        pinned = full - held
         for block in blocks[held:full]:
-            count = references.get(block)
-            if count is None:
+            if block not in references:
                 references[block] = 1
-                self.pinned += 1
-            else:  # computed twice at the same time: one copy is let go
-                if count == 0:
-                    del self._idle[block]
-                    self.pinned += 1
-                references[block] = count + 1
+                continue
+            count = references[block]  # computed twice at the same time: one copy is let go
+            if count == 0:
+                del self._idle[block]
+            else:
+                pinned -= 1
+            references[block] = count + 1
+        self.pinned += pinned
         self.private -= (full - held) * self.per_prefix_block
         return full
 
     def adopt(self, blocks: Sequence[int]) -> None:
         """Blocks fetched from another instance become cached here, evicting what is older."""
-        references = self._references
+        references, idle = self._references, self._idle
         for block in reversed(blocks):
-            if block not in references:
+            count = references.get(block)
+            if count is None:
                 references[block] = 0
-                self._idle[block] = None
+                idle[block] = None
+            elif count == 0:  # a parent must not be older than its children
+                idle.move_to_end(block)
         self.allocate(0)
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
         """A request left: its prefix blocks become cached, tail first, its private ones free."""
         references, idle = self._references, self._idle
+        before = len(idle)
         for block in reversed(blocks[:held]):
             count = references[block] - 1
             references[block] = count
             if count == 0:
                 idle[block] = None
-                self.pinned -= 1
+        self.pinned -= len(idle) - before
         self.private -= private
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+import numpy as np
+
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.replay.sessions import SessionIndex
 from fairlead_simulator.simulation.jobs import Job
@@ -103,24 +105,21 @@ def plan_jobs(workload: Workload, plan: Plan) -> list[Job]:
     if plan.closed_loop:
         _check_closed_loop(workload)
     arrivals = _arrivals(workload, plan)
-    salt = _mix(plan.seed & _MASK)
-    scrambled: dict[int, int] = {}
+    scrambled = _scrambled(workload, plan.seed)
+    begin = 0
     jobs: list[Job] = []
     latest: dict[str, Job] = {}
     for index, row in enumerate(workload.rows):
-        blocks: list[int] = []
-        for block in row.hash_ids[: row.full_blocks]:
-            known = scrambled.get(block)
-            if known is None:
-                known = scrambled[block] = _mix((block ^ salt) & _MASK)
-            blocks.append(known)
+        end = begin + row.full_blocks
+        blocks = tuple(scrambled[begin:end])
+        begin = end
         session = workload.sessions[index]
         job = Job(
             index=index,
             arrives_at=arrivals[index],
             input_tokens=row.input_length,
             output_tokens=max(1, row.output_length),
-            blocks=tuple(blocks),
+            blocks=blocks,
             session=session,
         )
         if plan.closed_loop and session is not None:
@@ -181,9 +180,17 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
     return [start + (second - seconds[0]) * factor for second in seconds]
 
 
-def _mix(value: int) -> int:
-    """SplitMix64's finalizer: a bijection of 64-bit numbers."""
-    value = (value + 0x9E37_79B9_7F4A_7C15) & _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58_476D_1CE4_E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D0_49BB_1331_11EB) & _MASK
-    return value ^ (value >> 31)
+def _scrambled(workload: Workload, seed: int) -> list[int]:
+    """The ids of all rows' full blocks, one row after the other, renamed by the seed: SplitMix64's finalizer, a bijection of 64-bit numbers."""
+    ids = np.fromiter((block & _MASK for row in workload.rows for block in row.hash_ids[: row.full_blocks]), dtype=np.uint64)
+    salt = int(_mixed(np.array([seed & _MASK], dtype=np.uint64))[0])
+    renamed: list[int] = _mixed(ids ^ np.uint64(salt)).tolist()
+    return renamed
+
+
+def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """Arithmetic is modulo 2^64."""
+    mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    return mixed ^ (mixed >> np.uint64(31))

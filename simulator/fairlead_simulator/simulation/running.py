@@ -6,7 +6,6 @@ before the router reacts to what the last one brought, as over a network.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from heapq import heappop, heappush
 from math import exp, inf
 from random import Random
@@ -19,26 +18,13 @@ from fairlead.routing.scheduler import PoolScheduler
 from fairlead_simulator.simulation.instances import Instance
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.kv_memory import PREFIX_BLOCK_TOKENS
-from fairlead_simulator.simulation.observations import ObservedScheduler, Outcome
+from fairlead_simulator.simulation.observations import Outcome, observed_scheduler
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.timeline import TimelineEvent
 
 _SAMPLE_SECONDS = 1.0
 _TAKE_RECORDS_SECONDS = 300.0
-
-
-class _Kind(IntEnum):
-    STEP = 0
-    ARRIVAL = 1
-    FIRST_TOKEN = 2
-    COMPLETE = 3
-    TRANSFERRED = 4
-    FETCHED = 9
-    OBSERVE = 5
-    TICK = 6
-    SAMPLE = 7
-    CHANGE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +62,7 @@ class RunResult:
 
 
 class Simulation:
-    """Runs `jobs` through a pool. `keep_observations` keeps every call of the scheduler in `scheduler.log`."""
+    """Runs `jobs` through a pool. With `keep_observations` the scheduler is an `ObservedScheduler` and keeps every call in its `log`."""
 
     def __init__(
         self,
@@ -93,13 +79,16 @@ class Simulation:
         self.quality = quality or ObservationQuality()
         self.result = RunResult(jobs)
         table = spec.first_table()
-        self.scheduler = ObservedScheduler(PoolScheduler(table, "simulator", spec.seed, sample_rate=0.0), keep_observations)
+        self.scheduler: PoolScheduler
+        if keep_observations:
+            self.scheduler = observed_scheduler(table, "simulator", spec.seed)
+        else:
+            self.scheduler = PoolScheduler(table, "simulator", spec.seed, sample_rate=0.0)
         self.instances: dict[str, Instance] = {entry.id: Instance(entry.id, spec.preset) for entry in table.instances}
         self._dead: set[str] = set()
-        self._pool = self.scheduler.scheduler
         self._changes = PoolChanges(spec, timeline)
         self._jobs: dict[str, Job] = {}
-        self._heap: list[tuple[float, int, int, Any]] = []
+        self._heap: list[tuple[float, int, Callable[[Any, float], None], Any]] = []
         self._sequence = 0
         self._open = 0
         """Jobs that have arrived or will, and have not ended."""
@@ -117,8 +106,8 @@ class Simulation:
         self._open = len(self.result.jobs)
         count, position = len(arrivals), 0
         for event in self._changes.planned():
-            self._at(event.at, _Kind.CHANGE, event)
-        self._at(_SAMPLE_SECONDS, _Kind.SAMPLE, None)
+            self._at(event.at, self._change, event)
+        self._at(_SAMPLE_SECONDS, self._sample, None)
         heap = self._heap
         now = 0.0
         while self._open:
@@ -130,8 +119,8 @@ class Simulation:
                 self._arrive(arrivals[position], now)
                 position += 1
             else:
-                now, _, kind, payload = heappop(heap)
-                self._happen(kind, payload, now)
+                now, _, happen, payload = heappop(heap)
+                happen(payload, now)
             self.result.events += 1
         self.result.ended_at = now
         self._take_records(now, final=True)
@@ -140,35 +129,10 @@ class Simulation:
 
     # ---- events
 
-    def _at(self, time: float, kind: _Kind, payload: Any) -> None:
+    def _at(self, time: float, happen: Callable[[Any, float], None], payload: Any) -> None:
+        """Call `happen(payload, time)` when the clock is there."""
         self._sequence += 1
-        heappush(self._heap, (time, self._sequence, kind, payload))
-
-    def _happen(self, kind: int, payload: Any, now: float) -> None:
-        if kind == _Kind.STEP:
-            instance, version = payload
-            if instance.version == version:
-                self._step_ended(instance, now)
-        elif kind == _Kind.FIRST_TOKEN:
-            self._hear_first_token(payload, now)
-        elif kind == _Kind.COMPLETE:
-            self._hear_completion(payload, now)
-        elif kind == _Kind.TICK:
-            self._ticking = False
-            self._see(self.scheduler.tick(now), now)
-        elif kind == _Kind.SAMPLE:
-            self._sample(now)
-        elif kind == _Kind.ARRIVAL:
-            self._arrive(payload, now)
-        elif kind == _Kind.OBSERVE:
-            for instance, usage in payload:
-                self.scheduler.observe_engine(instance, usage, now)
-        elif kind == _Kind.TRANSFERRED:
-            self._transferred(payload, now)
-        elif kind == _Kind.FETCHED:
-            self._fetched(payload, now)
-        else:
-            self._change(payload, now)
+        heappush(self._heap, (time, self._sequence, happen, payload))
 
     def _arrive(self, job: Job, now: float) -> None:
         job.arrives_at = now
@@ -189,7 +153,18 @@ class Simulation:
         self._jobs[request.id] = job
         self._see(self.scheduler.submit(request, now), now)
 
-    def _step_ended(self, instance: Instance, now: float) -> None:
+    def _tick(self, _: None, now: float) -> None:
+        self._ticking = False
+        self._see(self.scheduler.tick(now), now)
+
+    def _observe(self, usages: Sequence[tuple[str, float]], now: float) -> None:
+        for instance, usage in usages:
+            self.scheduler.observe_engine(instance, usage, now)
+
+    def _step_ended(self, step: tuple[Instance, int], now: float) -> None:
+        instance, version = step
+        if instance.version != version:
+            return
         result = instance.step_ended(now)
         self._watch(instance)
         delay = self.quality.delay_seconds
@@ -197,14 +172,14 @@ class Simulation:
             self._transfer(instance, job, now)
         for job in result.first_tokens:
             if delay:
-                self._at(now + delay, _Kind.FIRST_TOKEN, job)
+                self._at(now + delay, self._hear_first_token, job)
             else:
                 self._hear_first_token(job, now)
         for job in result.finished:
             if job.phase is not Phase.FINISHED:
                 continue  # refused for the first token it had
             if delay:
-                self._at(now + delay, _Kind.COMPLETE, job)
+                self._at(now + delay, self._hear_completion, job)
             else:
                 self._hear_completion(job, now)
             self._next_turn(job, now)
@@ -223,7 +198,7 @@ class Simulation:
 
     def _next_turn(self, job: Job, now: float) -> None:
         if job.next_job is not None:
-            self._at(now + job.next_pause, _Kind.ARRIVAL, job.next_job)
+            self._at(now + job.next_pause, self._arrive, job.next_job)
 
     def _close(self, job: Job) -> None:
         if job.request is not None:
@@ -248,9 +223,9 @@ class Simulation:
     def _see(self, outcomes: Sequence[Outcome], now: float) -> None:
         for outcome in outcomes:
             self._obey(outcome, now)
-        if not self._ticking and self._pool.waiting():
+        if not self._ticking and self.scheduler.waiting():
             self._ticking = True
-            self._at(now + self._tick_seconds, _Kind.TICK, None)
+            self._at(now + self._tick_seconds, self._tick, None)
 
     def _obey(self, outcome: Outcome, now: float) -> None:
         job = self._jobs[outcome.request.id]
@@ -281,8 +256,10 @@ class Simulation:
 
     def _watch(self, instance: Instance) -> None:
         """Be there when its step ends; earlier appointments lapse with the version."""
-        if instance.ends_at is not None:
-            self._at(instance.ends_at, _Kind.STEP, (instance, instance.version))
+        version = instance.version
+        if instance.ends_at is not None and instance.watched != version:
+            instance.watched = version
+            self._at(instance.ends_at, self._step_ended, (instance, version))
 
     def _abort(self, job: Job, now: float) -> None:
         """Whatever engine has it lets go of it."""
@@ -301,7 +278,7 @@ class Simulation:
         tokens = min(dispatch.transfer_tokens, count * PREFIX_BLOCK_TOKENS)
         self.result.transferred_tokens += tokens
         seconds = self._begin_transfer(source, tokens)
-        self._at(now + seconds, _Kind.FETCHED, (source, dispatch.instance, job, blocks))
+        self._at(now + seconds, self._fetched, (source, dispatch.instance, job, blocks))
 
     def _fetched(self, payload: tuple[Instance, str, Job, tuple[int, ...]], now: float) -> None:
         source, name, job, blocks = payload
@@ -323,7 +300,7 @@ class Simulation:
 
     def _transfer(self, source: Instance, job: Job, now: float) -> None:
         self.result.transferred_tokens += job.input_tokens
-        self._at(now + self._begin_transfer(source, job.input_tokens), _Kind.TRANSFERRED, (source, job))
+        self._at(now + self._begin_transfer(source, job.input_tokens), self._transferred, (source, job))
 
     def _transferred(self, payload: tuple[Instance, Job], now: float) -> None:
         source, job = payload
@@ -342,12 +319,12 @@ class Simulation:
     # ---- the pool changes
 
     def _change(self, event: Any, now: float) -> None:
-        change = self._changes.apply(event, self._pool.table, now)
+        change = self._changes.apply(event, self.scheduler.table, now)
         for name in change.started:
             self._dead.discard(name)
             self.instances[name] = Instance(name, self.spec.preset)
         for later in change.later:
-            self._at(later.at, _Kind.CHANGE, later)
+            self._at(later.at, self._change, later)
         for name in change.died:
             self._die(name, now)
         if change.table is not None:
@@ -374,32 +351,31 @@ class Simulation:
         else:
             job.reset()
             job.phase = Phase.ROUTED
-            outcomes = self.scheduler.retry(request_id, now, instance)
+            outcomes = (self.scheduler.retry(request_id, now, instance),)
         self._see(outcomes, now)
 
     # ---- sampling
 
-    def _sample(self, now: float) -> None:
-        loads = self._pool.loads()
+    def _sample(self, _: None, now: float) -> None:
+        loads = self.scheduler.loads()
         self.result.loads.append(
             LoadPoint(now, {load.entry.id: load.pending_prefill_tokens for load in loads if load.entry.role is not Role.DECODE})
         )
         usages = [(name, instance.memory.usage) for name, instance in self.instances.items() if name not in self._dead]
         if self.quality.delay_seconds:
-            self._at(now + self.quality.delay_seconds, _Kind.OBSERVE, usages)
+            self._at(now + self.quality.delay_seconds, self._observe, usages)
         else:
-            for name, usage in usages:
-                self.scheduler.observe_engine(name, usage, now)
+            self._observe(usages, now)
         if self._changes.draining:
-            self._change(self._changes.departures(self._pool, now), now)
+            self._change(self._changes.departures(self.scheduler, now), now)
         self._see(self.scheduler.tick(now), now)
         if now - self._taken_at >= _TAKE_RECORDS_SECONDS:
             self._taken_at = now
             self._take_records(now, final=False)
         if self._open:
-            self._at(now + self.quality.metrics_seconds, _Kind.SAMPLE, None)
+            self._at(now + self.quality.metrics_seconds, self._sample, None)
 
     def _take_records(self, now: float, *, final: bool) -> None:
-        records = self._pool.take_records(now, final=final)
+        records = self.scheduler.take_records(now, final=final)
         self.result.migrations += records.migrations
         self.result.records_dropped += records.dropped

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.routing.registry import policy_names
 from fairlead.routing.scheduler import PoolScheduler
-from fairlead_simulator.simulation.observations import replay_observations
+from fairlead_simulator.simulation.observations import Observation, ObservedScheduler, replay_observations
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import preset
@@ -32,10 +32,15 @@ def simulated(policy: str, seed: int = 3, rejection: str = "Load") -> Simulation
     return simulation
 
 
+def log_of(simulation: Simulation) -> list[Observation]:
+    assert isinstance(simulation.scheduler, ObservedScheduler)
+    return simulation.scheduler.log
+
+
 @pytest.mark.parametrize("policy", policy_names())
 def test_a_second_scheduler_told_the_same_decides_the_same(policy: str) -> None:
     simulation = simulated(policy)
-    log = simulation.scheduler.log
+    log = log_of(simulation)
     assert sum(len(observation.answer) for observation in log) >= len(WORKLOAD.rows)
     router = PoolScheduler(simulation.spec.first_table(), "simulator", simulation.spec.seed, sample_rate=0.0)
     assert replay_observations(log, router) is None
@@ -44,12 +49,12 @@ def test_a_second_scheduler_told_the_same_decides_the_same(policy: str) -> None:
 def test_a_scheduler_told_something_else_is_found_out() -> None:
     simulation = simulated("dualmap")
     other = PoolScheduler(simulation.spec.first_table(), "simulator", simulation.spec.seed + 1, sample_rate=0.0)
-    log = simulation.scheduler.log
+    log = log_of(simulation)
     position = replay_observations(log, other)
     assert position is not None, "another seed gives other decision ids"
     assert log[position].answer
 
 
 def test_the_same_seed_gives_the_same_calls_and_answers() -> None:
-    assert simulated("dualmap").scheduler.log == simulated("dualmap").scheduler.log
-    assert simulated("dualmap").scheduler.log != simulated("dualmap", seed=4).scheduler.log
+    assert log_of(simulated("dualmap")) == log_of(simulated("dualmap"))
+    assert log_of(simulated("dualmap")) != log_of(simulated("dualmap", seed=4))

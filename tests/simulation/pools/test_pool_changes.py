@@ -35,7 +35,7 @@ def simulated(
     } | changes
     simulation = Simulation(PoolSpec(**facts), plan_jobs(CONVERSATIONS, Plan(rate=rate)), timeline=timeline, quality=quality)
     simulation.run()
-    scheduler = simulation.scheduler.scheduler
+    scheduler = simulation.scheduler
     assert scheduler.discrepancies() == ()
     assert scheduler.waiting() == 0
     assert not any(instance.running for name, instance in simulation.instances.items() if name not in simulation._dead)
@@ -64,7 +64,7 @@ def test_instances_added_in_time_shorten_waits() -> None:
 def test_instances_removed_drain_without_losing_a_request() -> None:
     shrunk = simulated(instances=8, timeline=[ScaleTo(at=50.0, instances=5)])
     assert phases(shrunk) == {"finished": 800 - CONVERSATIONS.dropped}
-    table = shrunk.scheduler.scheduler.table
+    table = shrunk.scheduler.table
     assert len(table.instances) == 5
     assert table.version >= 3, "draining, then gone"
     gone = {name for name in shrunk.instances if name not in {entry.id for entry in table.instances}}
@@ -98,7 +98,7 @@ def test_a_schedule_switches_early_rejection_on() -> None:
 
 def test_a_schedule_can_change_the_policy() -> None:
     changed = simulated(timeline=[Override(at=40.0, policy="round-robin")])
-    assert changed.scheduler.scheduler.table.routing.policy == "round-robin"
+    assert changed.scheduler.table.routing.policy == "round-robin"
 
 
 @pytest.mark.parametrize("policy", ["static-pd", "mooncake"])

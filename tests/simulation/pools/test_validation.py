@@ -71,7 +71,7 @@ def test_what_arrives_is_served_or_refused_and_nothing_stays_counted(mode: str, 
     ended = [job.phase for job in result.jobs]
     assert ended.count(Phase.FINISHED) + ended.count(Phase.REFUSED) == len(workload.rows)
     assert sum(result.refusals.values()) == ended.count(Phase.REFUSED) > 0
-    scheduler = simulation.scheduler.scheduler
+    scheduler = simulation.scheduler
     assert scheduler.discrepancies() == ()
     assert all(load.waiting + load.prefilling + load.decoding == 0 for load in scheduler.loads())
     for instance in simulation.instances.values():

@@ -140,6 +140,30 @@ def test_a_chunked_step_never_exceeds_its_budget_and_prompts_keep_their_order() 
     assert decoding.finished_at > prompts[-1].first_token_at
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_run_of_chunks_takes_as_long_as_its_steps_and_stops_where_it_is_cut(beside: bool) -> None:
+    cost = PrefillCost(fixed=0.02, per_token=0.001, per_pair=1e-7)
+    engine = replace(CHUNKED, prefill=cost, decode=DecodeCost(fixed=0.01, per_context_token=1e-5, per_sequence=0.001))
+    whole, cut = Instance("a", engine), Instance("b", engine)
+    firsts: list[float] = []
+    for instance in (whole, cut):
+        if beside:
+            instance.submit(job(0, 64, output=100), 0.0)
+            drain(instance, until=0.2)
+        long = job(1, 2600)
+        instance.submit(long, 0.2)
+        if instance is cut:  # news from elsewhere ends each step on its own
+            for number in range(40):
+                drain(instance, until=0.2 + number * 0.09)
+                instance.abort(job(99, 1), 0.2 + number * 0.09)
+        drain(instance)
+        firsts.append(long.first_token_at)
+    assert firsts[0] == pytest.approx(firsts[1], abs=1e-9)
+    if not beside:
+        chunks = [(512, 512 * step) for step in range(1, 6)] + [(40, 2600)]
+        assert firsts[0] == pytest.approx(0.2 + sum(cost.seconds(new, end) for new, end in chunks))
+
+
 def test_decodes_go_on_while_a_long_prompt_is_computed_in_chunks_but_wait_for_a_prioritised_one() -> None:
     finished: dict[str, float] = {}
     for engine in (SMALL, CHUNKED):

@@ -96,6 +96,18 @@ def test_fetched_blocks_are_cached_and_make_room_for_themselves() -> None:
     assert memory.cached == 4
 
 
+def test_fetched_children_never_outlive_their_parents() -> None:
+    memory = KvMemory(capacity=8, block_tokens=512, caching=True)
+    memory.adopt(chain(1, 2))
+    memory.adopt(chain(2, 4)[1:])  # something fresher
+    memory.adopt(chain(1, 4))
+    memory.admit((), 0, 3)
+    kept = memory.match(chain(1, 4), 4)
+    assert kept == 4
+    memory.admit((), 0, 2)
+    assert memory.match(chain(1, 4), 4) == 3
+
+
 def test_a_leading_run_ends_at_the_limit() -> None:
     assert leading_run((1, 2, 3), 2, {1: 0, 2: 0, 3: 0}) == 2
     assert leading_run((), 0, {1: 0}) == 0
