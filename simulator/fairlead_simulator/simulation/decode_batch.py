@@ -73,8 +73,9 @@ class DecodeBatch:
 
     def seconds(self, steps: int) -> float:
         """The next `steps` steps together, if the batch stays as it is."""
-        growth = self._cost.per_context_token * len(self.jobs)
-        return steps * self.step_seconds() + growth * (steps * (steps - 1) / 2)
+        cost, batch = self._cost, len(self.jobs)
+        first = cost.fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * batch
+        return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)
 
     def whole_steps(self, seconds: float) -> int:
         """How many of the next steps are over within `seconds`."""

@@ -6,19 +6,21 @@ oldest on when running requests need room. Because a request holds its whole lea
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from itertools import islice
 
 PREFIX_BLOCK_TOKENS = 512
 
 
-def leading_run(blocks: Sequence[int], limit: int, known: dict[int, int] | OrderedDict[int, None]) -> int:
-    """How many of the first `limit` blocks are known; by bisection, as `known` is closed under prefixes."""
-    if limit < 1 or blocks[0] not in known:
+def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
+    """How many of the first `limit` blocks are in either; by bisection, as what is known is closed under prefixes."""
+    if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
     low, high = 1, limit
     while low < high:
         middle = (low + high + 1) >> 1
-        if blocks[middle - 1] in known:
+        block = blocks[middle - 1]
+        if block in known or block in also:
             low = middle
         else:
             high = middle - 1
@@ -28,7 +30,7 @@ def leading_run(blocks: Sequence[int], limit: int, known: dict[int, int] | Order
 class KvMemory:
     """`capacity` engine blocks of `block_tokens`. With `caching` off nothing outlives its request (a DRAM tier caches instead)."""
 
-    __slots__ = ("_idle", "_references", "caching", "capacity", "evicted", "per_prefix_block", "pinned", "private")
+    __slots__ = ("_idle", "_pinned", "_shared", "caching", "capacity", "evicted", "per_prefix_block", "private")
 
     def __init__(self, capacity: int, block_tokens: int, caching: bool) -> None:
         self.capacity = capacity
@@ -36,16 +38,22 @@ class KvMemory:
         self.caching = caching
         self.private = 0
         """Engine blocks of running requests that no other request can use."""
-        self.pinned = 0
-        """Prefix blocks in use."""
         self.evicted = 0
-        self._references: dict[int, int] = {}
-        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._pinned: set[int] = set()
+        self._shared: dict[int, int] = {}
+        """Of pinned blocks that several requests use: how many besides the first."""
+        self._idle: dict[int, None] = {}
+        """In the order they were let go. A plain dict, as blocks come and go in runs: those are faster in bulk than an OrderedDict's."""
+
+    @property
+    def pinned(self) -> int:
+        """Prefix blocks in use."""
+        return len(self._pinned)
 
     @property
     def available(self) -> int:
         """Engine blocks that could be allocated now, by evicting what is only cached if need be."""
-        return self.capacity - self.private - self.pinned * self.per_prefix_block
+        return self.capacity - self.private - len(self._pinned) * self.per_prefix_block
 
     @property
     def cached(self) -> int:
@@ -59,81 +67,79 @@ class KvMemory:
 
     def match(self, blocks: Sequence[int], limit: int) -> int:
         """Leading prefix blocks present, at most `limit`."""
-        return leading_run(blocks, limit, self._references)
+        return leading_run(blocks, limit, self._idle, self._pinned)
 
     def fits(self, blocks: Sequence[int], hits: int, total: int, reserve: int) -> bool:
         """Whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits beside a reserve."""
         available = self.available - reserve
         if total <= available:
             return True
-        idle = sum(1 for block in blocks[:hits] if not self._references[block])
-        return total - (hits - idle) * self.per_prefix_block <= available
+        in_use = sum(1 for block in blocks[:hits] if block in self._pinned)
+        return total - in_use * self.per_prefix_block <= available
 
     def admit(self, blocks: Sequence[int], hits: int, total: int) -> None:
         """Pin the hits and allocate the rest of `total` engine blocks."""
-        references, idle = self._references, self._idle
         for block in blocks[:hits]:
-            count = references[block]
-            if count == 0:
-                del idle[block]
-                self.pinned += 1
-            references[block] = count + 1
+            self._pin(block)
         self.allocate(total - hits * self.per_prefix_block)
 
     def allocate(self, count: int) -> None:
         """Take engine blocks for a running request; the caller made sure that they are available."""
         self.private += count
-        excess = self.private + (self.pinned + len(self._idle)) * self.per_prefix_block - self.capacity
+        excess = self.private + (len(self._pinned) + len(self._idle)) * self.per_prefix_block - self.capacity
         if excess > 0:
             evicted = -(-excess // self.per_prefix_block)
             self.evicted += evicted
-            oldest, references = self._idle.popitem, self._references
-            for _ in range(evicted):
-                del references[oldest(last=False)[0]]
+            idle = self._idle
+            for block in list(islice(idle, evicted)):
+                del idle[block]
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
         """A prefill computed blocks `held` to `full`: others can use them from now on. Returns how many prefix blocks the request holds now."""
         if not self.caching or full <= held:
             return held
-        references = self._references
-        pinned = full - held
-        for block in blocks[held:full]:
-            if block not in references:
-                references[block] = 1
-                continue
-            count = references[block]  # computed twice at the same time: one copy is let go
-            if count == 0:
-                del self._idle[block]
-            else:
-                pinned -= 1
-            references[block] = count + 1
-        self.pinned += pinned
+        new = blocks[held:full]
+        if self._pinned.isdisjoint(new) and self._idle.keys().isdisjoint(new):
+            self._pinned.update(new)
+        else:  # computed twice at the same time: one copy is let go
+            for block in new:
+                self._pin(block)
         self.private -= (full - held) * self.per_prefix_block
         return full
 
     def adopt(self, blocks: Sequence[int]) -> None:
         """Blocks fetched from another instance become cached here, evicting what is older."""
-        references, idle = self._references, self._idle
+        idle = self._idle
         for block in reversed(blocks):
-            count = references.get(block)
-            if count is None:
-                references[block] = 0
-                idle[block] = None
-            elif count == 0:  # a parent must not be older than its children
-                idle.move_to_end(block)
+            if block in self._pinned:
+                continue
+            idle.pop(block, None)  # a parent must not be older than its children
+            idle[block] = None
         self.allocate(0)
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
         """A request left: its prefix blocks become cached, tail first, its private ones free."""
-        references, idle = self._references, self._idle
-        before = len(idle)
-        for block in reversed(blocks[:held]):
-            count = references[block] - 1
-            references[block] = count
-            if count == 0:
-                idle[block] = None
-        self.pinned -= len(idle) - before
+        shared = self._shared
+        first = 0
+        # Whoever uses a block uses all before it, so the shared ones come first.
+        while first < held and blocks[first] in shared:
+            block = blocks[first]
+            if shared[block] == 1:
+                del shared[block]
+            else:
+                shared[block] -= 1
+            first += 1
+        alone = blocks[first:held]
+        self._pinned.difference_update(alone)
+        self._idle.update(dict.fromkeys(reversed(alone)))
         self.private -= private
+
+    def _pin(self, block: int) -> None:
+        if block in self._pinned:
+            self._shared[block] = self._shared.get(block, 0) + 1
+            return
+        self._idle.pop(block, None)
+        self._pinned.add(block)
 
 
 class DramTier:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import Literal
 
@@ -182,7 +183,12 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
 
 def _scrambled(workload: Workload, seed: int) -> list[int]:
     """The ids of all rows' full blocks, one row after the other, renamed by the seed: SplitMix64's finalizer, a bijection of 64-bit numbers."""
-    ids = np.fromiter((block & _MASK for row in workload.rows for block in row.hash_ids[: row.full_blocks]), dtype=np.uint64)
+    full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
+    try:
+        ids = np.fromiter(full, dtype=np.int64).view(np.uint64)
+    except OverflowError:  # some ids need all 64 bits, or more
+        full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
+        ids = np.fromiter((block & _MASK for block in full), dtype=np.uint64)
     salt = int(_mixed(np.array([seed & _MASK], dtype=np.uint64))[0])
     renamed: list[int] = _mixed(ids ^ np.uint64(salt)).tolist()
     return renamed

@@ -167,6 +167,8 @@ class Simulation:
             return
         result = instance.step_ended(now)
         self._watch(instance)
+        if not (result.first_tokens or result.finished or result.transfers):
+            return
         delay = self.quality.delay_seconds
         for job in result.transfers:
             self._transfer(instance, job, now)
@@ -257,9 +259,10 @@ class Simulation:
     def _watch(self, instance: Instance) -> None:
         """Be there when its step ends; earlier appointments lapse with the version."""
         version = instance.version
-        if instance.ends_at is not None and instance.watched != version:
+        if instance.watched != version and instance.ends_at is not None:
             instance.watched = version
-            self._at(instance.ends_at, self._step_ended, (instance, version))
+            self._sequence += 1
+            heappush(self._heap, (instance.ends_at, self._sequence, self._step_ended, (instance, version)))
 
     def _abort(self, job: Job, now: float) -> None:
         """Whatever engine has it lets go of it."""

@@ -109,5 +109,6 @@ def test_fetched_children_never_outlive_their_parents() -> None:
 
 
 def test_a_leading_run_ends_at_the_limit() -> None:
-    assert leading_run((1, 2, 3), 2, {1: 0, 2: 0, 3: 0}) == 2
-    assert leading_run((), 0, {1: 0}) == 0
+    assert leading_run((1, 2, 3), 2, {1, 3}, {2}) == 2
+    assert leading_run((1, 2, 3), 3, {1}, {2}) == 2
+    assert leading_run((), 0, {1}) == 0

@@ -73,6 +73,13 @@ def test_seeds_rename_blocks_and_keep_what_is_equal() -> None:
     assert len(set(first[0].blocks)) == 3
 
 
+def test_ids_of_any_size_stay_apart() -> None:
+    rows = [row(0.0, (2**63 + 5, 2**63 + 6)), row(1.0, (2**63 + 5, 7))]
+    first, second = plan_jobs(workload(rows), Plan(rate=1.0))
+    assert first.blocks[0] == second.blocks[0]
+    assert len({*first.blocks, *second.blocks}) == 3
+
+
 def test_sessions_are_the_rows_own_or_inferred_from_prefixes() -> None:
     one = workload([row(0.0, (0, 1), session="a"), row(1.0, (5, 6)), row(2.0, (5, 6, 7))])
     assert one.sessions[0] == "a"
