@@ -89,7 +89,8 @@ class Connection(asyncio.Protocol):
         self._headers = reader.headers
         self._parser = httptools.HttpResponseParser(self)
         self._done = asyncio.get_running_loop().create_future()
-        transport.writelines((head, body))
+        # An empty piece stays in asyncio's write buffer from Python 3.12 on, and the transport then spins and never closes.
+        transport.writelines((head, body) if body else (head,))
         try:
             await self._done
         finally:
