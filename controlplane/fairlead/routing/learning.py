@@ -9,15 +9,16 @@ from fairlead.routing.protocols import InstanceLoad
 def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
-    Every prefill tells the pace of its instance; fits learn only while they are asked for. Fetched prefixes and first tokens nobody sees say nothing.
+    Every prefill tells the pace of its instance; fits learn only while they are asked for, and not from prefills with fetched prefixes. First tokens
+    nobody sees say nothing.
     """
-    if tracked.dispatched_at is None or tracked.transfer_tokens or not tracked.request.streamed:
+    if tracked.dispatched_at is None or not tracked.request.streamed:
         return
     load = placing.accounting.loads[tracked.instance]
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
-    if placing.prefill_times.form != "configured":
+    if placing.prefill_times.form != "configured" and not tracked.transfer_tokens:
         placing.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 

@@ -14,7 +14,7 @@ from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
 from fairlead.routing.registry import check_parameters
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from routing_builders import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table
+from routing_builders import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
 
 TOKENS = 8000
 SECOND = 6250
@@ -107,6 +107,36 @@ def test_what_is_seen_counts_more_than_a_home() -> None:
 
 def test_a_home_that_is_gone_is_no_candidate() -> None:
     assert decided(busy("i0"), busy("i1", 0.1), home=home_at("i9", 7000)).instance == "i0"
+
+
+LINK = {"kv_transfer_bytes_per_second": 25e9, "kv_bytes_per_token": 57_344}
+"""6,144 tokens' KV blocks take 14 ms."""
+
+
+def fetching(hits: dict[str, int], *loads: InstanceLoad, **parameters: bool) -> Decision:
+    """As `decided`, in a pool whose engines can fetch from each other."""
+    seen = view_over(loads, hits, **LINK)
+    return Fairlead(FairleadParameters(fetch=parameters.get("fetch", True))).choose(request("r", TOKENS), seen, 0.0)
+
+
+def test_where_engines_can_fetch_an_idle_instance_fetches_from_a_waiting_holder() -> None:
+    decision = fetching({"i0": 6144}, busy("i0", 0.5), busy("i1"))
+    assert (decision.instance, decision.transfer_from, decision.reason) == ("i1", "i0", DecisionReason.PREFIX_REPLICATED)
+    assert decision.ttft_seconds == pytest.approx(0.297 + 0.014 + 0.098, abs=0.001), "the rest, the fetch, and a tenth of what is saved"
+    alone = fetching({"i0": 6144}, busy("i0", 0.5), busy("i1"), fetch=False)
+    assert (alone.instance, alone.transfer_from) == ("i0", None)
+
+
+def test_an_idle_holder_computes_itself_and_nothing_is_fetched_where_nobody_holds_any() -> None:
+    held = fetching({"i0": 6144}, busy("i0"), busy("i1"))
+    assert (held.instance, held.transfer_from) == ("i0", None)
+    assert fetching({}, busy("i0", 0.5), busy("i1")).transfer_from is None
+
+
+def test_a_fetch_comes_from_the_holder_that_serves_the_fewest() -> None:
+    holders = [busy("i0", 3.0), busy("i1", 3.0), busy("i2")]
+    holders[0].transfers_out = 2
+    assert fetching({"i0": 6144, "i1": 6144}, *holders).transfer_from == "i1"
 
 
 def pool(window: int = 1, mode: str = "Off", **parameters: Any) -> PoolScheduler:
