@@ -136,7 +136,7 @@ class SessionSpec:
 class RoutingSpec:
     """How requests find their instance."""
 
-    policy: str = text("Routing policy by name.", "dualmap", enum=POLICIES)
+    policy: str = text("Routing policy by name.", "fairlead", enum=POLICIES)
     parameters: dict[str, Any] = free("Parameters of the policy; checked against the policy's own schema (see the pool's Ready condition).")
     block_tokens: int = whole("Tokens per routing block; prompts are compared in whole blocks.", 512, minimum=1, maximum=65536)
     anchors_per_instance: int = whole("Points of one instance on each hash ring.", 160, minimum=1, maximum=4096)

@@ -118,7 +118,7 @@ class EarlyRejectionFacts:
 class RoutingFacts:
     """Chosen policy, its parameters (checked against the policy's schema) and queueing."""
 
-    policy: str = "dualmap"
+    policy: str = "fairlead"
     parameters: dict[str, Any] = field(default_factory=dict)
     prefills_in_flight: int = 1
     """Late binding: requests dispatched to one instance that have no first token yet; further ones wait in the router. 0 = no queueing."""

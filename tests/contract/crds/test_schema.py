@@ -171,4 +171,4 @@ def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesCl
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     table = client.session.get(f"{client.server}{POOLS}/columns", headers=accept, timeout=10).json()
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Ready", "Replicas", "Serving", "Policy", "SLO", "Age"]
-    assert table["rows"][0]["cells"][:6] == ["columns", "False", 3, 1, "dualmap", "5s"]
+    assert table["rows"][0]["cells"][:6] == ["columns", "False", 3, 1, "fairlead", "5s"]

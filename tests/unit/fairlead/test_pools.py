@@ -16,7 +16,7 @@ def test_a_spec_of_one_line_gets_every_default() -> None:
     spec = parse_spec({"model": "m"})
     assert spec == PoolSpec(model="m")
     assert (spec.replicas, spec.roles[0].name, spec.roles[0].min_replicas, spec.roles[0].max_replicas) == (1, Role.BOTH, 0, 64)
-    assert (spec.engine.type, spec.engine.port, spec.routing.policy, spec.early_rejection.mode) == ("simulated", 8000, "dualmap", "Off")
+    assert (spec.engine.type, spec.engine.port, spec.routing.policy, spec.early_rejection.mode) == ("simulated", 8000, "fairlead", "Off")
     assert (spec.slo.ttft_seconds, spec.slo.tpot_seconds, spec.drain.timeout_seconds, spec.routing.session.ttl_seconds) == (
         5,
         0.1,
