@@ -97,6 +97,8 @@ class Simulation:
         self._transfers: dict[str, int] = {}
         self._noise = Random(f"noise/{spec.seed}")
         self._on_progress = on_progress
+        self._told: dict[str, float] = {}
+        """KV usages as last told: telling the same again would change nothing."""
         self._taken_at = 0.0
         self._progressed = 0
 
@@ -331,6 +333,7 @@ class Simulation:
         for name in change.died:
             self._die(name, now)
         if change.table is not None:
+            self._told.clear()
             self._see(self.scheduler.update_table(change.table, now), now)
 
     def _die(self, name: str, now: float) -> None:
@@ -364,7 +367,13 @@ class Simulation:
         self.result.loads.append(
             LoadPoint(now, {load.entry.id: load.pending_prefill_tokens for load in loads if load.entry.role is not Role.DECODE})
         )
-        usages = [(name, instance.memory.usage) for name, instance in self.instances.items() if name not in self._dead]
+        told = self._told
+        usages = [
+            (name, usage)
+            for name, instance in self.instances.items()
+            if (usage := instance.memory.usage) != told.get(name) and name not in self._dead
+        ]
+        told.update(usages)
         if self.quality.delay_seconds:
             self._at(now + self.quality.delay_seconds, self._observe, usages)
         else:
