@@ -36,7 +36,7 @@ async def test_what_changed_is_told_once_with_before_and_after() -> None:
     [change] = [event for event in stage.api.events if event.reason == "PolicyChanged"]
     assert change.before is not None
     assert change.after is not None
-    assert (change.before["policy"], change.after["policy"]) == ("dualmap", "ear")
+    assert (change.before["policy"], change.after["policy"]) == ("fairlead", "ear")
     assert "kubectl" in change.message
     assert stage.reasons().count("PolicyChanged") == 1
     assert stage.pool()["status"]["lastScale"] | {"at": ""} == {"at": "", "from": 2, "to": 3, "reason": "spec.replicas set by kubectl"}
