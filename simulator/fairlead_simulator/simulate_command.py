@@ -61,6 +61,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
 @click.option("--closed-loop", is_flag=True, help="A session's next turn comes `delay` ms after the one before has ended.")
 @click.option("--prefills-in-flight", type=click.IntRange(min=0), default=1, show_default=True, help="Late binding window; 0 = no queues.")
+@click.option("--no-fetch", is_flag=True, help="Engines cannot fetch cached prefixes from each other.")
 @click.option("--token-noise", type=click.FloatRange(min=0, max=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=click.FloatRange(min=0), default=0.0, help="Seconds that events and metrics reach the router late.")
 @click.option(
@@ -138,6 +139,7 @@ def _pool_spec(options: dict[str, Any]) -> PoolSpec:
         prefill_instances=prefill or 0,
         decode_instances=decode or 0,
         prefills_in_flight=options["prefills_in_flight"],
+        fetching=not options["no_fetch"],
         slo_ttft_seconds=options["slo_ttft"] or chosen.slo_ttft_seconds,
         slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
         prefill_tokens_per_second=1.0,

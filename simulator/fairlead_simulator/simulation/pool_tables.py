@@ -39,6 +39,8 @@ class PoolSpec:
     slo_tpot_seconds: float = 0.1
     prefill_tokens_per_second: float
     """The speed the router believes in."""
+    fetching: bool = True
+    """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
     session_ttl_seconds: float = 1800.0
     seed: int = 0
 
@@ -62,7 +64,7 @@ class PoolSpec:
                 decode_seconds_per_context_token=preset.decode.per_context_token,
                 decode_seconds_per_request=preset.decode.per_sequence,
                 kv_bytes_per_token=preset.transfer.bytes_per_token,
-                kv_transfer_bytes_per_second=preset.transfer.bytes_per_second,
+                kv_transfer_bytes_per_second=preset.transfer.bytes_per_second if self.fetching else 0.0,
                 kv_transfer_latency_seconds=preset.transfer.latency_seconds,
             ),
             routing=RoutingFacts(policy=self.policy, parameters=dict(self.parameters), prefills_in_flight=self.prefills_in_flight),

@@ -123,6 +123,12 @@ def test_a_slow_link_delays_the_second_token() -> None:
     assert gaps[1] > gaps[0] + 1.0
 
 
+def test_prefixes_are_fetched_only_where_engines_can() -> None:
+    fetched = [simulated(policy="mooncake", rate=4.5, fetching=fetching).result.transferred_tokens for fetching in (True, False)]
+    assert fetched[0] > 0
+    assert fetched[1] == 0
+
+
 def test_refusals_after_prefill_waste_what_was_computed() -> None:
     pools = simulated(
         instances=0,
