@@ -12,31 +12,12 @@ they become; steps of one batch do not speed each other up beyond sharing their 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from fairlead_simulator.simulation.decode_batch import DecodeBatch
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.kv_memory import PREFIX_BLOCK_TOKENS, DramTier, KvMemory
 from fairlead_simulator.simulation.presets import EnginePreset
-
-
-class Step(Enum):
-    """What the engine is doing."""
-
-    IDLE = "idle"
-    PREFILL = "prefill"
-    DECODE = "decode"
-    MIXED = "mixed"
-
-
-@dataclass(slots=True)
-class StepResult:
-    """What a finished step brought: first tokens, finished requests, and prefills whose KV must now go to another instance."""
-
-    first_tokens: list[Job]
-    finished: list[Job]
-    transfers: list[Job]
+from fairlead_simulator.simulation.steps import Step, StepResult
 
 
 class Instance:
