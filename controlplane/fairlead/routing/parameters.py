@@ -123,6 +123,13 @@ class QueueParameters:
         minimum=0.0,
         maximum=100.0,
     )
+    late_backlog: float = parameter(
+        "number",
+        0.2,
+        "With `deadline`, they are also sent while their own prefills are, per instance, at most this part of the TTFT target.",
+        minimum=0.0,
+        maximum=100.0,
+    )
     late_share: float = parameter(
         "number", 0.02, "With `deadline`, the part of prefill time that late requests get at any load.", minimum=0.0, maximum=1.0
     )

@@ -318,9 +318,11 @@ class Placing:
         return self.prefill_times.seconds(prompt_tokens, hit_tokens)
 
     def _is_calm(self) -> bool:
-        """Whether late requests may be sent at any time: little else waits, or there are no queues to wait in."""
-        calm = self.parameters.late_load * self.table.slo.ttft_seconds * len(self.view.candidates())
-        return not self.table.routing.prefills_in_flight or self.accounting.wait_seconds <= calm
+        """Whether late requests may be sent at any time: little else waits, few are late, or there are no queues to wait in."""
+        unit = self.table.slo.ttft_seconds * len(self.view.candidates())
+        little = self.accounting.wait_seconds <= self.parameters.late_load * unit
+        few = self.accounting.late_seconds <= self.parameters.late_backlog * unit
+        return little or few or not self.table.routing.prefills_in_flight
 
     def _found_late(self, tracked: TrackedRequest) -> None:
         self.accounting.find_late(tracked)
