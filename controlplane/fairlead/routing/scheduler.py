@@ -395,4 +395,5 @@ class PoolScheduler(SchedulerReadings):
         for instance in tuple(self._placing.departed):
             if not self._placing.accounting.in_flight(instance) and not self._loads[instance].transfers_out:
                 self._placing.departed.discard(instance)
+                self._placing.circuits.pop(instance, None)  # its last requests may have failed after it left
                 del self._loads[instance]
