@@ -59,6 +59,7 @@ def main() -> None:
     rates = [float(rate) for rate in arguments.rates.split(",")]
     policies = [name for name in arguments.policies.split(",") if not policy_entry(name).needs_roles]
     rows: list[dict[str, Any]] = []
+    runs = 0
     for name in arguments.workloads.split(","):
         for instances in arguments.instances:
             outcomes: dict[tuple[str, float, str], list[Figures]] = defaultdict(list)
@@ -69,8 +70,8 @@ def main() -> None:
                         for policy in policies:
                             figures = run(workload, instances, policy, mode, rate, seed, arguments.warmup)
                             outcomes[mode, rate, policy].append(figures)
-                            rows.append(row(name, instances, mode, rate, policy, seed, figures))
-                print(f"{name}, {instances} instances, seed {seed}: {len(rows)} runs so far", flush=True)
+                            runs += 1
+                print(f"{name}, {instances} instances, seed {seed}: {runs} runs so far", flush=True)
             for mode in arguments.modes.split(","):
                 setting = Setting(workload=name, instances=instances, mode=mode)
                 report(
@@ -143,12 +144,11 @@ def mean(found: list[Figures]) -> Outcome:
     )
 
 
-def row(name: str, instances: int, mode: str, rate: float, policy: str, seed: int, figures: Figures) -> dict[str, Any]:
-    """One run for the JSON file."""
-    kept = ("attainment", "rejected_share", "ttft_p50", "ttft_p90", "ttft_p99", "hit_rate", "ideal_hit_rate", "load_cv", "migrations")
-    found = {key: getattr(figures, key) for key in kept}
-    rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in found.items()}
-    return {"workload": name, "instances": instances, "early_rejection": mode, "rate": rate, "policy": policy, "seed": seed, **rounded}
+def row(setting: Setting, rate: float, policy: str, seeds: int, outcome: Outcome) -> dict[str, Any]:
+    """One cell for the JSON file."""
+    cell = {"workload": setting.workload, "instances": setting.instances, "early_rejection": setting.mode, "rate": rate, "policy": policy}
+    figures = {name: round(getattr(outcome, name), 4) for name in outcome.__dataclass_fields__}
+    return {**cell, "seeds": seeds, **figures}
 
 
 def report(setting: Setting, outcomes: dict[tuple[float, str], Outcome], rates: list[float], policies: list[str]) -> None:
