@@ -74,11 +74,12 @@ def main() -> None:
                 print(f"{name}, {instances} instances, seed {seed}: {runs} runs so far", flush=True)
             for mode in arguments.modes.split(","):
                 setting = Setting(workload=name, instances=instances, mode=mode)
-                report(
-                    setting, {(rate, policy): mean(found) for (m, rate, policy), found in outcomes.items() if m == mode}, rates, policies
-                )
+                means = {(rate, policy): mean(found) for (m, rate, policy), found in outcomes.items() if m == mode}
+                report(setting, means, rates, policies)
+                rows += [row(setting, rate, policy, arguments.seeds, one) for (rate, policy), one in means.items()]
             if arguments.json is not None:
-                arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+                lines = ",\n".join(json.dumps(one) for one in rows)
+                arguments.json.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def parse() -> argparse.Namespace:
