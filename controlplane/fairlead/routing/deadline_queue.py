@@ -52,6 +52,9 @@ class DeadlineQueue:
         self._late: dict[str, TrackedRequest] = {}
         self._earned = 0.0
         """Seconds that late requests may take from the others."""
+        self._all_able_until = inf
+        """None of those that can still be in time becomes late before, at the pace of then."""
+        self._pace_then = load.prefill_pace
 
     def __len__(self) -> int:
         return len(self._late) + sum(map(len, self._classes.values()))
@@ -62,6 +65,7 @@ class DeadlineQueue:
     def add(self, tracked: TrackedRequest) -> None:
         """Let a request wait; whether it is late is found out by the next look."""
         self._classes.setdefault(tracked.request.priority, {})[tracked.request.id] = tracked
+        self._all_able_until = min(self._all_able_until, self._latest_start(tracked))
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
@@ -74,12 +78,20 @@ class DeadlineQueue:
                 return
 
     def find_late(self, now: float) -> None:
-        """Sort out the requests that would miss the target even if they went at once."""
+        """Sort out the requests that would miss the target even if they went at once. Costs nothing until the first can be one."""
+        if now <= self._all_able_until and self._load.prefill_pace == self._pace_then:
+            return
+        self._pace_then = self._load.prefill_pace
+        self._all_able_until = inf
         for able in tuple(self._classes.values()):
-            for tracked in [one for one in able.values() if now + self._seconds(one) > self._due(one)]:
-                self.remove(tracked.request.id)
-                self._late[tracked.request.id] = tracked
-                self._rules.found(tracked)
+            for tracked in tuple(able.values()):
+                latest = self._latest_start(tracked)
+                if now > latest:
+                    self.remove(tracked.request.id)
+                    self._late[tracked.request.id] = tracked
+                    self._rules.found(tracked)
+                else:
+                    self._all_able_until = min(self._all_able_until, latest)
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None when there is none that should go now."""
@@ -137,6 +149,9 @@ class DeadlineQueue:
 
     def _due(self, tracked: TrackedRequest) -> float:
         return tracked.request.arrived_at + self._target
+
+    def _latest_start(self, tracked: TrackedRequest) -> float:
+        return self._due(tracked) - self._seconds(tracked)
 
     def _seconds(self, tracked: TrackedRequest) -> float:
         return tracked.prefill_microseconds / 1e6 * self._load.prefill_pace + STEP_SECONDS
