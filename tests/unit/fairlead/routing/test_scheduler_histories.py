@@ -13,7 +13,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
 from fairlead.routing.parameters import DISCIPLINES
 from fairlead.routing.placing import SchedulerSettings
-from fairlead.routing.protocols import Dispatch, Refusal
+from fairlead.routing.protocols import Dispatch, InstanceLoad, Refusal
 from fairlead.routing.registry import build_policy, policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
@@ -77,15 +77,27 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.snapshot()
 
     def snapshot(self) -> None:
-        self.unfit = {load.entry.id for load in self.scheduler.loads() if not load.is_candidate(self.now)}
-        self.unfit_to_decode = {load.entry.id for load in self.scheduler.loads() if not load.takes_decodes(self.now)}
+        loads = self.scheduler.loads()
+        self.unfit_to_decode = {load.entry.id for load in loads if not load.takes_decodes(self.now)}
+        someone_decodes = len(self.unfit_to_decode) < len(loads)
+        self.unfit = {load.entry.id for load in loads if not self.fits(load, someone_decodes)}
+        self.lacking_decodes = {load.entry.id for load in loads if self.fits(load, True)} & self.unfit
         self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
+
+    def fits(self, load: InstanceLoad, someone_decodes: bool) -> bool:
+        """Whether an instance may be chosen now, worked out here: the view keeps `lacks_decode` only as fresh as its last question."""
+        role = load.entry.role
+        able = role is Role.BOTH or (role is Role.PREFILL and someone_decodes)
+        return able and load.entry.accepting and load.broken_until <= self.now
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
         """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
 
-        Calls that end a request may make its own instance fit again: if it was the probe of an open circuit, there is room for another.
+        Calls that end a request (they give `unfit`) may make its own instance fit again: if it was the probe of an open circuit, there is room
+        for another; and with an instance that decodes, the prefill instances that lacked one.
         """
+        if unfit is not None:
+            unfit = unfit - self.lacking_decodes
         for outcome in outcomes:
             name = outcome.request.id
             assert name in self.alive, "an outcome is about a request that has not ended"
