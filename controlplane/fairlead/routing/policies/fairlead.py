@@ -7,7 +7,6 @@ as work saved then shortens everyone's wait. The rest of the policy is its queue
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
@@ -16,9 +15,10 @@ from fairlead.routing.homes import binding_reason
 from fairlead.routing.parameters import DISCIPLINES, QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, score
 from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.mooncake import least_busy_holder, transfer_seconds
+from fairlead.routing.policies.mooncake import least_busy_holder
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector, lowest
+from fairlead.tables import EngineFacts
 
 COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill."""
@@ -58,40 +58,32 @@ class Fairlead(FreeChoice):
         vectors = view.vectors()
         loads = vectors.loads
         hits = view.hit_vector(request)
+        holder = int(hits.argmax())
+        most = int(hits[holder])
         home = None if request.session is None else view.binding(request.session)
-        known = hits if home is None else with_home(request, home, loads, hits)
+        known = hits if home is None else with_home(request, home, loads, hits, most)
+        alone = view.prefill_vector(request, known)
+        prefill = alone
+        if most and self._parameters.fetch and view.table.engine.kv_transfer_bytes_per_second > 0:
+            if loads[holder].transfers_out:
+                holder = least_busy_holder(hits, most, vectors)
+            prefill = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
         wait = vectors.wait_microseconds / 1e6
-        prefill = view.prefill_vector(request, known)
-        source = self._source(hits, view)
-        if source is not None:
-            fetched = fetching_seconds(request, view, hits, prefill, source)
-            fetches = fetched < prefill
-            prefill = np.minimum(prefill, fetched)
         costs = wait + self.affinity(float(wait.sum()) / len(loads) / view.table.slo.ttft_seconds) * prefill
         order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
         best = order[0]
         chosen = loads[best].entry.id
-        fetched_from = loads[source].entry.id if source is not None and fetches[best] else None
+        fetches = bool(hits[best] < most and prefill[best] < alone[best])
         speed = view.table.engine.prefill_tokens_per_second
         return Decision(
             instance=chosen,
-            reason=DecisionReason.PREFIX_REPLICATED if fetched_from else _reason(best, hits, known),
+            reason=DecisionReason.PREFIX_REPLICATED if fetches else _reason(best, hits, known, most),
             fallbacks=tuple([loads[index].entry.id for index in order[1:]]),
             candidates=tuple([score(request, loads[index], int(hits[index]), speed, float(costs[index])) for index in order[:2]]),
             bind=None if request.session is None else binding_reason(home, chosen, BindingReason.SLO, view, now),
-            transfer_from=fetched_from,
+            transfer_from=loads[holder].entry.id if fetches else None,
             ttft_seconds=float(wait[best] + prefill[best]),
         )
-
-    def _source(self, hits: IntVector, view: PoolView) -> int | None:
-        """Index of the instance to fetch the prompt's prefix from, if engines can and one holds any."""
-        if not self._parameters.fetch or view.table.engine.kv_transfer_bytes_per_second <= 0:
-            return None
-        holder = int(hits.argmax())
-        if not hits[holder]:
-            return None
-        vectors = view.vectors()
-        return least_busy_holder(hits, int(hits[holder]), vectors) if vectors.loads[holder].transfers_out else holder
 
     def affinity(self, load: float) -> float:
         """Seconds of waiting that a second of prefill is worth at this mean wait over the TTFT target."""
@@ -99,26 +91,25 @@ class Fairlead(FreeChoice):
         return idle + (busy - idle) * min(1.0, load / self._parameters.busy_load)
 
 
-def fetching_seconds(request: RoutingRequest, view: PoolView, hits: IntVector, prefill: FloatVector, source: int) -> FloatVector:
-    """What a prefill on each candidate counts for if it first fetches what `source` holds more of the prompt; infinite where that is nothing.
+def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
+    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt; `alone` without fetching.
 
-    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches do not fill with copies.
+    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches do not fill with copies. Where
+    nothing is held more it is never less than alone.
     """
-    most = int(hits[source])
-    rest = view.prefill_vector(request, hits[source : source + 1])
-    seconds = transfer_seconds(most - hits, view.vectors().loads[source].transfers_out, view.table.engine)
-    seconds += rest + COPY_COST * (prefill - rest)
-    seconds[hits >= most] = inf
+    per_token = engine.kv_bytes_per_token * (1 + source.transfers_out) / engine.kv_transfer_bytes_per_second
+    fixed = float(hits[holder]) * per_token + engine.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
+    seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
     return seconds
 
 
-def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector) -> IntVector:
-    """The hits, with the session's home taken to hold the session's context when nobody is seen to hold half as much.
+def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector, most: int) -> IntVector:
+    """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is seen to hold half as much.
 
     That is so after a restart of this router, or when the session's last turn came through another one.
     """
     context = min(home.context_tokens, request.prompt_tokens - 1)
-    if 2 * int(hits.max()) >= context:
+    if 2 * most >= context:
         return hits
     for index, load in enumerate(loads):
         if load.entry.id == home.instance:
@@ -128,11 +119,12 @@ def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLo
     return hits
 
 
-def _reason(best: int, hits: IntVector, known: IntVector) -> DecisionReason:
+def _reason(best: int, hits: IntVector, known: IntVector, most: int) -> DecisionReason:
     if len(hits) == 1:
         return DecisionReason.ONLY_INSTANCE
-    if known[best] > hits[best]:
+    hit = hits[best]
+    if known[best] > hit:
         return DecisionReason.SESSION_BOUND
-    if not hits[best]:
+    if not hit:
         return DecisionReason.LEAST_LOADED
-    return DecisionReason.PREFIX_AFFINITY if hits[best] == known.max() else DecisionReason.SLO_OVERLOADED
+    return DecisionReason.PREFIX_AFFINITY if hit >= most else DecisionReason.SLO_OVERLOADED
