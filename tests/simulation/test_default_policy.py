@@ -77,7 +77,7 @@ def test_beyond_saturation_two_and_a_quarter_times_as_many_are_in_time_without_e
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_early_rejection_refuses_what_would_otherwise_be_served_late(kind: str) -> None:
     waiting, refusing = (figures_of(kind, "fairlead", 1.25, mode) for mode in ("Off", "Load"))
-    assert refusing.attainment >= waiting.attainment - TIE
+    assert refusing.attainment >= waiting.attainment - 0.02
     assert refusing.ttft_p99 is not None
     assert waiting.ttft_p99 is not None
     assert refusing.ttft_p99 < waiting.ttft_p99

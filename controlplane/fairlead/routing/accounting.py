@@ -96,11 +96,6 @@ class Accounting:
         """Predicted time of all that is pending anywhere, without the late."""
         return (self.pending_microseconds - self.late_microseconds) / 1e6
 
-    @property
-    def late_seconds(self) -> float:
-        """Predicted time of the late requests."""
-        return self.late_microseconds / 1e6
-
     def admit(self, tracked: TrackedRequest) -> None:
         """Accept a request, counted nowhere yet. Raises ValueError when its id is already in flight."""
         if tracked.request.id in self.requests:

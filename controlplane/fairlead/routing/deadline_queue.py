@@ -2,8 +2,8 @@
 
 Of the requests of a class that can still meet the TTFT target, the largest set that can meet it together is planned (Moore and Hodgson: in order of
 deadline, dropping the longest prefill whenever one would be late). Of that set the shortest goes first that makes no other late. Dropped ones may be
-planned again by the next look. A request that would miss the target even if sent at once is *late*: it goes, shortest first, while the pool is calm or
-when the share of time kept for late ones has grown to what it takes.
+planned again by the next look. A request that would miss the target even if sent at once is *late*: it goes, shortest first, when nothing planned waits
+and late ones may go (see `late_requests`), or when the share of time kept for late ones has grown to what it takes.
 
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by the pace seen on the instance.
 """
@@ -24,11 +24,15 @@ MARGIN = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRules:
-    """What late requests get: any time while the pool is `calm`, else the `share` (0-1) of it. `found` is told of each request found late."""
+    """What late requests get: any time that is free while they `may_go`, and always the `share` (0-1) of it.
+
+    `found` is told of each request found late, `sent_in_time` of each planned one that leaves.
+    """
 
     share: float
-    calm: Callable[[], bool]
+    may_go: Callable[[], bool]
     found: Callable[[TrackedRequest], None]
+    sent_in_time: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +110,11 @@ class DeadlineQueue:
                 chosen = _shortest_harmless(planned, now + self._ahead_seconds)
                 if late is not None:
                     self._earned += self._rules.share * chosen.seconds
+                self._rules.sent_in_time()
                 return self._taken(chosen.tracked)
         if late is None and self._classes:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._classes[min(self._classes)].values(), key=_shortness)
-        if late is None or not self._rules.calm():
+        if late is None or not self._rules.may_go():
             return None
         return self._taken(late)
 

@@ -123,12 +123,12 @@ class QueueParameters:
         minimum=0.0,
         maximum=100.0,
     )
-    late_backlog: float = parameter(
+    late_lost: float = parameter(
         "number",
-        0.2,
-        "With `deadline`, they are also sent while their own prefills are, per instance, at most this part of the TTFT target.",
+        0.01,
+        "With `deadline`, they are also sent while at most this share of recent requests became late in a queue.",
         minimum=0.0,
-        maximum=100.0,
+        maximum=1.0,
     )
     late_share: float = parameter(
         "number", 0.02, "With `deadline`, the part of prefill time that late requests get at any load.", minimum=0.0, maximum=1.0

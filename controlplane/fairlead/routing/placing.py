@@ -16,10 +16,11 @@ from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
-from fairlead.routing.deadline_queue import DeadlineQueue
+from fairlead.routing.deadline_queue import DeadlineQueue, LateRules
 from fairlead.routing.decoding import select_decoding
 from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.homes import reason_to_leave
+from fairlead.routing.late_requests import LateRequests
 from fairlead.routing.pairing import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.predictors import Predictor, features_of
@@ -72,8 +73,7 @@ class Placing:
         self.gate = build_gate(table.early_rejection.mode)
         self.accounting = Accounting(self._prefill_seconds)
         self.queues: dict[str, Queue] = {}
-        self.hopeless: list[TrackedRequest] = []
-        """Requests found late since the scheduler looked last, when those are to be refused."""
+        self.late = LateRequests(self.accounting)
         self.circuits: dict[str, Circuit] = {}
         self.held: dict[str, TrackedRequest] = {}
         self.waiting: dict[str, TrackedRequest] = {}
@@ -147,7 +147,10 @@ class Placing:
 
     def new_queue(self, instance: str) -> Queue:
         """An empty queue of the discipline in force."""
-        return build_queue(self.parameters, self.table, self.accounting.loads[instance], self._is_calm, self._found_late)
+        rules = LateRules(
+            share=self.parameters.late_share, may_go=self._late_may_go, found=self._found_late, sent_in_time=self.late.sent_in_time
+        )
+        return build_queue(self.parameters, self.table, self.accounting.loads[instance], rules)
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
         """Keep an accepted request until some instance accepts."""
@@ -317,17 +320,11 @@ class Placing:
     def _prefill_seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
         return self.prefill_times.seconds(prompt_tokens, hit_tokens)
 
-    def _is_calm(self) -> bool:
-        """Whether late requests may be sent at any time: little else waits, few are late, or there are no queues to wait in."""
-        unit = self.table.slo.ttft_seconds * len(self.view.candidates())
-        little = self.accounting.wait_seconds <= self.parameters.late_load * unit
-        few = self.accounting.late_seconds <= self.parameters.late_backlog * unit
-        return little or few or not self.table.routing.prefills_in_flight
+    def _late_may_go(self) -> bool:
+        return self.late.may_go(self.parameters, self.table, len(self.view.candidates()))
 
     def _found_late(self, tracked: TrackedRequest) -> None:
-        self.accounting.find_late(tracked)
-        if self.table.early_rejection.mode != "Off":
-            self.hopeless.append(tracked)
+        self.late.found(tracked, self.view.now, refuse=self.table.early_rejection.mode != "Off")
 
     def _leave_queue(self, tracked: TrackedRequest) -> None:
         queue = self.queues[tracked.instance]

@@ -274,8 +274,8 @@ class PoolScheduler(SchedulerReadings):
                 answer += placing.dispatch_ready(instance, now)
         for instance in instances:
             answer += placing.dispatch_ready(instance, now)
-        while placing.hopeless:
-            tracked = placing.hopeless.pop()
+        while placing.late.to_refuse:
+            tracked = placing.late.to_refuse.pop()
             if tracked.late:
                 self._refuse(tracked, too_late(tracked.request, placing.table, self._loads[tracked.instance], now), now)
         if self._outbox:

@@ -20,6 +20,8 @@ from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, P
 from fairlead.routing.vectors import FloatVector, IntVector, lowest
 from fairlead.tables import EngineFacts
 
+IN_TIME = 0.9
+"""An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
 COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill."""
 
@@ -71,6 +73,9 @@ class Fairlead(FreeChoice):
         wait = vectors.wait_microseconds / 1e6
         costs = wait + self.affinity(float(wait.sum()) / len(loads) / view.table.slo.ttft_seconds) * prefill
         order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
+        limit = IN_TIME * view.table.slo.ttft_seconds
+        if wait[order[0]] + prefill[order[0]] > limit:
+            order = lowest((wait + prefill > limit).astype(np.int64), FALLBACKS + 1, costs, vectors.decode_tokens)
         best = order[0]
         chosen = loads[best].entry.id
         fetches = bool(hits[best] < most and prefill[best] < alone[best])

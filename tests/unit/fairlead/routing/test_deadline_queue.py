@@ -22,7 +22,13 @@ class Line:
     def __init__(self, share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None) -> None:
         self.calm = calm
         self.late: list[str] = []
-        rules = LateRules(share=share, calm=lambda: self.calm, found=lambda tracked: self.late.append(tracked.request.id))
+        self.in_time: list[int] = []
+        rules = LateRules(
+            share=share,
+            may_go=lambda: self.calm,
+            found=lambda tracked: self.late.append(tracked.request.id),
+            sent_in_time=lambda: self.in_time.append(len(self.in_time)),
+        )
         self.queue = DeadlineQueue(load or load_of("i0"), TARGET, 6250.0, rules)
 
     def add(self, name: str, seconds: float, at: float = 0.0, priority: int = 0) -> None:

@@ -68,10 +68,17 @@ def test_on_a_nearly_idle_pool_a_cached_second_is_worth_little_more_than_a_secon
 
 
 def test_on_a_busy_pool_a_cached_second_is_worth_eight_seconds_of_waiting() -> None:
-    """The mean wait is above half of the SLO: 0.98 s cached on i1 are worth 7.86 s."""
-    assert decided(busy("i0", 2.5), busy("i1", 10.3), hits={"i1": 6144}).instance == "i1"
-    assert decided(busy("i0", 2.5), busy("i1", 10.4), hits={"i1": 6144}).instance == "i0"
-    assert decided(busy("i0", 2.5), busy("i1", 10.3), hits={"i1": 6144}, busy_affinity=3.0).instance == "i0"
+    """The mean wait is above half of the SLO: 0.98 s cached on i1 are worth 7.86 s. Both would be too late."""
+    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}).instance == "i1"
+    assert decided(busy("i0", 5.0), busy("i1", 12.9), hits={"i1": 6144}).instance == "i0"
+    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, busy_affinity=3.0).instance == "i0"
+
+
+def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -> None:
+    """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is better."""
+    decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144})
+    assert (decision.instance, decision.fallbacks) == ("i0", ("i1",))
+    assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}).instance == "i1"
 
 
 @pytest.mark.parametrize(("load", "affinity"), [(0.0, 1.0), (0.25, 4.5), (0.5, 8.0), (3.0, 8.0)])
@@ -155,6 +162,24 @@ def test_a_request_that_became_late_is_served_once_nothing_else_waits() -> None:
     assert load.late_prefill_microseconds == 4_000_000
     assert [one.request.id for one in dispatches(scheduler.first_token("a", 4.0))] == ["b"]
     assert load.late_prefill_microseconds == 0
+    assert scheduler.discrepancies() == ()
+
+
+def test_late_requests_are_held_back_while_others_are_lost_in_queues() -> None:
+    """Ten were lost, so late ones wait for their share of the time or for the pool to calm down."""
+    scheduler = PoolScheduler(table(2, policy="fairlead", parameters={"late_share": 0.0}), "router-0", 1)
+    for name in ("a", "b"):  # keep both busy for long
+        scheduler.submit(request(name, 3 * SECOND, at=0.0), 0.0)
+    for number in range(10):
+        scheduler.submit(request(f"r{number}", 2 * SECOND, at=0.0), 0.0)
+    scheduler.tick(2.95)
+    first, second = scheduler.load("i00"), scheduler.load("i01")
+    assert first is not None
+    assert second is not None
+    assert first.late_prefill_microseconds + second.late_prefill_microseconds == 20_000_000, "ten requests are late"
+    scheduler.submit(request("fresh", 4 * SECOND, at=2.95), 2.95)
+    outcomes = [*scheduler.first_token("a", 3.0), *scheduler.first_token("b", 3.0)]
+    assert [one.request.id for one in dispatches(outcomes)] == ["fresh"], "the other instance is kept free for what can be in time"
     assert scheduler.discrepancies() == ()
 
 
