@@ -48,7 +48,7 @@ guard: ## no module beside the packages: operator/*.py would break the interpret
 
 generate: .venv/ready ## write the generated files: CRDs, OpenAPI
 	$(BIN)/python scripts/generate_crds.py
-	$(BIN)/python scripts/generate_openapi.py
+	$(BIN)/python -m fairlead_api.openapi docs/openapi.json
 
 clean: ## remove the environment and the sandbox's state
 	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
