@@ -83,12 +83,13 @@ def simulate_cell(
     *,
     keep_loads: bool = False,
     on_progress: Callable[[int], None] | None = None,
+    probe: Callable[[Simulation, float], None] | None = None,
 ) -> tuple[CellResult, RunResult]:
     """Run one cell."""
     started, cpu = time.perf_counter(), time.process_time()
     with _without_collecting():
         jobs = plan_jobs(workload, cell.plan)
-        result = Simulation(cell.spec, jobs, quality=cell.quality, timeline=cell.timeline, on_progress=on_progress).run()
+        result = Simulation(cell.spec, jobs, quality=cell.quality, timeline=cell.timeline, on_progress=on_progress, probe=probe).run()
     cpu_seconds = time.process_time() - cpu
     figures = measure(result, ideal, cell.plan.warmup, cell.targets)
     kept = CellResult(

@@ -62,7 +62,10 @@ class RunResult:
 
 
 class Simulation:
-    """Runs `jobs` through a pool. With `keep_observations` the scheduler is an `ObservedScheduler` and keeps every call in its `log`."""
+    """Runs `jobs` through a pool. With `keep_observations` the scheduler is an `ObservedScheduler` and keeps every call in its `log`.
+
+    `probe` is shown the simulation at every sample (`metrics_seconds` apart), with the time.
+    """
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class Simulation:
         keep_observations: bool = False,
         tick_seconds: float = 0.25,
         on_progress: Callable[[int], None] | None = None,
+        probe: "Callable[[Simulation, float], None] | None" = None,
     ) -> None:
         self.spec = spec
         self.quality = quality or ObservationQuality()
@@ -97,6 +101,7 @@ class Simulation:
         self._transfers: dict[str, int] = {}
         self._noise = Random(f"noise/{spec.seed}")
         self._on_progress = on_progress
+        self._probe = probe
         self._told: dict[str, float] = {}
         """KV usages as last told: telling the same again would change nothing."""
         self._taken_at = 0.0
@@ -367,6 +372,8 @@ class Simulation:
         self.result.loads.append(
             LoadPoint(now, {load.entry.id: load.pending_prefill_tokens for load in loads if load.entry.role is not Role.DECODE})
         )
+        if self._probe is not None:
+            self._probe(self, now)
         told = self._told
         usages = [
             (name, usage)

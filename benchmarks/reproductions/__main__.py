@@ -1,0 +1,53 @@
+"""Run reproductions and write their sections of docs/benchmarks.md.
+
+.venv/bin/python -m benchmarks.reproductions [--conversation TRACE] [--seeds N] [--jobs N] [--docs FOLDER] [SECTION ...]
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.reproductions.catalogue import SECTIONS
+from benchmarks.reproductions.page import update
+from benchmarks.reproductions.sections import Context
+
+from fairlead_simulator.errors import SimulatorError
+
+
+def main() -> None:
+    """Parse, run each section, update the page after each."""
+    names = [section.name for section in SECTIONS]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproductions", description="Run reproductions; write docs/benchmarks.md.")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"all without it: {', '.join(names)}")
+    parser.add_argument("--conversation", type=Path, help="Mooncake's conversation trace; generated conversations without it")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the page")
+    parser.add_argument("--quick", action="store_true", help="smallest runs; the figures mean nothing")
+    options = parser.parse_args()
+    unknown = [name for name in options.sections if name not in names]
+    if unknown:
+        parser.error(f"no section {unknown[0]!r}; there are {', '.join(names)}")
+    if options.conversation is not None and not options.conversation.is_file():
+        parser.error(f"--conversation {options.conversation}: no such file")
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    context = Context(
+        docs=options.docs, conversation=options.conversation, seeds=options.seeds, jobs=options.jobs, quick=options.quick, say=say
+    )
+    for section in SECTIONS:
+        if not options.sections or section.name in options.sections:
+            started = time.monotonic()
+            try:
+                text = section.write(context)
+            except SimulatorError as error:
+                parser.error(str(error))
+            update(options.docs / "benchmarks.md", SECTIONS, {section.name: text})
+            say(f"{section.name}: written to {options.docs / 'benchmarks.md'} after {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""The sections of docs/benchmarks.md in order. A new one is a module with a `SECTION`, named here."""
+
+from collections.abc import Sequence
+
+from benchmarks.reproductions import dualmap, ear, heimdall, mooncake, staleness
+from benchmarks.reproductions.sections import Section
+
+SECTIONS: Sequence[Section] = (dualmap.SECTION, mooncake.SECTION, ear.SECTION, heimdall.SECTION, staleness.SECTION)

@@ -1,0 +1,39 @@
+"""What a reproduction is: a section of docs/benchmarks.md, written from runs of the simulator."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+IMAGES = "images/benchmarks"
+"""Where plots stand, seen from docs/."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What every section is given. `docs` is the folder the page is in; a section saves plots by `image`.
+
+    `conversation` is a trace file in Mooncake's format, None to generate one. `quick` asks for the smallest runs that still go through all of a
+    section's code, for its test: their figures mean nothing.
+    """
+
+    docs: Path
+    conversation: Path | None = None
+    seeds: int = 3
+    jobs: int = 1
+    quick: bool = False
+    say: Callable[[str], None] = print
+
+    def image(self, name: str) -> Path:
+        """The file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""
+        path = self.docs / IMAGES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One reproduction. `write` runs it and returns its Markdown, without the heading."""
+
+    name: str
+    title: str
+    write: Callable[[Context], str]
