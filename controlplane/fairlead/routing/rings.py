@@ -1,4 +1,4 @@
-"""Consistent hashing: a ring of instance anchors, and the pair of independent rings that gives each key two candidates.
+"""Consistent hashing: a ring of instance anchors, and the independent rings that give each key its candidates, two of them as a rule.
 
 A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first. Positions are xxh3-64, so every
 process, today and tomorrow, maps a key alike. Adding an instance moves only keys it takes over, removing one only keys it had.
@@ -16,6 +16,8 @@ from fairlead.tables import InstanceEntry
 FULL_CIRCLE = 1 << 64
 FIRST_SALT = 0x46616972_00000001
 SECOND_SALT = 0x4C656164_00000002
+SALTS = (FIRST_SALT, SECOND_SALT, 0x46616972_00000003, 0x4C656164_00000004)
+"""One per ring, so that a key's positions on different rings have nothing to do with each other."""
 
 _KEY = Struct("<IQ")
 Key = tuple[int, int]
@@ -91,29 +93,67 @@ class HashRing:
         return shares
 
 
-class DualRing:
-    """Two rings with independent hash functions; a key's pair is its owner on the first and a different one on the second.
+class CandidateRings:
+    """Up to four rings with independent hash functions; a key's candidates are its owners on them, all different.
 
-    When both rings name one instance, `distinct` takes the next distinct instance clockwise on the second ring, which keeps pairs stable when
-    instances come and go; `paper` takes the one after it by index (DualMap Eq. 5), which does not.
+    When a ring names an instance that a ring before it has named, `distinct` takes the next one clockwise on that ring that none has, which keeps
+    candidates stable when instances come and go: a new instance displaces at most one. `paper` takes the next one by index (DualMap Eq. 5), which
+    does not.
     """
 
-    def __init__(self, first: HashRing, second: HashRing, mode: str = "distinct") -> None:
-        self.first = first
-        self.second = second
+    def __init__(self, rings: Sequence[HashRing], mode: str = "distinct") -> None:
+        self.rings = tuple(rings)
         self._by_index = mode == "paper"
 
     @staticmethod
-    def of(instances: Sequence[InstanceEntry], mode: str = "distinct") -> "DualRing":
-        """The pair of rings of a table's accepting instances."""
-        return DualRing(HashRing.of(instances, FIRST_SALT), HashRing.of(instances, SECOND_SALT), mode)
+    def of(instances: Sequence[InstanceEntry], count: int = 2, mode: str = "distinct") -> "CandidateRings":
+        """The rings that give keys `count` candidates (1-4) among a table's accepting instances."""
+        rings = [HashRing.of(instances, salt) for salt in SALTS[:count]]
+        return DualRing(rings[0], rings[1], mode) if count == 2 else CandidateRings(rings, mode)
 
-    def pair(self, key: Key) -> tuple[str, ...]:
-        """The key's candidates: two distinct instances, one when the ring has only one, none when it is empty."""
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """Everyone on the rings, in order of id."""
+        return self.rings[0].instances
+
+    def candidates(self, key: Key) -> tuple[str, ...]:
+        """The key's candidates: as many distinct instances as there are rings, or all of them when there are fewer."""
+        return self.candidates_at([ring.position(key) for ring in self.rings])
+
+    def candidates_at(self, positions: Sequence[int]) -> tuple[str, ...]:
+        """As `candidates`, for the key's positions on the rings."""
+        found: list[str] = []
+        for ring, position in zip(self.rings, positions, strict=True):
+            other = next((instance for instance in self._preference(ring, position) if instance not in found), None)
+            if other is None:
+                break
+            found.append(other)
+        return tuple(found)
+
+    def _preference(self, ring: HashRing, position: int) -> Iterable[str]:
+        if not self._by_index:
+            return ring.walk_at(position)
+        owner = ring.owner_at(position)
+        if owner is None:
+            return ()
+        start = ring.instances.index(owner)
+        return ring.instances[start:] + ring.instances[:start]
+
+
+class DualRing(CandidateRings):
+    """Two rings, as DualMap has them: what `CandidateRings` does with two, without its loops. Every request of `dualmap` comes through here."""
+
+    def __init__(self, first: HashRing, second: HashRing, mode: str = "distinct") -> None:
+        super().__init__((first, second), mode)
+        self.first = first
+        self.second = second
+
+    def candidates(self, key: Key) -> tuple[str, ...]:
+        """The key's pair: two distinct instances, one when the rings have only one, none when they are empty."""
         return self.pair_at(self.first.position(key), self.second.position(key))
 
     def pair_at(self, first_position: int, second_position: int) -> tuple[str, ...]:
-        """As `pair`, for positions."""
+        """As `candidates`, for positions."""
         first = self.first.owner_at(first_position)
         if first is None:
             return ()
@@ -142,4 +182,4 @@ def anchor_count(entry: InstanceEntry) -> int:
 
 def key_shares(instances: Sequence[InstanceEntry]) -> Mapping[str, float]:
     """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; to show, not to route by."""
-    return DualRing.of(instances).shares()
+    return DualRing(HashRing.of(instances, FIRST_SALT), HashRing.of(instances, SECOND_SALT)).shares()

@@ -1,4 +1,7 @@
-"""DualMap: two candidates per prefix by a dual ring, the cached one unless it endangers the SLO, and migration within the pair when both do."""
+"""DualMap: two candidates per prefix by a dual ring, the cached one unless it endangers the SLO, and migration within the pair when both do.
+
+The number of candidates is a parameter, to measure what the paper's choice of two is worth; more than two go by the same rules.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from fairlead.routing.protocols import (
     QueuedRequest,
     RoutingRequest,
 )
-from fairlead.routing.rings import DualRing
+from fairlead.routing.rings import CandidateRings
 from fairlead.tables import RoutingTable
 
 
@@ -35,10 +38,13 @@ class DualMapParameters(KeyParameters):
         minimum=0.01,
         maximum=100.0,
     )
+    candidates: int = parameter(
+        "integer", 2, "Instances a key may go to, each from a ring of its own; 1 leaves neither choice nor migration.", minimum=1, maximum=4
+    )
     second_choice: str = parameter(
         "text",
         "distinct",
-        "Second candidate when both rings name one instance: `distinct` the next other one clockwise, `paper` the next by index.",
+        "Candidate when a ring names an instance already named: `distinct` the next other one clockwise, `paper` the next by index.",
         choices=("distinct", "paper"),
     )
     rebalance: bool = parameter("boolean", True, "Migrate queued requests within their pair when both candidates are overloaded.")
@@ -66,21 +72,25 @@ class DualMap:
     def __init__(self, parameters: DualMapParameters) -> None:
         self._parameters = parameters
         self._hotness = PrefixHotness(parameters.hotness())
-        self._rings = DualRing.of(())
-        self.rebalances = parameters.rebalance
+        self._rings = CandidateRings.of((), parameters.candidates)
+        self.rebalances = parameters.rebalance and parameters.candidates > 1
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        key = self._hotness.observe(request.blocks, request.first_bytes_hash, len(self._rings.first.instances))
-        pair = self._rings.pair(key)
+        key = self._hotness.observe(request.blocks, request.first_bytes_hash, len(self._rings.instances))
+        named = self._rings.candidates(key)
         healthy: list[InstanceLoad] = []
-        for instance in pair:
+        for instance in named:
             load = view.load(instance)
             if load is not None and load.is_candidate(now):
                 healthy.append(load)
         if len(healthy) == 2:
-            return self._choose_of_two(request, healthy[0], healthy[1], pair, view, now)
+            return self._choose_of_two(request, healthy[0], healthy[1], named, view, now)
+        if len(healthy) > 2:
+            return self._choose_of_many(request, healthy, named, view, now)
         if healthy:
-            chosen, reason = healthy[0], DecisionReason.FALLBACK if len(pair) > 1 else DecisionReason.ONLY_INSTANCE
+            chosen, reason = healthy[0], DecisionReason.FALLBACK
+            if len(named) == 1:
+                reason = DecisionReason.PREFIX_AFFINITY if len(self._rings.instances) > 1 else DecisionReason.ONLY_INSTANCE
         else:
             chosen, reason = min(view.candidates(), key=less_loaded), DecisionReason.FALLBACK
         scored = score(request, chosen, view.hit_tokens(request, chosen.entry.id), view.table.engine.prefill_tokens_per_second)
@@ -89,16 +99,16 @@ class DualMap:
             reason=reason,
             fallbacks=least_pending(view.candidates(), (chosen.entry.id,)),
             candidates=(scored,),
-            bind=self._bind(request, chosen.entry.id, pair, view, now),
+            bind=self._bind(request, chosen.entry.id, named, view, now),
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        return self._rings.pair(self._hotness.key(request.blocks, request.first_bytes_hash))
+        return self._rings.candidates(self._hotness.key(request.blocks, request.first_bytes_hash))
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
-        if not self._parameters.rebalance:
+        if not self.rebalances:
             return ()
         rules = MigrationRules(
             slo_seconds=view.table.slo.ttft_seconds,
@@ -108,11 +118,11 @@ class DualMap:
         return plan_moves(overloaded, queues, view, now, rules)
 
     def table_changed(self, table: RoutingTable) -> None:
-        """Rebuild both rings from the accepting instances."""
-        self._rings = DualRing.of(table.instances, self._parameters.second_choice)
+        """Rebuild the rings from the accepting instances."""
+        self._rings = CandidateRings.of(table.instances, self._parameters.candidates, self._parameters.second_choice)
 
     def _choose_of_two(
-        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, pair: tuple[str, ...], view: PoolView, now: float
+        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
     ) -> Decision:
         speed = view.table.engine.prefill_tokens_per_second
         threshold = self._parameters.overload_fraction * view.table.slo.ttft_seconds * speed
@@ -134,8 +144,36 @@ class DualMap:
             fallbacks=self._fallbacks(chosen.instance, other.instance, view),
             alternate=other.instance,
             candidates=(chosen, other),
-            bind=self._bind(request, chosen.instance, pair, view, now),
-            overloaded=pair if both_overloaded else (),
+            bind=self._bind(request, chosen.instance, named, view, now),
+            overloaded=named if both_overloaded else (),
+        )
+
+    def _choose_of_many(
+        self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView, now: float
+    ) -> Decision:
+        """The rules of `_choose_of_two` for any number: largest hit, then least loaded, and out of an overload to the least virtual load."""
+        speed = view.table.engine.prefill_tokens_per_second
+        threshold = self._parameters.overload_fraction * view.table.slo.ttft_seconds * speed
+        ranked = sorted(healthy, key=less_loaded)
+        scores = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in ranked]
+        cached = max(scores, key=lambda one: one.hit_tokens)
+        by_total = sorted(scores, key=lambda one: one.total)
+        chosen = cached
+        if cached.total > threshold and by_total[0].total < cached.total:
+            chosen, reason = by_total[0], DecisionReason.SLO_OVERLOADED
+        elif sum(one.hit_tokens == cached.hit_tokens for one in scores) == 1:
+            reason = DecisionReason.PREFIX_AFFINITY
+        else:
+            reason = DecisionReason.PREFIX_HOT if cached.hit_tokens else DecisionReason.LEAST_LOADED
+        others = tuple(one for one in by_total if one is not chosen)
+        return Decision(
+            instance=chosen.instance,
+            reason=reason,
+            fallbacks=tuple(one.instance for one in others)[:FALLBACKS],
+            alternate=others[0].instance,
+            candidates=(chosen, *others),
+            bind=self._bind(request, chosen.instance, named, view, now),
+            overloaded=named if self._parameters.rebalance and by_total[0].total > threshold else (),
         )
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
@@ -144,9 +182,9 @@ class DualMap:
             return (other,)
         return (other, *least_pending(view.candidates(), (chosen, other), FALLBACKS - 1))
 
-    def _bind(self, request: RoutingRequest, chosen: str, pair: tuple[str, ...], view: PoolView, now: float) -> BindingReason | None:
+    def _bind(self, request: RoutingRequest, chosen: str, named: tuple[str, ...], view: PoolView, now: float) -> BindingReason | None:
         if request.session is None:
             return None
         home = view.binding(request.session)
-        otherwise = BindingReason.SLO if home is not None and home.instance in pair else BindingReason.RING_CHANGE
+        otherwise = BindingReason.SLO if home is not None and home.instance in named else BindingReason.RING_CHANGE
         return binding_reason(home, chosen, otherwise, view, now)

@@ -1,4 +1,7 @@
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -7,10 +10,12 @@ from hypothesis import strategies as st
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason
 from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
-from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, RoutingRequest
+from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
+from fairlead.routing.rings import CandidateRings
 from routing_builders import POOL, ScriptedView, entries, entry, request, table
 
 PAIR = ("i00", "i01")
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def choose(
@@ -141,6 +146,106 @@ def test_the_larger_hit_wins_unless_it_is_overloaded_and_the_other_is_better(pen
         assert chosen.total < other.total
     elif chosen.hit_tokens == other.hit_tokens:
         assert chosen.pending_tokens <= other.pending_tokens
+
+
+def of_many(candidates: int, pending: Sequence[int], hits: Sequence[int], parameters: Mapping[str, Any] = NONE) -> Decision:
+    """DualMap's answer in a pool that has as many instances as `pending`."""
+    pool = table(len(pending), policy="dualmap")
+    policy = DualMap(DualMapParameters(candidates=candidates, **parameters))
+    policy.table_changed(pool)
+    loads = {one.id: InstanceLoad(entry=one, pending_prefill_tokens=tokens) for one, tokens in zip(pool.instances, pending, strict=True)}
+    view = ScriptedView(pool, loads, {("r", one.id): hit for one, hit in zip(pool.instances, hits, strict=True)})
+    return policy.choose(request("r", 8000, blocks=(1, 2)), view, 0.0)
+
+
+def test_of_three_the_largest_hit_takes_the_request_and_the_emptiest_other_is_its_alternate() -> None:
+    decision = of_many(3, (20_000, 9_000, 1_000), (6_144, 512, 0))
+    assert (decision.instance, decision.alternate, decision.reason) == ("i00", "i02", DecisionReason.PREFIX_AFFINITY)
+    assert [one.total for one in decision.candidates] == [21_856, 9_000, 16_488]
+
+
+def test_of_three_an_overloaded_one_is_left_for_the_least_total() -> None:
+    decision = of_many(3, (30_000, 3_000, 1_000), (6_144, 3_072, 0))
+    assert (decision.instance, decision.alternate, decision.reason) == ("i01", "i02", DecisionReason.SLO_OVERLOADED)
+
+
+def test_of_three_that_hold_the_prefix_equally_the_less_loaded_takes_the_request() -> None:
+    decision = of_many(3, (20_000, 1_000, 0), (512, 512, 0))
+    assert (decision.instance, decision.reason) == ("i01", DecisionReason.PREFIX_HOT)
+    assert of_many(3, (2_000, 1_000, 10), (0, 0, 0)).reason is DecisionReason.LEAST_LOADED
+
+
+def test_of_three_rebalancing_is_asked_for_only_when_all_are_overloaded() -> None:
+    assert of_many(3, (40_000, 40_000, 1_000), (0, 0, 0)).overloaded == ()
+    assert set(of_many(3, (40_000, 40_000, 40_000), (0, 0, 0)).overloaded) == {"i00", "i01", "i02"}
+    assert of_many(3, (40_000, 40_000, 40_000), (0, 0, 0), {"rebalance": False}).overloaded == ()
+
+
+def test_with_two_of_three_healthy_they_are_a_pair() -> None:
+    pool = table(3, policy="dualmap")
+    policy = DualMap(DualMapParameters(candidates=3))
+    policy.table_changed(pool)
+    loads = {one.id: InstanceLoad(entry=one) for one in pool.instances}
+    loads["i01"].broken_until = 5.0
+    decision = policy.choose(request("r"), ScriptedView(pool, loads, {("r", "i02"): 512}), 0.0)
+    assert (decision.instance, decision.alternate) == ("i02", "i00")
+
+
+def test_one_candidate_is_the_keys_owner_whatever_its_load_and_nothing_migrates() -> None:
+    policy = DualMap(DualMapParameters(candidates=1))
+    asked = request("r", 8000, blocks=(1, 2))
+    policy.table_changed(table(4))
+    (owner,) = policy.placements(asked)
+    loads = {one.id: InstanceLoad(entry=one, pending_prefill_tokens=90_000 * (one.id == owner)) for one in entries(4)}
+    decision = policy.choose(asked, ScriptedView(table(4), loads), 0.0)
+    assert (decision.instance, decision.alternate, decision.overloaded) == (owner, None, ())
+    assert decision.reason is DecisionReason.PREFIX_AFFINITY
+    assert not policy.rebalances
+
+
+class _OfMany(DualMap):
+    """DualMap that takes the way of three and more candidates also with two."""
+
+    def _choose_of_two(
+        self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
+    ) -> Decision:
+        return self._choose_of_many(request, (first, second), named, view, now)
+
+
+LOADS = st.one_of(st.sampled_from([0, 23_250, 31_250, 31_251]), st.integers(0, 60_000))
+HITS = st.one_of(st.sampled_from([0, 512, 7_999]), st.integers(0, 8_000))
+
+
+@settings(max_examples=150)
+@given(st.tuples(LOADS, LOADS), st.tuples(HITS, HITS), st.booleans())
+def test_the_rules_for_many_are_with_two_those_for_a_pair(pending: tuple[int, int], hits: tuple[int, int], rebalance: bool) -> None:
+    pool = table(2, policy="dualmap")
+    loads = {one.id: InstanceLoad(entry=one, pending_prefill_tokens=tokens) for one, tokens in zip(pool.instances, pending, strict=True)}
+    view = ScriptedView(pool, loads, {("r", one.id): hit for one, hit in zip(pool.instances, hits, strict=True)})
+    decisions: list[Decision] = []
+    for kind in (DualMap, _OfMany):
+        policy = kind(DualMapParameters(rebalance=rebalance))
+        policy.table_changed(pool)
+        decisions.append(policy.choose(request("r", 8000, blocks=(1, 2), session="s"), view, 0.0))
+    assert decisions[0] == decisions[1]
+
+
+@settings(max_examples=60)
+@given(st.integers(3, 4), st.data())
+def test_no_candidate_of_many_holds_more_unless_the_chosen_one_is_a_way_out_of_an_overload(candidates: int, data: st.DataObject) -> None:
+    pending = data.draw(st.lists(LOADS, min_size=6, max_size=6))
+    hits = data.draw(st.lists(HITS, min_size=6, max_size=6))
+    decision = of_many(candidates, pending, hits)
+    named = CandidateRings.of(entries(6), candidates).candidates((1, 1))
+    assert {one.instance for one in decision.candidates} == set(named)
+    chosen = decision.candidates[0]
+    assert (chosen.instance, decision.candidates[1].instance) == (decision.instance, decision.alternate)
+    for other in decision.candidates[1:]:
+        if chosen.hit_tokens < other.hit_tokens:
+            assert chosen.total == min(one.total for one in decision.candidates)
+            assert max(decision.candidates, key=lambda one: one.hit_tokens).total > 31_250
+        elif chosen.hit_tokens == other.hit_tokens:
+            assert chosen.pending_tokens <= other.pending_tokens
 
 
 def test_keys_follow_the_ring_when_an_instance_is_added() -> None:
