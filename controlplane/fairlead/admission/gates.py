@@ -56,6 +56,8 @@ class LoadGate(OffGate):
         late = late_first_token(request, ttft_seconds, view)
         if late is not None or not view.table.engine.decode_known:
             return late
+        if someone_idles(view):
+            return None
         return crowded_decode(request, min(decode_loads(view), default=0.0), view)
 
 
@@ -67,7 +69,7 @@ class PredictedGate(OffGate):
 
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
         refusal = late_first_token(request, ttft_seconds, view)
-        if refusal is not None:
+        if refusal is not None or someone_idles(view):
             return refusal
         assert self.forecast is not None
         load = self.forecast.load_at(now + ttft_seconds, now, view)
@@ -81,7 +83,9 @@ class AfterPrefillGate(OffGate):
         return late_first_token(request, ttft_seconds, view)
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        return crowded_decode(request, decode_load(decodes_on, view), view) if view.table.engine.decode_known else None
+        if not decodes_on.decoding or not view.table.engine.decode_known:
+            return None
+        return crowded_decode(request, decode_load(decodes_on, view), view)
 
 
 _GATES: dict[str, Callable[[], Gate]] = {
@@ -121,6 +125,12 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
         message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}",
         predicted_ttft_seconds=best,
     )
+
+
+def someone_idles(view: PoolView) -> bool:
+    """Whether an instance has nothing to do and may decode. It is not crowded, whatever its step is said to take: an estimate that refuses on an idle
+    instance would never hear that it is wrong, and a TPOT target that no engine can meet would stop the pool."""
+    return any(not (load.decoding or load.prefilling or load.waiting or load.incoming) for load in view.decode_candidates())
 
 
 def crowded_decode(request: RoutingRequest, load: float, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal | None:

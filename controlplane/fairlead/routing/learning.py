@@ -5,6 +5,9 @@ from fairlead.routing.deadline_queue import next_pace
 from fairlead.routing.placing import Placing
 from fairlead.routing.protocols import InstanceLoad
 
+TELLING_TOKENS = 16
+"""The shortest answer whose pace is learnt from."""
+
 
 def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
@@ -17,15 +20,24 @@ def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None
     load = placing.accounting.loads[tracked.instance]
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
+    load.prefilled_seconds += seconds
     load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
     if placing.prefill_times.form != "configured" and not tracked.transfer_tokens:
         placing.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
-def learn_decode(placing: Placing, decoded_on: InstanceLoad, tpot_seconds: float) -> None:
-    """How long decode steps take, among what decodes there as a request ends. Only while a forecast asks for it."""
-    if placing.gate.forecast is not None:
-        placing.decode_times.observe(decoded_on.decode_tokens, decoded_on.decoding, tpot_seconds)
+def learn_decode(placing: Placing, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
+    """How long decode steps take, among what decodes there as a request ends. Only while a forecast asks for it.
+
+    The prefills that held the request up are left out: they say what the instance had to compute besides, not what a step takes. Where an engine does
+    both in one step, too much is left out, and the forecast errs on the side of serving. Short answers tell too little of steps.
+    """
+    if placing.gate.forecast is None or tracked.first_token_at is None or output_tokens < TELLING_TOKENS:
+        return
+    held_up = decoded_on.prefilled_seconds - tracked.prefilled_seconds_before
+    placing.decode_times.observe(
+        decoded_on.decode_tokens, decoded_on.decoding, (now - tracked.first_token_at - held_up) / (output_tokens - 1)
+    )
 
 
 def learn_ttft(placing: Placing, tracked: TrackedRequest, ttft_seconds: float) -> None:

@@ -101,6 +101,7 @@ class PoolScheduler(SchedulerReadings):
                 return self._answer((instance,), now)
             learn_prefill(self._placing, tracked, now)
         tracked.first_token_at = now
+        tracked.prefilled_seconds_before = self._loads[tracked.decodes_on].prefilled_seconds
         instance = tracked.instance if tracked.instance in self._loads else tracked.decodes_on
         self.instance_worked(instance, now)
         if tracked.stage is Stage.PREFILLING:
@@ -131,7 +132,7 @@ class PoolScheduler(SchedulerReadings):
         tpot = None
         if tracked.first_token_at is not None and output_tokens > 1:
             tpot = (now - tracked.first_token_at) / (output_tokens - 1)
-            learn_decode(self._placing, decoded_on, tpot)
+            learn_decode(self._placing, tracked, decoded_on, now, output_tokens)
         self._end(tracked, "completed", now)
         prefilled_on = self._loads.get(instance, decoded_on)
         second = self._recorder.loads.current(prefilled_on, now)

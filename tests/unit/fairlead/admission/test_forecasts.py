@@ -183,13 +183,53 @@ def test_a_gate_that_is_turned_on_knows_what_already_decodes() -> None:
     assert refusals(scheduler.submit(request("r9"), 2.0))
 
 
-def test_decode_times_the_table_does_not_tell_are_learnt_under_prediction() -> None:
-    pool = table(1, window=0, rejection=EarlyRejectionFacts(mode="Predicted"))
-    scheduler = PoolScheduler(pool, "router-0", 1)
-    for number in range(210):  # one at a time, each 20 s long at 0.2 s per token: twice the SLO
-        at = 30.0 * number
-        assert not refusals(scheduler.submit(request(f"r{number}", at=at), at)) or number >= 200
+def learner(step_seconds: float, prefill_seconds: float = 0.0) -> PoolScheduler:
+    """An instance whose pool has seen 210 answers of 101 tokens, one after the other, at `step_seconds` a token.
+
+    During each answer another request was prefilled in `prefill_seconds`, and the answer took that much longer.
+    """
+    scheduler = PoolScheduler(table(1, window=0, rejection=EarlyRejectionFacts(mode="Predicted")), "router-0", 1)
+    for number in range(210):
+        at = 1000.0 * number
+        scheduler.submit(request(f"r{number}", at=at), at)
         scheduler.first_token(f"r{number}", at + 1)
-        scheduler.complete(f"r{number}", at + 21, 101, None)
-    (refusal,) = refusals(scheduler.submit(request("r"), 30.0 * 210))
+        if prefill_seconds:
+            scheduler.submit(request(f"p{number}", at=at + 2), at + 2)
+            scheduler.first_token(f"p{number}", at + 2 + prefill_seconds)
+            scheduler.complete(f"p{number}", at + 2 + prefill_seconds, 1, None)
+        scheduler.complete(f"r{number}", at + 1 + 100 * step_seconds + prefill_seconds, 101, None)
+    return scheduler
+
+
+LATER = 1e6
+
+
+def test_decode_times_the_table_does_not_tell_are_learnt_under_prediction() -> None:
+    scheduler = learner(0.2)  # twice the SLO
+    assert dispatches(scheduler.submit(request("first", at=LATER), LATER))
+    scheduler.first_token("first", LATER)
+    (refusal,) = refusals(scheduler.submit(request("second", at=LATER), LATER))
     assert refusal.reason is RejectionReason.DECODE_OVERLOADED
+
+
+def test_an_idle_pool_takes_a_request_whatever_was_learnt() -> None:
+    scheduler = learner(0.2)
+    assert dispatches(scheduler.submit(request("first", at=LATER), LATER))
+    scheduler.first_token("first", LATER)
+    scheduler.complete("first", LATER + 1, 2, None)
+    assert dispatches(scheduler.submit(request("second", at=LATER + 1), LATER + 1))
+
+
+def test_prefills_that_held_decodes_up_are_not_learnt_as_slow_steps() -> None:
+    scheduler = learner(0.02, prefill_seconds=30.0)  # 0.32 s a token as the client saw it
+    scheduler.submit(request("first", at=LATER), LATER)
+    scheduler.first_token("first", LATER)
+    assert dispatches(scheduler.submit(request("second", at=LATER), LATER))
+
+
+def test_early_rejection_by_load_admits_while_an_instance_decodes_nothing() -> None:
+    view = worked_example()
+    view.table = replace(view.table, slo=replace(view.table.slo, tpot_seconds=0.001))  # no engine is that fast
+    assert LoadGate().at_arrival(request("r"), 1.0, view, NOW) is not None
+    view.load("d2").decoding = 0  # type: ignore[union-attr] # it is there
+    assert LoadGate().at_arrival(request("r"), 1.0, view, NOW) is None
