@@ -375,7 +375,8 @@ class Placing:
             source_ttft = self.view.predicted_ttft_seconds(request, source)
         else:
             source_ttft = target_ttft
-        recomputed = self.view.hit_tokens(request, source) - self.view.hit_tokens(request, target)
+        lacking = max(0, self.view.hit_tokens(request, source) - self.view.hit_tokens(request, target))
+        fetched = tracked.transfer_from == source
         record = MigrationRecord(
             id=self.recorder.new_id(),
             pool=self.table.pool,
@@ -389,6 +390,7 @@ class Placing:
             predicted_source_ttft_seconds=source_ttft,
             predicted_target_ttft_seconds=target_ttft,
             benefit_seconds=source_ttft - target_ttft,
-            tokens_recomputed=max(0, recomputed),
+            tokens_moved=lacking if fetched else 0,
+            tokens_recomputed=0 if fetched else lacking,
         )
         self.recorder.migrated(record, tracked)

@@ -1,4 +1,7 @@
-"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room for it, with a cooldown."""
+"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room for it, with a cooldown.
+
+Where engines can fetch KV blocks from each other, a session that migrates takes its context along.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from fairlead.routing.homes import binding_reason
 from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import least_pending, score_all
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, QueuedMove, QueuedRequest, RoutingRequest
-from fairlead.tables import RoutingTable
+from fairlead.tables import EngineFacts, RoutingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +34,16 @@ class EarParameters(QueueParameters):
     cool_target: bool = parameter(
         "boolean",
         True,
-        "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be recomputed there; "
-        "false = to any host with less pending, as the EAR draft says.",
+        "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be fetched or recomputed "
+        "there; false = to any host with less pending, as the EAR draft says.",
     )
     migrate: bool = parameter("boolean", True, "Migrate sessions off hot hosts; false = pure affinity.")
+    fetch: bool = parameter(
+        "boolean",
+        True,
+        "Where engines can fetch KV blocks from each other, a session that migrates takes its context along if that is predicted to be "
+        "faster than computing it again.",
+    )
 
 
 class Ear:
@@ -58,6 +67,7 @@ class Ear:
         instance = chosen.entry.id
         only = len(view.candidates()) == 1
         moved = target is not None
+        ttft = None if target is None else self._fetched_ttft_seconds(request, host, target, view)
         fallbacks = least_pending(view.candidates(), (instance,))
         return Decision(
             instance=instance,
@@ -66,6 +76,8 @@ class Ear:
             candidates=score_all(request, view, (instance, host.entry.id) if moved else (instance, *fallbacks[:1])),
             bind=BindingReason.HOT_MIGRATION if moved else None,
             session=session,
+            transfer_from=None if ttft is None else host.entry.id,
+            ttft_seconds=ttft,
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
@@ -115,10 +127,10 @@ class Ear:
             pending = load.pending_prefill_tokens
             if load is host or pending >= host.pending_prefill_tokens:
                 continue
-            if cool_only and (
-                pending > threshold or pending + saved_here - view.hit_tokens(request, load.entry.id) >= host.pending_prefill_tokens
-            ):
-                continue
+            if cool_only:
+                carried = self._carried_tokens(saved_here - view.hit_tokens(request, load.entry.id), host, table.engine)[0]
+                if pending > threshold or pending + carried >= host.pending_prefill_tokens:
+                    continue
             free = free_kv_tokens(load, table.engine.kv_cache_tokens)
             if free < needed:
                 continue
@@ -126,6 +138,23 @@ class Ear:
             if best_rank is None or rank < best_rank:
                 best, best_rank = load, rank
         return best
+
+    def _carried_tokens(self, lacking: int, host: InstanceLoad, engine: EngineFacts) -> tuple[float, bool]:
+        """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and whether it fetches them."""
+        if lacking <= 0 or not self._parameters.fetch or engine.kv_transfer_bytes_per_second <= 0:
+            return lacking, False
+        fetching = lacking * engine.kv_bytes_per_token * (1 + host.transfers_out) / engine.kv_transfer_bytes_per_second
+        fetched = (fetching + engine.kv_transfer_latency_seconds) * engine.prefill_tokens_per_second
+        return min(lacking, fetched), fetched < lacking
+
+    def _fetched_ttft_seconds(self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView) -> float | None:
+        """Predicted TTFT on the new host if the context is fetched from the old one; None if it is computed again."""
+        engine = view.table.engine
+        saved = view.hit_tokens(request, host.entry.id)
+        carried, fetches = self._carried_tokens(saved - view.hit_tokens(request, target.entry.id), host, engine)
+        if not fetches:
+            return None
+        return (target.pending_prefill_tokens + carried + request.prompt_tokens - saved) / engine.prefill_tokens_per_second
 
 
 def prefix_session(request: RoutingRequest) -> str:

@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from fairlead.reports import Binding, BindingReason
 from fairlead.routing.policies.ear import Ear, EarParameters, free_kv_tokens, prefix_session
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
 from fairlead.routing.scheduler import PoolScheduler
-from routing_builders import POOL, ScriptedView, entry, request, table
+from routing_builders import POOL, ScriptedView, dispatches, entry, request, table
 
 CAPACITY = 100_000
 
@@ -93,6 +94,58 @@ def test_a_move_that_recomputes_more_than_it_saves_in_waiting_is_not_made() -> N
     for cached, chosen in ((2_999, "B"), (3_000, "A")):
         view = ScriptedView(pool, loads, {("r", "A"): cached}, {"s": home_at("A")})
         assert Ear(EarParameters(hot_tokens=10_000)).choose(asked, view, 0.0).instance == chosen
+
+
+LINK: dict[str, Any] = {"kv_bytes_per_token": 100, "kv_transfer_bytes_per_second": 100 * 62_500.0, "kv_transfer_latency_seconds": 0.016}
+"""Ten tokens come over it while one is computed, after 100 tokens' time."""
+
+
+def hot_host(cached: dict[str, int], pending_b: int = 9_000, **engine_facts: Any) -> ScriptedView:
+    """A has 12,000 tokens pending and is the home of session s, of whose request r instances hold `cached` tokens."""
+    pool = table([entry("A"), entry("B")], policy="ear", kv_cache_tokens=CAPACITY, **engine_facts)
+    hits = {("r", name): tokens for name, tokens in cached.items()}
+    return ScriptedView(pool, {"A": load("A", 12_000), "B": load("B", pending_b)}, hits, {"s": home_at("A")})
+
+
+def test_a_session_that_migrates_takes_its_context_along() -> None:
+    view = hot_host({"A": 6_000, "B": 1_000}, **LINK)
+    decision = Ear(EarParameters(hot_tokens=10_000)).choose(request("r", 8_000, session="s"), view, 0.0)
+    assert (decision.instance, decision.transfer_from) == ("B", "A")
+    assert decision.ttft_seconds == pytest.approx((9_000 + 5_000 / 10 + 100 + 2_000) / 6_250)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "cached"),
+    [({"fetch": False}, {"A": 2_000}), ({}, {"A": 110}), ({}, {"A": 1_000, "B": 1_000}), ({}, {"B": 1_000})],
+    ids=["not wanted", "slower than computing", "held there as well", "held there only"],
+)
+def test_a_context_is_not_fetched_without_need(parameters: dict[str, Any], cached: dict[str, int]) -> None:
+    view = hot_host(cached, **LINK)
+    decision = Ear(EarParameters(hot_tokens=10_000, **parameters)).choose(request("r", 8_000, session="s"), view, 0.0)
+    assert (decision.instance, decision.transfer_from, decision.ttft_seconds) == ("B", None, None)
+
+
+@pytest.mark.parametrize(("transfers", "chosen"), [(5, "B"), (6, "A")])
+def test_a_busy_link_of_the_host_can_make_a_move_not_worth_it(transfers: int, chosen: str) -> None:
+    view = hot_host({"A": 5_000}, pending_b=8_450, **LINK)
+    view.loads["A"].transfers_out = transfers
+    assert Ear(EarParameters(hot_tokens=10_000)).choose(request("r", 8_000, session="s"), view, 0.0).instance == chosen
+
+
+def test_the_record_of_a_migration_tells_tokens_moved_from_tokens_recomputed() -> None:
+    for fetch in (True, False):
+        pool = table(2, policy="ear", parameters={"hot_tokens": 3_000, "fetch": fetch}, window=0, **LINK)
+        scheduler = PoolScheduler(pool, "router-0", 1)
+        context = tuple(range(10, 14))
+        scheduler.submit(request("a", 2_100, session="s", blocks=context), 0.0)
+        scheduler.first_token("a", 0.5)
+        scheduler.complete("a", 1.0, 5, None)
+        scheduler.submit(request("other", 2_500, session="t"), 1.0)  # to the second instance
+        scheduler.submit(request("crowd", 9_000, session="u"), 1.0)  # to the first, where s is
+        sent = dispatches(scheduler.submit(request("b", 2_200, session="s", blocks=context), 2.0))
+        (move,) = scheduler.take_records(2.0).migrations
+        assert (move.tokens_moved, move.tokens_recomputed) == ((2_048, 0) if fetch else (0, 2_048))
+        assert [(one.transfer_from, one.transfer_tokens) for one in sent] == [(move.source, 2_048) if fetch else (None, 0)]
 
 
 def test_pure_affinity_never_migrates() -> None:
