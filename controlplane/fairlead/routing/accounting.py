@@ -55,8 +55,8 @@ class TrackedRequest:
     waiting_since: float = 0.0
     dispatched_at: float | None = None
     first_token_at: float | None = None
-    prefilled_seconds_before: float = 0.0
-    """`prefilled_seconds` of where it decodes, as it began to."""
+    began_among: tuple[float, int, int] = (0.0, 0, 0)
+    """Where it decodes, as it began to: prefilled seconds, context tokens and requests decoding."""
     tried: tuple[str, ...] = ()
     moves: list[str] = field(default_factory=list)
     """Ids of the migrations this request carried, whose outcome it will tell."""

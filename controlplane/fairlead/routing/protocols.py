@@ -87,7 +87,7 @@ class InstanceLoad:
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
     prefilled_seconds: float = 0.0
-    """How long all prefills seen here took together; what decoded meanwhile was held up by them."""
+    """How long all prefills seen here should have taken together; what decoded meanwhile was held up by them."""
     waiting: int = 0
     """Requests queued in this router for it."""
     prefilling: int = 0

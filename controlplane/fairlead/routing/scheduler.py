@@ -15,7 +15,7 @@ from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.circuit import Circuit
-from fairlead.routing.learning import learn_decode, learn_prefill, learn_ttft
+from fairlead.routing.learning import learn_decode, learn_prefill, learn_ttft, note_decode_begin
 from fairlead.routing.placing import Placing, SchedulerSettings
 from fairlead.routing.policies.candidates import least_pending
 from fairlead.routing.predictors import Predictor
@@ -101,13 +101,13 @@ class PoolScheduler(SchedulerReadings):
                 return self._answer((instance,), now)
             learn_prefill(self._placing, tracked, now)
         tracked.first_token_at = now
-        tracked.prefilled_seconds_before = self._loads[tracked.decodes_on].prefilled_seconds
         instance = tracked.instance if tracked.instance in self._loads else tracked.decodes_on
         self.instance_worked(instance, now)
         if tracked.stage is Stage.PREFILLING:
             self._prefilled(tracked, now)
         ttft = now - tracked.request.arrived_at
         learn_ttft(self._placing, tracked, ttft)
+        note_decode_begin(self._placing, tracked)
         second = self._recorder.loads.current(self._loads[instance], now)
         second.ttft.add(ttft)
         second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds

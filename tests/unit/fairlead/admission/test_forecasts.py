@@ -194,7 +194,7 @@ def learner(step_seconds: float, prefill_seconds: float = 0.0) -> PoolScheduler:
         scheduler.submit(request(f"r{number}", at=at), at)
         scheduler.first_token(f"r{number}", at + 1)
         if prefill_seconds:
-            scheduler.submit(request(f"p{number}", at=at + 2), at + 2)
+            scheduler.submit(request(f"p{number}", round(6250 * prefill_seconds), at=at + 2), at + 2)
             scheduler.first_token(f"p{number}", at + 2 + prefill_seconds)
             scheduler.complete(f"p{number}", at + 2 + prefill_seconds, 1, None)
         scheduler.complete(f"r{number}", at + 1 + 100 * step_seconds + prefill_seconds, 101, None)
@@ -221,7 +221,7 @@ def test_an_idle_pool_takes_a_request_whatever_was_learnt() -> None:
 
 
 def test_prefills_that_held_decodes_up_are_not_learnt_as_slow_steps() -> None:
-    scheduler = learner(0.02, prefill_seconds=30.0)  # 0.32 s a token as the client saw it
+    scheduler = learner(0.08, prefill_seconds=4.0)  # 0.12 s a token as the client saw it, with an SLO of 0.1
     scheduler.submit(request("first", at=LATER), LATER)
     scheduler.first_token("first", LATER)
     assert dispatches(scheduler.submit(request("second", at=LATER), LATER))
