@@ -23,6 +23,15 @@ class InvalidInput(FairleadError):
         self.remedy = remedy
         super().__init__(f"{field}: {value!r} cannot be used; {remedy}")
 
+    @property
+    def parameter(self) -> str:
+        """The last part of `field`."""
+        return self.field.rpartition(".")[2]
+
+    def __reduce__(self) -> tuple[type["InvalidInput"], tuple[str, object, str]]:
+        """So that it comes back whole from another process."""
+        return type(self), (self.field, self.value, self.remedy)
+
 
 class UnknownName(FairleadError):
     """A name that is not registered; the message lists the known ones."""
@@ -32,3 +41,6 @@ class UnknownName(FairleadError):
         self.name = name
         self.known = known
         super().__init__(f"{kind} {name!r} is unknown; known: {', '.join(sorted(known)) or 'none'}")
+
+    def __reduce__(self) -> tuple[type["UnknownName"], tuple[str, str, tuple[str, ...]]]:
+        return type(self), (self.kind, self.name, self.known)

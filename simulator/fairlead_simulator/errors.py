@@ -5,8 +5,11 @@ SimulatorError
 ├── ContextTooLong      the request can never fit the engine's KV cache (400)
 ├── TraceInvalid        a trace file cannot be read; names file, line and field
 ├── TimelineInvalid     a timeline file cannot be read; names file, event and field
-└── WorkloadImpossible  requests that the simulated pool could never serve
+├── WorkloadImpossible  requests that the simulated pool could never serve
+└── OutputUnwritable    a file or folder for results cannot be written
 """
+
+from pathlib import Path
 
 
 class SimulatorError(Exception):
@@ -47,3 +50,10 @@ class TimelineInvalid(SimulatorError):
 
 class WorkloadImpossible(SimulatorError):
     """The message says which request, why, and what to change."""
+
+
+class OutputUnwritable(SimulatorError):
+    """Results have nowhere to go."""
+
+    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: cannot be written: {problem}; {remedy}")

@@ -11,20 +11,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fairlead.errors import FairleadError
 from fairlead_simulator.errors import SimulatorError
-from fairlead_simulator.simulation.choices import early_rejection_modes, parse_policies, parse_rates
+from fairlead_simulator.option_types import Number, Whole
+from fairlead_simulator.simulation.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates
 from fairlead_simulator.simulation.experiments import Cell, CellResult, check_fits, run_cells
+from fairlead_simulator.simulation.feasibility import check_duration, check_outputs, check_policies
 from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, Spread, Workload, ideal_hits, load_workload
+from fairlead_simulator.simulation.planning import Plan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import PRESETS, Mode, preset
 from fairlead_simulator.simulation.reports import result_tables
 from fairlead_simulator.simulation.running import ObservationQuality
 from fairlead_simulator.simulation.saturation import Saturation, believed_speed, estimate_saturation
-from fairlead_simulator.simulation.timeline_files import read_timeline
+from fairlead_simulator.simulation.timeline_files import LARGEST_POOL, read_timeline
 from fairlead_simulator.traces import read_trace
 
 _SPREADS = {"random": "spread at random by each seed", "even": "spread evenly", "none": "kept together"}
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_COUNT = Whole(1, 1_000_000_000)
+_RATE = Number(most=HIGHEST_RATE, positive=True)
+_INSTANCES = Whole(1, LARGEST_POOL)
+_SECONDS = Number(most=1e6, positive=True)
 _WIDTH = 150
 """Columns of the tables when nobody's terminal says how many there are."""
 _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
@@ -32,25 +37,27 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 
 @click.command()
 @click.option("--trace", type=click.Path(path_type=Path), required=True, help="A trace in Mooncake's JSONL format.")
-@click.option("--instances", type=click.IntRange(min=1), default=8, show_default=True, help="Instances that prefill and decode.")
-@click.option("--prefill-instances", type=click.IntRange(min=1), help="With --decode-instances: separate pools instead.")
-@click.option("--decode-instances", type=click.IntRange(min=1))
+@click.option("--instances", type=_INSTANCES, default=8, show_default=True, help="Instances that prefill and decode.")
+@click.option("--prefill-instances", type=_INSTANCES, help="With --decode-instances: separate pools instead.")
+@click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
     "--policies", default="round-robin,dualmap,ear", show_default=True, help="Names, with parameters as name:key=value;key=value."
 )
 @click.option("--early-rejection", default="off", show_default=True, help="off, load, predicted, after-prefill; several compare them.")
-@click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
-@click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="The first so many are not measured.")
-@click.option("--warmup-rate", type=_POSITIVE, help="Requests per second of the warm-up, if another.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
-@click.option("--slo-ttft", type=_POSITIVE, help="Seconds; the preset's without it.")
-@click.option("--slo-tpot", type=_POSITIVE, help="Seconds per token that count too; without it only the TTFT counts.")
+@click.option("--requests", type=_COUNT, help="Only the first so many.")
+@click.option("--warmup", type=Whole(0, 1_000_000_000), default=0, show_default=True, help="The first so many are not measured.")
+@click.option("--warmup-rate", type=_RATE, help="Requests per second of the warm-up, if another.")
+@click.option("--seeds", type=Whole(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
+@click.option("--slo-ttft", type=_SECONDS, help="Seconds; the preset's without it.")
+@click.option("--slo-tpot", type=_SECONDS, help="Seconds per token that count too; without it only the TTFT counts.")
 @click.option(
     "--preset", "preset_name", default="dualmap-910b4-qwen7b", show_default=True, help="Engine and hardware: " + ", ".join(PRESETS)
 )
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
-@click.option("--max-input", type=click.IntRange(min=0), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all.")
+@click.option(
+    "--max-input", type=Whole(0, 1_000_000_000), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all."
+)
 @click.option(
     "--spread",
     type=click.Choice(get_args(Spread)),
@@ -60,14 +67,14 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 )
 @click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
 @click.option("--closed-loop", is_flag=True, help="A session's next turn comes `delay` ms after the one before has ended.")
-@click.option("--prefills-in-flight", type=click.IntRange(min=0), default=1, show_default=True, help="Late binding window; 0 = no queues.")
+@click.option("--prefills-in-flight", type=Whole(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues.")
 @click.option("--no-fetch", is_flag=True, help="Engines cannot fetch cached prefixes from each other.")
-@click.option("--token-noise", type=click.FloatRange(min=0, max=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
-@click.option("--delay", type=click.FloatRange(min=0), default=0.0, help="Seconds that events and metrics reach the router late.")
+@click.option("--token-noise", type=Number(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
+@click.option("--delay", type=Number(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--jobs", type=Whole(1, 256), default=1, show_default=True, help="Processes.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
 def simulate(**options: Any) -> None:
@@ -85,15 +92,20 @@ def _simulate(options: dict[str, Any]) -> None:
     spec = _pool_spec(options)
     policies = parse_policies(options["policies"])
     modes = early_rejection_modes(options["early_rejection"])
+    timeline = () if options["timeline"] is None else read_timeline(options["timeline"])
+    check_policies(policies, spec, timeline)
+    check_outputs(options["json_path"], options["plots"])
     workload = _workload(options, spec)
     check_fits(workload, spec)
+    if options["closed_loop"]:
+        check_closed_loop(workload)
     ideal, cache = ideal_hits(workload)
     saturation = estimate_saturation(workload, ideal, spec.preset, spec.instances, spec.prefill_instances, spec.decode_instances)
     spec = replace(spec, prefill_tokens_per_second=believed_speed(workload, ideal, spec.preset))
     rates = parse_rates(options["rates"], saturation.requests_per_second)
+    check_duration(len(workload.rows), rates, options["warmup"], options["warmup_rate"])
     targets = Targets(ttft_seconds=spec.slo_ttft_seconds, tpot_seconds=options["slo_tpot"])
     quality = ObservationQuality(token_noise=options["token_noise"], delay_seconds=options["delay"])
-    timeline = () if options["timeline"] is None else read_timeline(options["timeline"])
     cells = [
         Cell(
             label=policy.label,
@@ -157,7 +169,9 @@ def _workload(options: dict[str, Any], spec: PoolSpec) -> Workload:
     if not workload.rows:
         raise click.ClickException(f"{options['trace']}: no request is shorter than {longest} tokens; raise --max-input")
     if options["warmup"] >= len(workload.rows):
-        raise click.ClickException(f"--warmup {options['warmup']} leaves none of {len(workload.rows)} requests to measure")
+        raise click.ClickException(
+            f"--warmup {options['warmup']} leaves none of {len(workload.rows)} requests to measure; write at most {len(workload.rows) - 1}"
+        )
     return workload
 
 

@@ -8,7 +8,6 @@ Files are read line by line; whatever is wrong is told with file, line and field
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,6 +16,10 @@ import orjson
 from fairlead_simulator.errors import TraceInvalid
 
 BLOCK_TOKENS = 512
+LONGEST_TOKENS = 10_000_000
+"""Of a prompt or an answer: what is longer is a mistake, not a request."""
+LATEST_MS = 1e15
+"""Of times: enough for milliseconds since 1970, and not for nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +93,17 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise TraceInvalid(file, number, "", f"is not JSON: {error}") from None
+        raise TraceInvalid(file, number, "", f"is not JSON: {error}; write one JSON object per line") from None
     if not isinstance(document, dict):
         raise TraceInvalid(file, number, "", f"must be a JSON object, not {type(document).__name__}")
     timestamp = _field(document, "timestamp", file, number)
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float) or timestamp < 0:
-        raise TraceInvalid(file, number, "timestamp", f"{timestamp!r} must be a number of milliseconds, 0 or more")
+    if not _is_time(timestamp):
+        raise TraceInvalid(file, number, "timestamp", f"{shown(timestamp)} must be a number of milliseconds, from 0 to {LATEST_MS:g}")
     input_length = _length(document, "input_length", 1, file, number)
     output_length = _length(document, "output_length", 0, file, number)
     ids = _field(document, "hash_ids", file, number)
     if not isinstance(ids, list) or not all(type(block) is int for block in ids):
-        raise TraceInvalid(file, number, "hash_ids", "must be a list of whole numbers")
+        raise TraceInvalid(file, number, "hash_ids", f"{shown(ids)} must be a list of whole numbers")
     expected = -(-input_length // BLOCK_TOKENS)
     if len(ids) != expected:
         raise TraceInvalid(
@@ -108,10 +111,10 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
         )
     session = document.get("session_id")
     if session is not None and not isinstance(session, str | int):
-        raise TraceInvalid(file, number, "session_id", f"{session!r} must be text or a whole number")
+        raise TraceInvalid(file, number, "session_id", f"{shown(session)} must be text or a whole number")
     pause = document.get("delay")
-    if pause is not None and (isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause < inf):
-        raise TraceInvalid(file, number, "delay", f"{pause!r} must be a number of milliseconds, 0 or more")
+    if pause is not None and not _is_time(pause):
+        raise TraceInvalid(file, number, "delay", f"{shown(pause)} must be a number of milliseconds, from 0 to {LATEST_MS:g}")
     return TraceRow(
         timestamp_ms=timestamp,
         input_length=input_length,
@@ -124,12 +127,22 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
 
 def _field(document: dict[str, Any], name: str, file: str, number: int) -> Any:
     if name not in document:
-        raise TraceInvalid(file, number, name, "is missing")
+        raise TraceInvalid(file, number, name, "is missing; a row needs timestamp, input_length, output_length and hash_ids")
     return document[name]
 
 
 def _length(document: dict[str, Any], name: str, minimum: int, file: str, number: int) -> int:
     value = _field(document, name, file, number)
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise TraceInvalid(file, number, name, f"{value!r} must be a whole number of tokens, {minimum} or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= LONGEST_TOKENS:
+        raise TraceInvalid(file, number, name, f"{shown(value)} must be a whole number of tokens, from {minimum} to {LONGEST_TOKENS:,}")
     return value
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LATEST_MS
+
+
+def shown(value: Any) -> str:
+    """A value of a file as a message shows it: in one short line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,12 +10,14 @@ import click
 import orjson
 
 from fairlead_simulator.errors import TraceInvalid
+from fairlead_simulator.option_types import Number, Whole
 from fairlead_simulator.trace_descriptions import Spread, describe
-from fairlead_simulator.traces import TraceRow, read_trace
+from fairlead_simulator.traces import LATEST_MS, TraceRow, read_trace
 from fairlead_simulator.workloads.conversions import FORMS, Changes, convert, read_form, write_form
 from fairlead_simulator.workloads.kinds import KINDS
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_RATE = Number(most=1e6, positive=True)
+_COUNT = Whole(1, 1_000_000_000)
 
 
 @click.group()
@@ -25,7 +27,7 @@ def traces() -> None:
 
 @traces.command("describe")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option("--requests", type=_COUNT, help="Only the first so many.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
     """Check FILE and show rates, lengths and how much of it a cache could serve."""
@@ -48,13 +50,17 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 
 @traces.command("generate")
 @click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True)
-@click.option("--requests", type=click.IntRange(min=1), default=1000, show_default=True)
-@click.option("--rate", type=_POSITIVE, help="Requests per second; the kind's own without it.")
+@click.option("--requests", type=_COUNT, default=1000, show_default=True)
+@click.option("--rate", type=_RATE, help="Requests per second; the kind's own without it.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--median-input", type=click.FloatRange(min=1), help="Median tokens of a session's first prompt (of a group's prefix).")
+@click.option("--median-input", type=Whole(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
-def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: float | None, out: Path | None) -> None:
+def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: int | None, out: Path | None) -> None:
     """Make a trace of --requests requests, the same for the same --seed."""
+    if rate is not None and requests / rate * 1e3 > LATEST_MS:
+        raise click.UsageError(
+            f"--rate: {rate:g} cannot be used; {requests:,} requests would not end; write at least {requests / LATEST_MS * 1e3:.2g}"
+        )
     _write(islice(KINDS[kind].rows(rate, median_input, seed), requests), out, "jsonl")
 
 
@@ -63,10 +69,10 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--from", "source_form", type=click.Choice(FORMS), default="jsonl", show_default=True, help="burstgpt: its CSV columns.")
 @click.option("--to", "target_form", type=click.Choice(FORMS[:2]), default="jsonl", show_default=True)
 @click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
-@click.option("--rate", type=_POSITIVE, help="Stretch times to so many requests per second.")
-@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="Or make it so many times as fast.")
-@click.option("--max-input", type=click.IntRange(min=1), help="Drop rows with prompts this long or longer.")
-@click.option("--requests", type=click.IntRange(min=1), help="Keep only the first so many of the rest.")
+@click.option("--rate", type=_RATE, help="Stretch times to so many requests per second.")
+@click.option("--speed", type=Number(most=1e6, positive=True), default=1.0, show_default=True, help="Or make it so many times as fast.")
+@click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
+@click.option("--requests", type=_COUNT, help="Keep only the first so many of the rest.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 def convert_command(

@@ -1,11 +1,13 @@
 """Choices as a person writes them on the command line: policies with parameters, rates, early rejection modes."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.routing.registry import check_parameters, policy_parameters
+
+HIGHEST_RATE = 1e6
+"""Requests per second; beyond it all of a trace comes at once."""
 
 EARLY_REJECTION_MODES = {"off": "Off", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
 """Spellings on the command line → modes of a routing table."""
@@ -25,6 +27,7 @@ def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
     choices = tuple(_policy(part.strip()) for part in text.split(",") if part.strip())
     if not choices:
         raise InvalidInput("--policies", text, "write at least one policy")
+    _refuse_twice("--policies", [choice.label for choice in choices])
     return choices
 
 
@@ -33,9 +36,14 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
     rates: list[float] = []
     for part in (part.strip() for part in text.split(",")):
         number = _number(part.removesuffix("x"))
-        if number is None or not 0 < number < inf:
-            raise InvalidInput("--rates", part, "write numbers above 0, as 4 (requests per second) or 1.25x (of the estimated saturation)")
-        rates.append(number * saturation if part.endswith("x") else number)
+        rate = 0.0 if number is None else number * saturation if part.endswith("x") else number
+        if not 0 < rate <= HIGHEST_RATE:
+            remedy = (
+                f"write numbers above 0, as 4 (requests per second, at most {HIGHEST_RATE:,.0f}) or 1.25x (of the estimated saturation)"
+            )
+            raise InvalidInput("--rates", part, remedy)
+        rates.append(rate)
+    _refuse_twice("--rates", [f"{rate:.12g}" for rate in rates])
     return tuple(rates)
 
 
@@ -46,6 +54,7 @@ def early_rejection_modes(text: str) -> tuple[str, ...]:
         if part not in EARLY_REJECTION_MODES:
             raise UnknownName("early rejection mode", part, tuple(EARLY_REJECTION_MODES))
         modes.append(EARLY_REJECTION_MODES[part])
+    _refuse_twice("--early-rejection", [mode.lower() for mode in modes])
     return tuple(modes)
 
 
@@ -56,12 +65,24 @@ def _policy(text: str) -> PolicyChoice:
     for pair in (pair.strip() for pair in rest.split(";")):
         if not pair:
             continue
-        key, equals, value = pair.partition("=")
-        if not equals:
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        if not (key and equals):
             raise InvalidInput("--policies", pair, "write parameters as name:key=value;key=value")
-        parameters[key.strip()] = _value(value.strip(), kinds.get(key.strip(), "text"))
-    check_parameters(name, parameters)
+        if key in parameters:
+            raise InvalidInput("--policies", pair, f"{key} is given twice; write one value")
+        parameters[key] = _value(value, kinds.get(key, "text"))
+    try:
+        check_parameters(name, parameters)
+    except InvalidInput as error:
+        raise InvalidInput(f"--policies: {name}: {error.parameter}", error.value, error.remedy) from None
     return PolicyChoice(label=text, name=name, parameters=parameters)
+
+
+def _refuse_twice(option: str, written: list[str]) -> None:
+    """The same twice would be run twice and averaged as one."""
+    for position, one in enumerate(written):
+        if one in written[:position]:
+            raise InvalidInput(option, one, "it is named twice; write it once")
 
 
 def _value(text: str, kind: str) -> Any:

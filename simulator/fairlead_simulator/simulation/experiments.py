@@ -71,8 +71,9 @@ def check_fits(workload: Workload, spec: PoolSpec) -> None:
     for number, row in enumerate(workload.rows, start=1):
         if row.input_length + row.output_length > capacity * 0.98:
             raise WorkloadImpossible(
-                f"request {number} needs {row.input_length + row.output_length} tokens of KV memory; an instance of preset "
-                f"{spec.preset.name} has {capacity}; drop such requests with --max-input"
+                f"request {number} needs {row.input_length + row.output_length} tokens of KV memory ({row.input_length} in, "
+                f"{row.output_length} out); an instance of preset {spec.preset.name} has {capacity}; leave such requests out "
+                f"(--max-input goes by the prompt)"
             )
 
 

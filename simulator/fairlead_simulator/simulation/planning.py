@@ -104,7 +104,7 @@ def plan_jobs(workload: Workload, plan: Plan) -> list[Job]:
     WorkloadImpossible when a closed loop is asked of rows without sessions and delays.
     """
     if plan.closed_loop:
-        _check_closed_loop(workload)
+        check_closed_loop(workload)
     arrivals = _arrivals(workload, plan)
     scrambled = _scrambled(workload, plan.seed)
     begin = 0
@@ -134,7 +134,7 @@ def plan_jobs(workload: Workload, plan: Plan) -> list[Job]:
     return jobs
 
 
-def _check_closed_loop(workload: Workload) -> None:
+def check_closed_loop(workload: Workload) -> None:
     """Raises WorkloadImpossible for a row whose session or pause nobody told."""
     begun: set[str] = set()
     for number, row in enumerate(workload.rows, start=1):

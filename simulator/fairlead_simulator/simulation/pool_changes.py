@@ -102,7 +102,8 @@ class PoolChanges:
     def _fail(self, event: Fail, table: RoutingTable) -> Change:
         alive = [entry for entry in table.instances if entry.accepting]
         if not 0 <= event.instance < len(alive):
-            raise InvalidInput("timeline.fail.instance", event.instance, f"write a number from 0 to {len(alive) - 1}")
+            remedy = f"write a number from 0 to {len(alive) - 1}" if alive else "no instance accepts requests by then"
+            raise InvalidInput(f"--timeline: fail at {event.at:g} s: instance", event.instance, remedy)
         name = alive[event.instance].id
         later: list[PlannedChange] = [_Detected(at=event.at + event.detected_after_seconds, name=name)]
         if event.recovered_after_seconds is not None:

@@ -1,30 +1,33 @@
 """Timelines as JSON: a list of events, each with `at` (seconds) and `kind` scale, fail or override; errors name the event and the field."""
 
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from fairlead.errors import InvalidInput
+from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
 from fairlead.routing.registry import check_parameters
 from fairlead_simulator.errors import TimelineInvalid
 from fairlead_simulator.simulation.choices import EARLY_REJECTION_MODES
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 
+LARGEST_POOL = 10_000
+"""Instances of one role."""
+LATEST_SECONDS = 1e9
+
 
 def read_timeline(path: Path) -> tuple[TimelineEvent, ...]:
-    """The events of a file. Raises TimelineInvalid, and InvalidInput or UnknownName for a policy and its parameters."""
+    """The events of a file. Raises TimelineInvalid."""
     try:
         document = orjson.loads(path.read_bytes())
     except OSError as error:
         raise TimelineInvalid(f"{path}: cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
-        raise TimelineInvalid(f"{path}: is not JSON: {error}") from None
+        raise TimelineInvalid(f"{path}: is not JSON: {error}; write a list of events, as docs/simulator.md shows") from None
     if not isinstance(document, list):
-        raise TimelineInvalid(f"{path}: must be a list of events, not {type(document).__name__}")
+        raise TimelineInvalid(f"{path}: must be a list of events, as docs/simulator.md shows, not {type(document).__name__}")
     return tuple(_event(one, f"{path}: event {number}") for number, one in enumerate(document, start=1))
 
 
@@ -38,12 +41,15 @@ def _event(document: Any, place: str) -> TimelineEvent:
     if kind == "scale":
         role = Role(fields.text("role", tuple(Role), default=Role.BOTH.value))
         event = ScaleTo(
-            at=at, instances=fields.whole("instances", 1), role=role, startup_seconds=fields.number("startup_seconds", 0.0, 0.0)
+            at=at,
+            instances=fields.whole("instances", 1, LARGEST_POOL),
+            role=role,
+            startup_seconds=fields.number("startup_seconds", 0.0, 0.0),
         )
     elif kind == "fail":
         event = Fail(
             at=at,
-            instance=fields.whole("instance", 0),
+            instance=fields.whole("instance", 0, LARGEST_POOL),
             detected_after_seconds=fields.number("detected_after_seconds", 0.0, 2.0),
             recovered_after_seconds=fields.number("recovered_after_seconds", 0.0) if "recovered_after_seconds" in document else None,
         )
@@ -59,12 +65,16 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
     policy = fields.text("policy", None, default="") or None
     parameters = fields.take("parameters", {})
     if not isinstance(parameters, dict):
-        raise TimelineInvalid(f"{place}: parameters: must be an object")
+        raise TimelineInvalid(f"{place}: parameters: {parameters!r} cannot be used; write an object of names and values")
     if policy is not None:
         try:
             check_parameters(policy, parameters)
-        except InvalidInput as error:
+        except UnknownName as error:
             raise TimelineInvalid(f"{place}: {error}") from None
+        except InvalidInput as error:
+            raise TimelineInvalid(f"{place}: parameters.{error.parameter}: {error.value!r} cannot be used; {error.remedy}") from None
+    if not {"slo_ttft_seconds", "early_rejection", "policy", "parameters"} & set(fields.document):
+        raise TimelineInvalid(f"{place}: changes nothing; write slo_ttft_seconds, early_rejection, policy or parameters")
     return Override(
         at=at,
         slo_ttft_seconds=fields.number("slo_ttft_seconds", 0.001) if "slo_ttft_seconds" in document else None,
@@ -95,19 +105,20 @@ class _Fields:
 
     def number(self, name: str, least: float, default: float | None = None) -> float:
         value = self.take(name, default)
-        return float(self._checked(name, value, least, lambda one: isinstance(one, int | float), "a number"))
+        return float(self._checked(name, value, (least, LATEST_SECONDS), lambda one: isinstance(one, int | float), "a number"))
 
-    def whole(self, name: str, least: int) -> int:
-        return int(self._checked(name, self.take(name), least, lambda one: isinstance(one, int), "a whole number"))
+    def whole(self, name: str, least: int, most: int) -> int:
+        return int(self._checked(name, self.take(name), (least, most), lambda one: isinstance(one, int), "a whole number"))
 
     def refuse_others(self) -> None:
         for name in self.document:
             if name not in self._taken:
                 raise TimelineInvalid(f"{self._place}: {name}: is not a field of this kind; it has: {', '.join(sorted(self._taken))}")
 
-    def _checked(self, name: str, value: Any, least: float, fits: Callable[[Any], bool], wanted: str) -> Any:
-        if isinstance(value, bool) or not fits(value) or not least <= value < inf:
-            raise self._wrong(name, value, f"{wanted} of at least {least:g}")
+    def _checked(self, name: str, value: Any, bounds: tuple[float, float], fits: Callable[[Any], bool], wanted: str) -> Any:
+        least, most = bounds
+        if isinstance(value, bool) or not fits(value) or not least <= value <= most:
+            raise self._wrong(name, value, f"{wanted} from {least:g} to {most:,.0f}")
         return value
 
     def _wrong(self, name: str, value: Any, wanted: str) -> TimelineInvalid:

@@ -8,14 +8,14 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from random import Random
 from typing import TextIO
 
 from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.replay.arrivals import arrival_times
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow, read_trace, write_trace
+from fairlead_simulator.traces import BLOCK_TOKENS, LATEST_MS, LONGEST_TOKENS, TraceRow, read_trace, shown, write_trace
 
 FORMS = ("jsonl", "csv", "burstgpt")
 CSV_COLUMNS = ("timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay")
@@ -89,50 +89,62 @@ def _read_csv(path: Path, form: str) -> Iterator[TraceRow]:
     except OSError as error:
         raise TraceInvalid(name, 0, "", f"cannot be read: {error.strerror}") from None
     with file:
-        reader = csv.DictReader(file)
-        wanted = CSV_COLUMNS[:3] if form == "csv" else ("Timestamp", "Request tokens", "Response tokens")
-        missing = [column for column in wanted if column not in (reader.fieldnames or ())]
-        if missing:
-            raise TraceInvalid(name, 1, missing[0], f"is not a column; the first line must name {', '.join(wanted)}")
-        previous, next_id, rows = -inf, 0, 0
-        for record in reader:
-            number = reader.line_num
-            at = _number(record, wanted[0], name, number) * (1 if form == "csv" else 1e3)
-            length = int(_number(record, wanted[1], name, number))
-            output = int(_number(record, wanted[2], name, number))
-            if length < 1:
-                if form == "csv":
-                    raise TraceInvalid(name, number, wanted[1], f"{length} must be 1 or more")
-                continue  # BurstGPT marks failed requests so
-            if at < previous:
-                raise TraceInvalid(name, number, wanted[0], f"{at:g} ms is before the previous row's {previous:g}; sort the rows by time")
-            previous = at
-            count = -(-length // BLOCK_TOKENS)
-            ids = _ids(record, name, number, count) if form == "csv" and record.get("hash_ids") else tuple(range(next_id, next_id + count))
-            next_id += count
-            rows += 1
-            pause = record.get("delay") if form == "csv" else None
-            yield TraceRow(
-                timestamp_ms=at,
-                input_length=length,
-                output_length=output,
-                hash_ids=ids,
-                session=(record.get("session_id") or None) if form == "csv" else None,
-                pause_ms=_number(record, "delay", name, number) if pause else None,
-            )
-        if rows == 0:
-            raise TraceInvalid(name, 0, "", "holds no rows")
+        try:
+            yield from _csv_rows(csv.DictReader(file), name, form)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise TraceInvalid(name, 0, "", f"is not CSV in UTF-8: {error}; convert it, or name its form with --from") from None
 
 
-def _number(record: dict[str, str], column: str, name: str, line: int) -> float:
+def _csv_rows(reader: "csv.DictReader[str]", name: str, form: str) -> Iterator[TraceRow]:
+    wanted = CSV_COLUMNS[:3] if form == "csv" else ("Timestamp", "Request tokens", "Response tokens")
+    missing = [column for column in wanted if column not in (reader.fieldnames or ())]
+    if missing:
+        raise TraceInvalid(name, 1, missing[0], f"is not a column; the first line must name {', '.join(wanted)}")
+    previous, next_id, rows = -inf, 0, 0
+    for record in reader:
+        number = reader.line_num
+        at = _number(record, wanted[0], name, number) * (1 if form == "csv" else 1e3)
+        length, output = (_length(record, column, name, number) for column in wanted[1:])
+        if length < 1:
+            if form == "csv":
+                raise TraceInvalid(name, number, wanted[1], f"{length} must be 1 or more")
+            continue  # BurstGPT marks failed requests so
+        if at < previous:
+            raise TraceInvalid(name, number, wanted[0], f"{at:g} ms is before the previous row's {previous:g}; sort the rows by time")
+        previous = at
+        count = -(-length // BLOCK_TOKENS)
+        ids = _ids(record, name, number, count) if form == "csv" and record.get("hash_ids") else tuple(range(next_id, next_id + count))
+        next_id += count
+        rows += 1
+        pause = record.get("delay") if form == "csv" else None
+        yield TraceRow(
+            timestamp_ms=at,
+            input_length=length,
+            output_length=output,
+            hash_ids=ids,
+            session=(record.get("session_id") or None) if form == "csv" else None,
+            pause_ms=_number(record, "delay", name, number) if pause else None,
+        )
+    if rows == 0:
+        raise TraceInvalid(name, 0, "", "holds no rows; expected one request per line after the first")
+
+
+def _number(record: dict[str, str], column: str, name: str, line: int, most: float = LATEST_MS) -> float:
     text = record.get(column) or ""
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < inf:
-        raise TraceInvalid(name, line, column, f"{text!r} must be a number, 0 or more")
+        value = nan
+    if not 0 <= value <= most:
+        raise TraceInvalid(name, line, column, f"{shown(text)} must be a number from 0 to {most:.10g}")
     return value
+
+
+def _length(record: dict[str, str], column: str, name: str, line: int) -> int:
+    value = _number(record, column, name, line, LONGEST_TOKENS)
+    if not value.is_integer():
+        raise TraceInvalid(name, line, column, f"{value:g} must be a whole number of tokens")
+    return int(value)
 
 
 def _ids(record: dict[str, str], name: str, line: int, count: int) -> tuple[int, ...]:

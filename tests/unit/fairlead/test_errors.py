@@ -1,0 +1,20 @@
+"""Errors keep what they say on their way between processes."""
+
+import pickle
+
+import pytest
+
+from fairlead.errors import FairleadError, InvalidInput, UnknownName
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidInput("spec.replicas", -1, "write 0 or more"), UnknownName("policy", "fastest", ("ear", "dualmap"))]
+)
+def test_an_error_comes_back_whole_from_another_process(error: FairleadError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_an_invalid_input_knows_the_parameter_it_is_about() -> None:
+    assert InvalidInput("spec.routing.parameters.slo_fraction", 0, "").parameter == "slo_fraction"
+    assert InvalidInput("--rates", 0, "").parameter == "--rates"
