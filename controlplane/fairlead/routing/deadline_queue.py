@@ -8,7 +8,7 @@ and late ones may go (see `late_requests`), or when the share of time kept for l
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by the pace seen on the instance.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -118,13 +118,14 @@ class DeadlineQueue:
             return None
         return self._taken(late)
 
-    def in_order(self, now: float) -> Iterator[TrackedRequest]:
+    def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline, the dropped, the late."""
+        ordered: list[TrackedRequest] = []
         for priority in sorted(self._classes):
             planned, dropped = self._plan(self._classes[priority], now)
-            for one in (*planned, *dropped):
-                yield one.tracked
-        yield from sorted(self._late.values(), key=_shortness)
+            ordered += [one.tracked for one in (*planned, *dropped)]
+        ordered += sorted(self._late.values(), key=_shortness)
+        return ordered
 
     def _plan(self, able: Mapping[str, TrackedRequest], now: float) -> tuple[list[_Planned], list[_Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out."""

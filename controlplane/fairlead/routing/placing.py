@@ -25,8 +25,8 @@ from fairlead.routing.pairing import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.predictors import Predictor, features_of
 from fairlead.routing.prefixes import PrefixIndex
-from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, QueuedRequest, Refusal, RoutingRequest
-from fairlead.routing.queue_building import Queue, build_queue
+from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, InstanceLoad, Policy, Refusal, RoutingRequest
+from fairlead.routing.queue_building import Queue, QueuesInOrder, build_queue
 from fairlead.routing.recording import Recorder
 from fairlead.routing.views import LiveView
 from fairlead.tables import RoutingTable
@@ -269,7 +269,7 @@ class Placing:
         """Ask the policy which queued requests of these instances to move, and move them."""
         if not self.policy.rebalances:
             return
-        queues = {instance: self._queued(instance, now) for instance in overloaded if instance in self.queues}
+        queues = QueuesInOrder({instance: self.queues[instance] for instance in overloaded if instance in self.queues}, now)
         if not queues:
             return
         for move in self.policy.rebalance(tuple(queues), queues, self.view, now):
@@ -343,18 +343,6 @@ class Placing:
             if load is not None and load.is_candidate(self.view.now) and load.waiting < limit:
                 return instance
         return None
-
-    def _queued(self, instance: str, now: float) -> tuple[QueuedRequest, ...]:
-        return tuple(
-            QueuedRequest(
-                request=tracked.request,
-                instance=instance,
-                alternate=tracked.alternate,
-                miss_tokens=tracked.miss_tokens,
-                enqueued_at=tracked.waiting_since,
-            )
-            for tracked in self.queues[instance].in_order(now)
-        )
 
     def _record_move(
         self,

@@ -198,15 +198,22 @@ class QueuedMove:
     target_ttft_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedRequest:
-    """A request waiting in an instance's queue, as a policy's rebalancing sees it."""
+class QueuedRequest(Protocol):
+    """A request waiting in an instance's queue, as a policy's rebalancing sees it: the scheduler's own record of it, valid while it is asked."""
 
-    request: RoutingRequest
-    instance: str
-    alternate: str | None
-    miss_tokens: int
-    enqueued_at: float
+    @property
+    def request(self) -> RoutingRequest: ...
+
+    @property
+    def instance(self) -> str: ...
+
+    @property
+    def alternate(self) -> str | None:
+        """The only other instance it may be moved to."""
+
+    @property
+    def miss_tokens(self) -> int:
+        """What it counts for on `instance`."""
 
 
 class Policy(Protocol):
@@ -232,7 +239,7 @@ class Policy(Protocol):
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
-        """Moves of queued requests to make now; most policies return none."""
+        """Moves of queued requests to make now; most policies return none. A queue is put in order when it is first looked at."""
 
     def table_changed(self, table: RoutingTable) -> None:
         """The instances or parameters changed (rings are rebuilt here)."""

@@ -1,12 +1,31 @@
-"""Which queue an instance gets: the discipline its pool's policy asks for."""
+"""Which queue an instance gets, the discipline its pool's policy asks for, and how policies see queues."""
+
+from collections.abc import Iterator, Mapping, Sequence
 
 from fairlead.routing.deadline_queue import DeadlineQueue, LateRules
 from fairlead.routing.parameters import QueueParameters
-from fairlead.routing.protocols import InstanceLoad
+from fairlead.routing.protocols import InstanceLoad, QueuedRequest
 from fairlead.routing.queues import InstanceQueue
 from fairlead.tables import RoutingTable
 
 Queue = InstanceQueue | DeadlineQueue
+
+
+class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
+    """Queues of some instances as a policy sees them: as they would be sent if none came, put in order when looked at."""
+
+    def __init__(self, queues: Mapping[str, Queue], now: float) -> None:
+        self._queues = queues
+        self._now = now
+
+    def __getitem__(self, instance: str) -> Sequence[QueuedRequest]:
+        return self._queues[instance].in_order(self._now)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queues)
+
+    def __len__(self) -> int:
+        return len(self._queues)
 
 
 def build_queue(parameters: QueueParameters, table: RoutingTable, load: InstanceLoad, late: LateRules) -> Queue:

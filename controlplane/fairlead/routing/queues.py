@@ -5,7 +5,6 @@ A request is only bound for good when it is dispatched; until then it can be mov
 others, oldest first; `slack` sends first what must start soonest to meet the TTFT target, and what can no longer meet it last, oldest first.
 """
 
-from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
 
@@ -55,10 +54,11 @@ class InstanceQueue:
         self.remove(tracked.request.id)
         return tracked
 
-    def in_order(self, now: float) -> Iterator[TrackedRequest]:
+    def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in the order they would be sent if none came and time stood still."""
-        for priority in sorted(self._lanes):
-            yield from self._lanes[priority].in_order(now)
+        if len(self._lanes) == 1:
+            return next(iter(self._lanes.values())).in_order(now)
+        return [tracked for priority in sorted(self._lanes) for tracked in self._lanes[priority].in_order(now)]
 
 
 class _Lane:
@@ -108,7 +108,9 @@ class _Lane:
                 return entry[1]
             heappop(self._late)
 
-    def in_order(self, now: float) -> Iterator[TrackedRequest]:
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        if self._discipline == "fifo":
+            return [tracked for _, tracked in self.entries.values()]
         waiting = list(self.entries.values())
         first: list[tuple[int, TrackedRequest]] = waiting
         rest: list[tuple[int, TrackedRequest]] = []
@@ -123,8 +125,7 @@ class _Lane:
             first = sorted(able, key=lambda entry: (self._rank(entry[1]), entry[0]))
             chosen = {sequence for sequence, _ in able}
             rest = [entry for entry in waiting if entry[0] not in chosen]
-        for _, tracked in (*first, *rest):
-            yield tracked
+        return [tracked for _, tracked in (*first, *rest)]
 
     def _rank(self, tracked: TrackedRequest) -> float:
         """What a lane is ordered by, lowest first: cached tokens, or the latest time to start prefilling."""

@@ -22,10 +22,11 @@ class MigrationRules:
 def plan_moves(
     overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float, rules: MigrationRules
 ) -> tuple[QueuedMove, ...]:
-    """Moves to make, in order. `queues` hold requests in the order they will be sent."""
+    """Moves to make, in order. `queues` hold requests in the order they will be sent; only those that can be relieved are looked at."""
     run = _Run(view, now, rules)
-    for instance in overloaded:
-        run.relieve(instance, queues.get(instance, ()))
+    if run.can_move_any():
+        for instance in overloaded:
+            run.relieve(instance, queues)
     return tuple(run.moves)
 
 
@@ -52,79 +53,126 @@ class _Run:
         self._speed = view.table.engine.prefill_tokens_per_second
         self._arrived: dict[str, int] = {}
         """Tokens planned to arrive at each instance in this run, and (negative) to leave it."""
+        self._relieved: set[str] = set()
         self._moved: set[str] = set()
 
-    def relieve(self, instance: str, queue: Sequence[QueuedRequest]) -> None:
+    def can_move_any(self) -> bool:
+        """Whether some instance could still compute a token in time: past saturation none can, and no queue need be looked at."""
+        least = min([load.pending_prefill_tokens for load in self._view.candidates()], default=None)
+        return least is not None and self._seconds(least + 1) < self._rules.slo_seconds
+
+    def relieve(self, instance: str, queues: Mapping[str, Sequence[QueuedRequest]]) -> None:
         load = self._view.load(instance)
         if load is None:
             return
-        delay = decode_delay_seconds(load, self._now, self._rules.bottleneck_seconds, self._speed)
-        left = [queued for queued in queue[: self._rules.max_examined] if queued.request.id not in self._moved]
-        if not self._too_late(left, load, delay):
+        delay = self._delay(load)
+        if delay + self._seconds(load.pending_prefill_tokens) < self._rules.slo_seconds:
+            return  # all that waits there is in time
+        again = instance in self._relieved
+        self._relieved.add(instance)
+        queue = queues.get(instance, ())[: self._rules.max_examined]
+        if again:
+            queue = [queued for queued in queue if queued.request.id not in self._moved]
+        tokens = load.dispatched_prefill_tokens + sum([queued.miss_tokens for queued in queue])
+        if not queue or not self._too_late(delay, tokens):
             return
-        targets = {queued.request.id: self._target(queued) for queued in left}
-        while self._too_late(left, load, delay):
-            move = self._best_move(left, load, delay, targets)
-            if move is None:
+        movable = self._movable(queue, load, delay)
+        left = len(queue)
+        while left and self._too_late(delay, tokens):
+            best = self._best(movable, delay)
+            if best is None:
                 return
-            self.moves.append(move)
-            self._moved.add(move.request)
-            index = next(index for index, queued in enumerate(left) if queued.request.id == move.request)
-            queued = left.pop(index)
-            target = targets[move.request]
-            assert target is not None
-            self._arrived[instance] = self._arrived.get(instance, 0) - queued.miss_tokens
-            self._arrived[move.target] = self._arrived.get(move.target, 0) + target[1]
+            moved = movable.pop(best)
+            tokens -= moved.queued.miss_tokens
+            for behind in movable[best:]:
+                behind.ahead -= moved.queued.miss_tokens
+            left -= 1
+            self._make(moved, instance, delay)
 
-    def _too_late(self, left: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> bool:
-        if not left:
-            return False
-        tokens = load.dispatched_prefill_tokens + sum(queued.miss_tokens for queued in left)
-        return delay + tokens / self._speed >= self._rules.slo_seconds
+    def _movable(self, queue: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> list["_Movable"]:
+        """The queued requests that could be in time, and sooner, on the other instance of their pair; in the order of the queue.
 
-    def _target(self, queued: QueuedRequest) -> tuple[InstanceLoad, int] | None:
-        """The other instance of the pair, if it can take requests, and the request's uncached tokens there."""
-        if queued.alternate is None or queued.alternate == queued.instance:
-            return None
-        load = self._view.load(queued.alternate)
-        if load is None or not load.is_candidate(self._now):
-            return None
-        return load, max(1, queued.request.prompt_tokens - self._view.hit_tokens(queued.request, queued.alternate))
-
-    def _best_move(
-        self,
-        left: Sequence[QueuedRequest],
-        load: InstanceLoad,
-        delay: float,
-        targets: Mapping[str, tuple[InstanceLoad, int] | None],
-    ) -> QueuedMove | None:
+        Moves only shorten what is ahead of the others here and lengthen what is pending there, so no other request can become movable in this run.
+        """
+        targets: dict[str, tuple[InstanceLoad, float, float] | None] = {}
+        movable: list[_Movable] = []
         ahead = load.dispatched_prefill_tokens
-        best: QueuedMove | None = None
-        best_rank: tuple[float, float] | None = None
-        delays: dict[str, float] = {}
-        for queued in left:
+        for queued in queue:
             ahead += queued.miss_tokens
-            target = targets[queued.request.id]
+            name = queued.alternate
+            if name is None:
+                continue
+            if name not in targets:
+                targets[name] = self._target(name, queued.instance)
+            target = targets[name]
             if target is None:
                 continue
-            there, miss = target
-            name = there.entry.id
-            if name not in delays:
-                delays[name] = decode_delay_seconds(there, self._now, self._rules.bottleneck_seconds, self._speed)
-            source_ttft = delay + ahead / self._speed
-            pending = there.pending_prefill_tokens + self._arrived.get(name, 0)
-            target_ttft = delays[name] + (pending + miss) / self._speed
-            benefit = source_ttft - target_ttft
-            if benefit <= 0 or target_ttft >= self._rules.slo_seconds:
+            there, delay_there, soonest = target
+            if delay + self._seconds(ahead) - soonest > 0:
+                miss = max(1, queued.request.prompt_tokens - self._view.hit_tokens(queued.request, name))
+                movable.append(_Movable(queued, ahead, there, delay_there, miss))
+        return movable
+
+    def _target(self, name: str, source: str) -> tuple[InstanceLoad, float, float] | None:
+        """An instance that may be moved to, its decode delay, and the TTFT of a single token there; None when even that would miss the SLO."""
+        load = self._view.load(name)
+        if name == source or load is None or not load.is_candidate(self._now):
+            return None
+        delay = self._delay(load)
+        soonest = delay + self._seconds(self._pending(load) + 1)
+        return (load, delay, soonest) if soonest < self._rules.slo_seconds else None
+
+    def _best(self, movable: Sequence["_Movable"], delay: float) -> int | None:
+        """Place of the move with the largest benefit, the earliest arrival, and then the first; None without any."""
+        best: int | None = None
+        best_rank = (0.0, 0.0)
+        for place, one in enumerate(movable):
+            ttft_there = self._ttft_there(one)
+            benefit = delay + self._seconds(one.ahead) - ttft_there
+            if benefit <= 0 or ttft_there >= self._rules.slo_seconds:
                 continue
-            rank = (-benefit, queued.request.arrived_at)
-            if best_rank is None or rank < best_rank:
-                best_rank = rank
-                best = QueuedMove(
-                    request=queued.request.id,
-                    source=queued.instance,
-                    target=name,
-                    source_ttft_seconds=source_ttft,
-                    target_ttft_seconds=target_ttft,
-                )
+            rank = (-benefit, one.queued.request.arrived_at)
+            if best is None or rank < best_rank:
+                best, best_rank = place, rank
         return best
+
+    def _make(self, moved: "_Movable", source: str, delay: float) -> None:
+        target, request = moved.there.entry.id, moved.queued.request.id
+        self.moves.append(
+            QueuedMove(
+                request=request,
+                source=moved.queued.instance,
+                target=target,
+                source_ttft_seconds=delay + self._seconds(moved.ahead),
+                target_ttft_seconds=self._ttft_there(moved),
+            )
+        )
+        self._moved.add(request)
+        self._arrived[source] = self._arrived.get(source, 0) - moved.queued.miss_tokens
+        self._arrived[target] = self._arrived.get(target, 0) + moved.miss_there
+
+    def _too_late(self, delay: float, tokens: int) -> bool:
+        return delay + self._seconds(tokens) >= self._rules.slo_seconds
+
+    def _ttft_there(self, one: "_Movable") -> float:
+        return one.delay_there + self._seconds(self._pending(one.there) + one.miss_there)
+
+    def _pending(self, load: InstanceLoad) -> int:
+        return load.pending_prefill_tokens + self._arrived.get(load.entry.id, 0)
+
+    def _delay(self, load: InstanceLoad) -> float:
+        return decode_delay_seconds(load, self._now, self._rules.bottleneck_seconds, self._speed)
+
+    def _seconds(self, tokens: int) -> float:
+        return tokens / self._speed
+
+
+@dataclass(slots=True)
+class _Movable:
+    """A queued request that may be moved: `ahead` are the tokens to be computed until its first token here, its own included."""
+
+    queued: QueuedRequest
+    ahead: int
+    there: InstanceLoad
+    delay_there: float
+    miss_there: int
