@@ -1,8 +1,8 @@
 """Mooncake's system-level forecast: the mean decode load of a pool at a later instant, from what decodes now and what will finish its prefill by then.
 
-Every decode is taken to last the same time, learnt from those that finished. Requests that finish prefilling by the instant are spread evenly over
-the decode instances, and whatever is older than a decode's time then has left. As a step's time is linear in context tokens and requests, the mean
-over instances needs only their totals.
+Requests that finish prefilling by the instant are spread evenly over the decode instances, and of all decodes as many have left as the learnt
+lifetimes say. (The paper takes every decode to last the same time; where they do not, that forgets all that are older than the mean.) As a step's
+time is linear in context tokens and requests, the mean over instances needs only their totals.
 """
 
 from collections.abc import Iterator
@@ -10,19 +10,17 @@ from math import inf
 
 import numpy as np
 
+from fairlead.admission.lifetimes import DecodeLifetimes
 from fairlead.routing.protocols import PoolView
 
 FIRST_SLOTS = 256
-LEARNING_SHARE = 0.02
-"""Weight of one finished decode in the learnt time."""
 
 
 class DecodeForecast:
     """What decodes and what is about to, by the time each began or is expected to. Times are Unix seconds."""
 
     def __init__(self, decode_seconds: float = 20.0) -> None:
-        self.decode_seconds = decode_seconds
-        """How long a decode is taken to last; learnt."""
+        self._lifetimes = DecodeLifetimes(decode_seconds)
         self._began = np.full(FIRST_SLOTS, inf)
         """When each slot's request began to decode; infinite where it has not."""
         self._expected = np.full(FIRST_SLOTS, inf)
@@ -33,6 +31,11 @@ class DecodeForecast:
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    @property
+    def decode_seconds(self) -> float:
+        """How long a decode lasts in the mean; learnt."""
+        return self._lifetimes.mean_seconds
 
     def expect(self, request_id: str, at: float, tokens: int) -> None:
         """Its first token is expected at `at`; may be said again when that changes."""
@@ -54,23 +57,27 @@ class DecodeForecast:
         if slot is None:
             return
         if finished and self._began[slot] < inf:
-            self.decode_seconds += LEARNING_SHARE * (now - float(self._began[slot]) - self.decode_seconds)
+            self._lifetimes.observe(now - float(self._began[slot]))
         self._began[slot] = self._expected[slot] = inf
         self._free.append(slot)
 
-    def totals_at(self, at: float, now: float) -> tuple[int, float]:
-        """Requests decoding at `at` (not before now) and their context tokens, over the whole pool."""
-        since = at - self.decode_seconds
-        expected = np.maximum(self._expected, now)  # what is late finishes now at the earliest
-        there = (self._began >= since) & (self._began <= at) | (expected >= since) & (expected <= at)
-        return int(np.count_nonzero(there)), float(self._tokens[there].sum())
+    def totals_at(self, at: float, now: float) -> tuple[float, float]:
+        """Requests expected to decode at `at` (not before now) and their context tokens, over the whole pool."""
+        decoding, coming = self._began <= now, self._expected <= at
+        stay = self._lifetimes.remaining(now - self._began[decoding], at - now)
+        begun = np.maximum(self._expected[coming], now)  # what is late begins now at the earliest
+        come = self._lifetimes.surviving(at - begun)
+        tokens = stay @ self._tokens[decoding] + come @ self._tokens[coming]
+        return float(stay.sum() + come.sum()), float(tokens)
 
     def load_at(self, at: float, now: float, view: PoolView) -> float:
-        """Mean decode load of the pool at `at`; infinite when no instance decodes."""
+        """Mean decode load of the pool at `at`: 0 when most likely nothing decodes then, infinite when no instance can."""
         instances = len(view.decode_candidates())
         if not instances:
             return inf
         requests, tokens = self.totals_at(at, now)
+        if requests < 0.5:
+            return 0.0
         return view.decode_seconds(tokens / instances, requests / instances) / view.table.slo.tpot_seconds
 
     def known(self) -> Iterator[str]:

@@ -10,8 +10,8 @@ LONGEST_RETRY_AFTER_SECONDS = 600.0
 
 
 def whole_seconds(seconds: float) -> float:
-    """A Retry-After: whole seconds, rounded up, from 1 to 600."""
-    return float(min(max(1, ceil(seconds)), LONGEST_RETRY_AFTER_SECONDS))
+    """A Retry-After: whole seconds, rounded up, from 1 to 600; infinite ones may be asked about."""
+    return float(ceil(min(max(1.0, seconds), LONGEST_RETRY_AFTER_SECONDS)))
 
 
 def contended(

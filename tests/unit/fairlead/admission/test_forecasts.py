@@ -2,8 +2,11 @@
 
 import random
 from dataclasses import replace
+from math import exp
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairlead.admission.forecasts import FIRST_SLOTS, DecodeForecast
 from fairlead.admission.gates import LoadGate, PredictedGate, build_gate, class_limit
@@ -84,6 +87,27 @@ def test_finished_decodes_teach_how_long_decodes_last_and_lost_ones_do_not() -> 
     assert len(forecast) == 0
 
 
+def test_a_forecast_for_now_is_what_decodes_now_however_long_it_has() -> None:
+    source = random.Random(3)
+    forecast = DecodeForecast()
+    running: list[tuple[float, int, str]] = []
+    for number in range(4_000):  # ten a second, each lasting 1 to 30 s: about 155 at a time
+        now = number / 10
+        while running and running[0][0] <= now:
+            ended, _, name = running.pop(0)
+            forecast.end(name, ended, finished=True)
+        tokens = source.randint(100, 200)
+        forecast.begin(f"r{number}", now, tokens)
+        running.append((now + source.uniform(1.0, 30.0), tokens, f"r{number}"))
+        running.sort()
+    requests, context = forecast.totals_at(now, now)
+    assert requests == pytest.approx(len(running))
+    assert context == pytest.approx(sum(tokens for _, tokens, _ in running))
+    for seconds in (5.0, 12.0, 20.0):
+        left = sum(ends > now + seconds for ends, _, _ in running)
+        assert forecast.totals_at(now + seconds, now)[0] == pytest.approx(left, abs=0.08 * len(running))
+
+
 def test_a_forecast_equals_a_plain_count_over_random_histories() -> None:
     source = random.Random(5)
     forecast = DecodeForecast(decode_seconds=7.0)
@@ -104,9 +128,15 @@ def test_a_forecast_equals_a_plain_count_over_random_histories() -> None:
             gone = source.choice(sorted(truth))
             forecast.end(gone, now, finished=False)
             del truth[gone]
-    at = now + 4.0
-    there = [tokens for kind, when, tokens in truth.values() if at - 7.0 <= (when if kind == "began" else max(when, now)) <= at]
-    assert forecast.totals_at(at, now) == (len(there), float(sum(there)))
+    later = now + 4.0
+    requests = tokens_then = 0.0
+    for kind, when, tokens in truth.values():
+        begun = when if kind == "began" else max(when, now)
+        outlived = kind == "began" and now - begun > 7.0  # all decodes seen
+        share = exp(-4.0 / 7.0) if outlived else float(begun <= later <= begun + 7.0)
+        requests += share
+        tokens_then += share * tokens
+    assert forecast.totals_at(later, now) == pytest.approx((requests, tokens_then))
 
 
 def test_classes_have_caps_of_which_the_last_holds_for_all_further() -> None:
@@ -233,3 +263,53 @@ def test_early_rejection_by_load_admits_while_an_instance_decodes_nothing() -> N
     assert LoadGate().at_arrival(request("r"), 1.0, view, NOW) is not None
     view.load("d2").decoding = 0  # type: ignore[union-attr] # it is there
     assert LoadGate().at_arrival(request("r"), 1.0, view, NOW) is None
+
+
+def test_an_instance_of_both_roles_refuses_by_what_will_decode_and_lets_through_what_comes_when_decodes_have_left() -> None:
+    scheduler = learner(0.08)  # 8 s a decode, one at a time; two at once are learnt to be as fast
+    tight = replace(scheduler.table, version=2, slo=replace(scheduler.table.slo, ttft_seconds=30.0, tpot_seconds=0.075))
+    scheduler.update_table(tight, LATER)
+    scheduler.submit(request("running", at=LATER), LATER)
+    scheduler.first_token("running", LATER)
+    (refusal,) = refusals(scheduler.submit(request("short", at=LATER + 1), LATER + 1))
+    assert (refusal.reason, refusal.status) == (RejectionReason.DECODE_OVERLOADED, 429)
+    assert 1 <= refusal.retry_after_seconds <= 8
+    assert dispatches(scheduler.submit(request("long", 75_000, at=LATER + 1), LATER + 1))  # 12 s of prefill: then it decodes alone
+
+
+def test_what_is_about_to_decode_counts_before_it_does() -> None:
+    scheduler = learner(0.08)
+    tight = replace(scheduler.table, version=2, slo=replace(scheduler.table.slo, ttft_seconds=30.0, tpot_seconds=0.075))
+    scheduler.update_table(tight, LATER)
+    assert dispatches(scheduler.submit(request("first", 6_250, at=LATER), LATER))
+    assert refusals(scheduler.submit(request("second", 6_250, at=LATER), LATER))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 60_000), st.integers(-1, 3), st.booleans()), min_size=10, max_size=60),
+    st.sampled_from(["Load", "Predicted"]),
+    st.floats(1e-4, 0.2),
+    st.booleans(),
+)
+def test_every_early_refusal_has_a_reason_and_a_positive_retry_after(
+    arrivals: list[tuple[float, int, int, bool]], mode: str, step_seconds: float, split: bool
+) -> None:
+    entries = [entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE)] if split else [entry("i0"), entry("i1")]
+    pool = table(entries, policy="mooncake", rejection=EarlyRejectionFacts(mode=mode), decode_seconds_per_request=step_seconds)
+    scheduler = PoolScheduler(pool, "router-0", 1)
+    now = 0.0
+    running: list[str] = []
+    for number, (pause, tokens, priority, ends) in enumerate(arrivals):
+        now += pause
+        outcomes = list(scheduler.submit(replace(request(f"r{number}", tokens, at=now), priority=priority), now))
+        if running and ends:
+            name = running.pop(0)
+            outcomes += scheduler.first_token(name, now)
+            outcomes += scheduler.complete(name, now + 0.5, 20, None)
+        running += [one.request.id for one in dispatches(outcomes)]
+        for refusal in refusals(outcomes):
+            assert refusal.reason in (RejectionReason.PREDICTED_TTFT, RejectionReason.DECODE_OVERLOADED, RejectionReason.QUEUE_FULL)
+            assert refusal.status == 429
+            assert refusal.message
+            assert 1 <= refusal.retry_after_seconds <= 600

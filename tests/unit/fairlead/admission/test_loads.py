@@ -56,7 +56,7 @@ def test_without_candidates_nothing_can_be_predicted() -> None:
     assert best_ttft_seconds(request("r"), view_of([])) == inf
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(-3.0, 1.0), (0.0, 1.0), (0.2, 1.0), (1.0, 1.0), (1.2, 2.0), (1e9, 600.0)])
+@pytest.mark.parametrize(("seconds", "told"), [(-3.0, 1.0), (0.0, 1.0), (0.2, 1.0), (1.0, 1.0), (1.2, 2.0), (1e9, 600.0), (inf, 600.0)])
 def test_retry_after_is_whole_seconds_from_1_to_600(seconds: float, told: float) -> None:
     assert whole_seconds(seconds) == told
 
