@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fairlead.routing.decode_history import DecodeMark
 from fairlead.routing.predictors import InstanceFeatures
 from fairlead.routing.protocols import DecisionReason, InstanceLoad, RoutingRequest
 
@@ -55,8 +56,8 @@ class TrackedRequest:
     waiting_since: float = 0.0
     dispatched_at: float | None = None
     first_token_at: float | None = None
-    began_among: tuple[float, int, int] = (0.0, 0, 0)
-    """Where it decodes, as it began to: prefilled seconds, context tokens and requests decoding."""
+    decode_began: DecodeMark | None = None
+    """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
     tried: tuple[str, ...] = ()
     moves: list[str] = field(default_factory=list)
     """Ids of the migrations this request carried, whose outcome it will tell."""

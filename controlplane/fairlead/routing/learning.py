@@ -20,33 +20,36 @@ def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None
     load = placing.accounting.loads[tracked.instance]
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    load.prefilled_seconds += tracked.prefill_microseconds / 1e6
+    load.history.prefill_seconds += tracked.prefill_microseconds / 1e6
     load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
     if placing.prefill_times.form != "configured" and not tracked.transfer_tokens:
         placing.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
-def note_decode_begin(placing: Placing, tracked: TrackedRequest) -> None:
-    """What the instance does as this request begins to decode there, for `learn_decode`."""
+def note_decode_begin(placing: Placing, tracked: TrackedRequest, now: float) -> None:
+    """What the instance has done until this request begins to decode there, for `learn_decode`."""
     if placing.gate.forecast is not None:
         load = placing.accounting.loads[tracked.decodes_on]
-        tracked.began_among = (load.prefilled_seconds, load.decode_tokens, load.decoding)
+        tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
 
 
 def learn_decode(placing: Placing, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """How long decode steps take, among what decoded there in the mean of the request's begin and end. Only while a forecast asks for it.
+    """How long decode steps take, among what decoded beside this request in the mean of its time. Only while a forecast asks for it.
 
     The prefills that held the request up are left out, by their predicted times: they say what the instance had to compute besides, not what a step
     takes. Where an engine does both in one step, too much is left out, and the forecast errs on the side of serving. Short answers tell too little.
     """
-    began = tracked.began_among
-    if placing.gate.forecast is None or tracked.first_token_at is None or not began[2] or output_tokens < TELLING_TOKENS:
+    if placing.gate.forecast is None:
         return
-    held_up = decoded_on.prefilled_seconds - began[0]
+    began = tracked.decode_began
+    ended = decoded_on.history.advance(now, decoded_on.decode_tokens, decoded_on.decoding)
+    if began is None or ended.at <= began.at or output_tokens < TELLING_TOKENS:
+        return
+    seconds = ended.at - began.at
     placing.decode_times.observe(
-        (began[1] + decoded_on.decode_tokens) / 2,
-        (began[2] + decoded_on.decoding) / 2,
-        (now - tracked.first_token_at - held_up) / (output_tokens - 1),
+        (ended.token_seconds - began.token_seconds) / seconds,
+        (ended.request_seconds - began.request_seconds) / seconds,
+        (seconds - (ended.prefill_seconds - began.prefill_seconds)) / (output_tokens - 1),
     )
 
 

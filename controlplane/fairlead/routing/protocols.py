@@ -6,7 +6,7 @@ transport and retries. One scheduler per pool and process; nothing in it is thre
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,7 @@ from fairlead.reports import (
     RejectionReason,
     RejectionRecord,
 )
+from fairlead.routing.decode_history import DecodeHistory
 from fairlead.tables import InstanceEntry, RoutingTable
 
 if TYPE_CHECKING:  # vectors are made of loads, which are defined here
@@ -86,8 +87,8 @@ class InstanceLoad:
     """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
-    prefilled_seconds: float = 0.0
-    """How long all prefills seen here should have taken together; what decoded meanwhile was held up by them."""
+    history: DecodeHistory = field(default_factory=DecodeHistory)
+    """Kept only while early rejection learns how long decode steps take."""
     waiting: int = 0
     """Requests queued in this router for it."""
     prefilling: int = 0

@@ -107,7 +107,7 @@ class PoolScheduler(SchedulerReadings):
             self._prefilled(tracked, now)
         ttft = now - tracked.request.arrived_at
         learn_ttft(self._placing, tracked, ttft)
-        note_decode_begin(self._placing, tracked)
+        note_decode_begin(self._placing, tracked, now)
         second = self._recorder.loads.current(self._loads[instance], now)
         second.ttft.add(ttft)
         second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds
@@ -132,8 +132,8 @@ class PoolScheduler(SchedulerReadings):
         tpot = None
         if tracked.first_token_at is not None and output_tokens > 1:
             tpot = (now - tracked.first_token_at) / (output_tokens - 1)
-            learn_decode(self._placing, tracked, decoded_on, now, output_tokens)
         self._end(tracked, "completed", now)
+        learn_decode(self._placing, tracked, decoded_on, now, output_tokens)
         prefilled_on = self._loads.get(instance, decoded_on)
         second = self._recorder.loads.current(prefilled_on, now)
         second.prompt_tokens += tracked.request.prompt_tokens

@@ -38,5 +38,5 @@ def test_decode_steps_learnt_while_prefills_hold_decodes_up_are_those_of_the_eng
     view = simulation.scheduler._placing.view
     for context, requests in ((1_000, 1), (50_000, 10), (150_000, 25)):
         truth = engine.decode.fixed + engine.decode.per_context_token * context + engine.decode.per_sequence * requests
-        assert view.decode_seconds(context, requests) == pytest.approx(truth, rel=0.15)
+        assert view.decode_seconds(context, requests) == pytest.approx(truth, rel=0.2)
         assert as_clients_saw > 1.5 * truth

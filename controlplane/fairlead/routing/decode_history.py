@@ -1,0 +1,37 @@
+"""What an instance decoded and prefilled over time, so that a request's pace can be told from what ran beside it."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class DecodeMark(NamedTuple):
+    """Totals up to `at` (Unix seconds): context tokens x seconds, decoding requests x seconds, and prefill seconds as predicted."""
+
+    at: float
+    token_seconds: float
+    request_seconds: float
+    prefill_seconds: float
+
+
+@dataclass(slots=True)
+class DecodeHistory:
+    """Totals of one instance, moved on whenever a decode begins or ends there."""
+
+    prefill_seconds: float = 0.0
+    """How long all prefills seen there should have taken; what decoded meanwhile was held up by them."""
+    _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0))
+    _tokens: int = 0
+    _requests: int = 0
+
+    def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
+        """The totals now; from now on so many context tokens of so many requests decode."""
+        before = self._mark
+        seconds = max(0.0, now - before.at)
+        self._mark = DecodeMark(
+            max(now, before.at),
+            before.token_seconds + self._tokens * seconds,
+            before.request_seconds + self._requests * seconds,
+            self.prefill_seconds,
+        )
+        self._tokens, self._requests = tokens, requests
+        return self._mark
