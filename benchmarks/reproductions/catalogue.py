@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from benchmarks.reproductions import dualmap, ear, heimdall, mooncake, staleness
+from benchmarks.reproductions import default_policy, dualmap, ear, heimdall, mooncake, staleness
 from benchmarks.reproductions.sections import Section
 
-SECTIONS: Sequence[Section] = (dualmap.SECTION, mooncake.SECTION, ear.SECTION, heimdall.SECTION, staleness.SECTION)
+SECTIONS: Sequence[Section] = (
+    default_policy.SECTION,
+    dualmap.SECTION,
+    mooncake.SECTION,
+    ear.SECTION,
+    heimdall.SECTION,
+    staleness.SECTION,
+)

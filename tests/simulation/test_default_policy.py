@@ -1,4 +1,4 @@
-"""The default policy against every other on generated workloads, small: `benchmarks/default_policy.py` is the whole comparison."""
+"""The default policy against every other on generated workloads, small: `benchmarks/reproductions/default_policy.py` is the whole comparison."""
 
 from functools import cache
 from itertools import islice
