@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fairlead.admission.gates import build_gate
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.routing.accounting import Stage
 from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.parameters import QueueParameters
@@ -75,6 +75,8 @@ def _take_instances(placing: Placing, entries: tuple[InstanceEntry, ...]) -> Non
         if load is None:
             loads[entry.id] = InstanceLoad(entry=entry, sessions=placing.bindings.count(entry.id))
             continue
+        if load.entry.role is Role.PREFILL and entry.role is not Role.PREFILL:
+            _decode_in_place(placing, entry.id)
         restarted = load.entry.address != entry.address or (load.entry.state is not entry.state and entry.state is InstanceState.LOST)
         load.entry = entry
         if restarted:
@@ -85,6 +87,13 @@ def _take_instances(placing: Placing, entries: tuple[InstanceEntry, ...]) -> Non
             load.entry = replace(load.entry, state=InstanceState.GONE, anchors=0)
             _forget_engine(placing, load)
             placing.departed.add(instance)
+
+
+def _decode_in_place(placing: Placing, instance: str) -> None:
+    """What is queued for an instance that no longer only prefills goes nowhere else to decode."""
+    queue = placing.queues.get(instance)
+    for tracked in () if queue is None else queue.in_order(placing.view.now):
+        placing.accounting.redirect(tracked, None)
 
 
 def _forget_engine(placing: Placing, load: InstanceLoad) -> None:

@@ -95,3 +95,25 @@ def test_the_same_conversation_stays_with_its_holder_in_a_live_scheduler() -> No
         scheduler.first_token(f"r{turn}", turn + 0.5)
         placed.append(sent.instance)
     assert len(set(placed[1:])) == 1
+
+
+def hot_prefix(pending: int) -> list[str]:
+    """One hot prefix on a busy i1 that holds it, with `pending` tokens: where its requests go after a look at the balance."""
+    policy = Preble(PrebleParameters(rebalance_every=5))
+    view = two_instances()
+    view.loads["i2"].broken_until = 99.0
+    for number in range(9):
+        policy.choose(asked(f"r{number}", 1, tokens=600), view, 0.0)
+    view.loads["i2"].broken_until = 0.0
+    view.loads["i1"].pending_prefill_tokens = pending
+    view.loads["i1"].decoding = 3
+    placed = []
+    for number in range(9, 30):
+        view.hits = {(f"r{number}", "i1"): 599}
+        placed.append(policy.choose(asked(f"r{number}", 1, tokens=600), view, 0.0).instance)
+    return placed
+
+
+def test_a_single_hot_prefix_is_replicated_only_when_its_holder_endangers_the_slo() -> None:
+    assert set(hot_prefix(pending=31_250)) == {"i1"}
+    assert set(hot_prefix(pending=31_251)) == {"i1", "i2"}

@@ -105,6 +105,17 @@ def test_a_queued_request_finds_another_decode_instance_when_its_own_leaves() ->
     assert (sent.request.id, sent.decode) == ("r2", "x0")
 
 
+def test_a_queued_request_decodes_where_it_is_once_that_takes_both_roles() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
+    scheduler.submit(request("r1", 1_000), 0.0)
+    scheduler.submit(request("r2", 1_000), 0.0)
+    pool = replace(scheduler.table, version=2, instances=(entry("p0", role=Role.BOTH),))
+    assert scheduler.update_table(pool, 1.0) == ()
+    (sent,) = dispatches(scheduler.complete("r1", 2.0, 5, None))
+    assert (sent.request.id, sent.instance, sent.decode, sent.decode_address) == ("r2", "p0", None, None)
+    assert scheduler.discrepancies() == ()
+
+
 def test_when_only_its_decode_instance_failed_the_prefill_stays() -> None:
     scheduler = PoolScheduler(split_pool(), "router-0", 1)
     (sent,) = dispatches(scheduler.submit(request("r1"), 0.0))

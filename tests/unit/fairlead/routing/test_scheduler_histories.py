@@ -151,8 +151,13 @@ class SchedulerHistory(RuleBasedStateMachine):
         session=st.sampled_from([None, "s", "t", "u"]),
         streamed=st.booleans(),
         priority=st.integers(0, 3),
+        count=st.integers(1, 4),
     )
-    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int) -> None:
+    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int, count: int) -> None:
+        for _ in range(count):
+            self.submit_one(tokens, blocks, session, streamed, priority)
+
+    def submit_one(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int) -> None:
         self.counter += 1
         name = f"r{self.counter:04d}"
         chained = tuple(hash(tuple(blocks[: depth + 1])) & 0xFFFFFFFF for depth in range(len(blocks)))

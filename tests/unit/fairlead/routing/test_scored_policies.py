@@ -18,9 +18,10 @@ from fairlead.routing.policies.prefix_cache_load import (
 )
 from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold, PrefixCacheThresholdParameters
 from fairlead.routing.policies.random_choice import RandomChoice
-from fairlead.routing.protocols import DecisionReason
+from fairlead.routing.protocols import DecisionReason, Dispatch
 from fairlead.routing.registry import build_policy, policy_names
-from routing_builders import load_of, request, view_over
+from fairlead.routing.scheduler import PoolScheduler
+from routing_builders import dispatches, load_of, request, table, view_over
 
 COUNTS = np.array([7, 4, 25, 15])
 MATCHES = np.array([20, 40, 80, 60])
@@ -43,6 +44,17 @@ def test_lmetric_worked_example_takes_the_smaller_product() -> None:
     view = view_over([load_of("i1", requests=10, pending=5_000), load_of("i2", requests=4)], {"i1": 7_000})
     decision = LMetric().choose(request("r", 8_000), view, 0.0)
     assert (decision.instance, [one.total for one in decision.candidates]) == ("i2", [40_000.0, 66_000.0])
+
+
+def test_lmetric_counts_a_prefill_until_its_first_token_and_not_where_it_was_tried_in_vain() -> None:
+    scheduler = PoolScheduler(table(2, policy="lmetric", window=0), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(request("r1", 8_000), 0.0))
+    assert [load.pending_prefill_tokens for load in scheduler.loads()] == [8_000, 0]
+    again = scheduler.retry("r1", 0.1, sent.instance)
+    assert isinstance(again, Dispatch)
+    assert [load.pending_prefill_tokens for load in scheduler.loads()] == [0, 8_000]
+    scheduler.first_token("r1", 1.0)
+    assert [load.pending_prefill_tokens for load in scheduler.loads()] == [0, 0]
 
 
 def test_lmetric_still_sees_the_batch_where_everything_is_cached() -> None:
@@ -74,6 +86,17 @@ def test_prefix_cache_load_with_both_stages_open_follows_the_match() -> None:
     decision = policy.choose(request("r", 10_000), view, 0.0)
     assert (decision.instance, decision.reason) == ("pod4", DecisionReason.PREFIX_AFFINITY)
     assert decision.fallbacks[0] == "pod2"
+
+
+def test_prefix_cache_load_without_any_match_takes_the_fewest_requests() -> None:
+    view = view_over([load_of("pod1", requests=7), load_of("pod2", requests=4), load_of("pod3", requests=9)])
+    decision = PrefixCacheLoad(PrefixCacheLoadParameters(), 1).choose(request("r", 10_000), view, 0.0)
+    assert (decision.instance, decision.reason) == ("pod2", DecisionReason.FEWEST_REQUESTS)
+
+
+def test_exactly_the_imbalance_threshold_is_still_balanced() -> None:
+    assert not is_imbalanced(np.array([4, 12]), 8)
+    assert is_imbalanced(np.array([4, 13]), 8)
 
 
 @pytest.mark.parametrize(("hit", "chosen"), [(5_000, "i2"), (5_001, "i1")])

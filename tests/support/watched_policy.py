@@ -1,0 +1,104 @@
+"""A policy under watch: every answer of the one inside is checked against the table and the circuits, worked out here from nothing else."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from fairlead.instances import Role
+from fairlead.routing.protocols import Decision, InstanceLoad, Policy, PoolView, QueuedMove, QueuedRequest, RoutingRequest
+from fairlead.routing.registry import build_policy
+from fairlead.tables import RoutingFacts, RoutingTable
+
+
+class WatchedPolicy:
+    """Answers as `inner` does; raises AssertionError when `inner` names an instance it may not name. `seen` counts what was named."""
+
+    def __init__(self, inner: Policy, seen: Counter[str]) -> None:
+        self._inner = inner
+        self._seen = seen
+        self.name = inner.name
+        self.binds = inner.binds
+
+    @property
+    def rebalances(self) -> bool:
+        return self._inner.rebalances
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        return self._inner.placements(request)
+
+    def table_changed(self, table: RoutingTable) -> None:
+        self._inner.table_changed(table)
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        decision = self._inner.choose(request, view, now)
+        able = able_to_prefill(view, now)
+        assert decision.instance in able
+        assert len({decision.instance, *decision.fallbacks}) == 1 + len(decision.fallbacks), "a fallback is another instance"
+        assert {*decision.fallbacks} <= able.keys()
+        assert decision.alternate is None or (decision.alternate in able and decision.alternate != decision.instance)
+        assert decision.transfer_from is None or (decision.transfer_from in able and decision.transfer_from != decision.instance)
+        assert decision.candidates[0].instance == decision.instance
+        if decision.decode is not None:
+            assert able[decision.instance].entry.role is Role.PREFILL
+            assert decision.decode in able_to_decode(view, now)
+        self._seen["choice"] += 1
+        for name in ("fallbacks", "alternate", "transfer_from", "decode", "overloaded"):
+            self._seen[name] += bool(getattr(decision, name))
+        return decision
+
+    def rebalance(
+        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
+    ) -> Sequence[QueuedMove]:
+        waiting = {one.request.id: one for instance in overloaded for one in queues[instance]}
+        moves = self._inner.rebalance(overloaded, queues, view, now)
+        able = able_to_prefill(view, now)
+        assert len({move.request for move in moves}) == len(moves), "a request moves at most once per run"
+        for move in moves:
+            request = waiting[move.request]
+            assert (move.source, move.target) == (request.instance, request.alternate), "a request stays within its pair"
+            assert move.target in able
+            assert move.source_ttft_seconds > move.target_ttft_seconds, "a move has a benefit"
+            assert move.target_ttft_seconds < view.table.slo.ttft_seconds, "a move ends in time"
+            self._seen["move"] += 1
+        return moves
+
+
+def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
+    """Instances of the table that may be given new requests: accepting, circuit closed, and with someone to decode if they only prefill."""
+    someone_decodes = bool(able_to_decode(view, now))
+    return {
+        name: load
+        for name, load in _healthy(view, now).items()
+        if load.entry.role is Role.BOTH or (load.entry.role is Role.PREFILL and someone_decodes)
+    }
+
+
+def able_to_decode(view: PoolView, now: float) -> dict[str, InstanceLoad]:
+    """Instances that may decode what others prefilled: those of role decode, of role both when there is none."""
+    healthy = _healthy(view, now)
+    decoding = {name: load for name, load in healthy.items() if load.entry.role is Role.DECODE}
+    return decoding or {name: load for name, load in healthy.items() if load.entry.role is Role.BOTH}
+
+
+def _healthy(view: PoolView, now: float) -> dict[str, InstanceLoad]:
+    found: dict[str, InstanceLoad] = {}
+    for entry in view.table.instances:
+        load = view.load(entry.id)
+        if entry.accepting and load is not None and load.broken_until <= now:
+            found[entry.id] = load
+    return found
+
+
+@contextmanager
+def watched_policies(seen: Counter[str]) -> Iterator[None]:
+    """Schedulers made or given a table meanwhile have their policies watched."""
+
+    def watched(facts: RoutingFacts, seed: int) -> Policy:
+        return WatchedPolicy(build_policy(facts, seed), seen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairlead.routing.scheduler.build_policy", watched)
+        patch.setattr("fairlead.routing.table_changes.build_policy", watched)
+        yield
