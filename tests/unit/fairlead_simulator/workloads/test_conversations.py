@@ -1,7 +1,9 @@
+from collections import Counter
 from itertools import islice, pairwise
 
 import pytest
 
+from fairlead.routing.prefix_hotness import CODE, PAPER, HotnessSettings, PrefixHotness
 from fairlead_simulator.trace_descriptions import describe
 from fairlead_simulator.workloads import SYSTEM_BLOCK, ConversationShape, generate_conversations
 
@@ -40,3 +42,12 @@ def test_a_turn_repeats_the_whole_blocks_of_the_one_before() -> None:
             assert row.hash_ids[: len(latest[key])] == latest[key]
         latest[key] = full
     assert continued > 400
+
+
+@pytest.mark.parametrize("hotness", [PAPER, CODE], ids=["paper", "code"])
+def test_keys_of_conversations_end_at_the_first_block_that_is_not_the_system_prompt(hotness: HotnessSettings) -> None:
+    """As on Mooncake's trace under either rule: two blocks, but for the twenty requests before there are samples enough."""
+    tree, depths = PrefixHotness(hotness), Counter[int]()
+    for row in islice(generate_conversations(ConversationShape(), 1), 4000):
+        depths[tree.observe(row.hash_ids, 0, 8)[0]] += 1
+    assert depths == {1: 20, 2: 3980}
