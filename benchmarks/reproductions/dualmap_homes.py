@@ -1,0 +1,81 @@
+"""Who changes home when the pool grows or shrinks: sessions in a run, and keys on the rings."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fairlead.routing.rings import CandidateRings, HashRing
+from fairlead.tables import InstanceEntry
+from fairlead_simulator.simulation.jobs import Job, Phase
+
+KEYS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one change of the pool did to sessions: of those seen before and after it in neighbouring phases, how many came elsewhere after.
+
+    `staying` are those whose instance was still there afterwards, `strayed` of them those that left it all the same.
+    """
+
+    sessions: int
+    moved: int
+    staying: int
+    strayed: int
+
+
+def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float], remaining: set[str] | None) -> Step:
+    """Of sessions served both before and after `step` in the time `within`: the last instance before against the first after.
+
+    `remaining` are the instances that are still there afterwards, None when all are.
+    """
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    for job in sorted(jobs, key=lambda one: (one.arrives_at, one.index)):
+        if job.session is None or job.phase is not Phase.FINISHED or not within[0] <= job.arrives_at < within[1]:
+            continue
+        if job.arrives_at < step:
+            before[job.session] = job.instance
+        else:
+            after.setdefault(job.session, job.instance)
+    both = [(before[session], after[session]) for session in before if session in after]
+    stay = [(old, new) for old, new in both if remaining is None or old in remaining]
+    return Step(
+        sessions=len(both), moved=sum(old != new for old, new in both), staying=len(stay), strayed=sum(old != new for old, new in stay)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyMoves:
+    """Of many keys, when the pool grows: shares (0-1) of owners on one ring that changed, of places in the pair that changed, of keys that keep
+    at least one of their two candidates, and of changed places whose new instance is not one of the new ones (which consistent hashing forbids)."""
+
+    owners: float
+    places: float
+    kept: float
+    needless: float
+
+
+def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode: str) -> KeyMoves:
+    """What the rings do with evenly spread keys when `few` instances become `many`."""
+    keys = [(2, number * 0x9E37_79B9_7F4A_7C15 % (1 << 64)) for number in range(KEYS)]
+    ring_before, ring_after = HashRing.of(few), HashRing.of(many)
+    pairs_before, pairs_after = CandidateRings.of(few, 2, mode), CandidateRings.of(many, 2, mode)
+    new = {entry.id for entry in many} - {entry.id for entry in few}
+    places = kept = needless = 0
+    for key in keys:
+        before, after = set(pairs_before.candidates(key)), set(pairs_after.candidates(key))
+        places += len(after - before)
+        needless += len(after - before - new)
+        kept += bool(before & after)
+    owners = sum(ring_before.owner(key) != ring_after.owner(key) for key in keys)
+    return KeyMoves(owners=owners / KEYS, places=places / (2 * KEYS), kept=kept / KEYS, needless=needless / (2 * KEYS))
+
+
+def total(steps: Sequence[Step]) -> Step:
+    """The steps of several runs together."""
+    return Step(
+        sessions=sum(one.sessions for one in steps),
+        moved=sum(one.moved for one in steps),
+        staying=sum(one.staying for one in steps),
+        strayed=sum(one.strayed for one in steps),
+    )

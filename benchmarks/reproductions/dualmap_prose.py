@@ -1,0 +1,198 @@
+"""The words of the DualMap section. Every figure in them is computed, and so is every word that depends on one."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.reproductions import dualmap_candidates, dualmap_variants
+from benchmarks.reproductions.dualmap_claims import Measured, signed
+from benchmarks.reproductions.dualmap_elasticity import FEW, LOAD, MANY, Elasticity
+from benchmarks.reproductions.dualmap_homes import KeyMoves
+from benchmarks.reproductions.dualmap_rates import NAMES, gain
+from benchmarks.reproductions.dualmap_setup import Results, Study
+from benchmarks.reproductions.runs import percent
+
+
+def introduction(both: Sequence[Measured]) -> str:
+    """The idea, the claims in brief, and what was run."""
+    rates = " and ".join(f"{one.study.saturation:.2f} requests/s ({one.study.title})" for one in both)
+    source = "the recorded conversation trace" if both[0].study.context.conversation is not None else "generated conversations"
+    seeds = both[0].study.context.seeds
+    return f"""DualMap gives each prefix two instances by two hash rings: the one that holds more of it takes the request unless its queue endangers the
+TTFT target, and queued requests move within their pair when both are overloaded. The paper claims that this serves far more requests in time than
+hashing to one instance, balancing, minimising the TTFT or Preble do, at nearly the hits of pure affinity.
+
+Settings of the paper's first testbed: preset `dualmap-910b4-qwen7b`, {MANY} instances, TTFT target 5 s, no fetching between engines, no early rejection,
+prompts of 20,480 tokens and more dropped, the first {len(both[0].study.loaded.rows):,} of the rest, {both[0].study.warmup} of them
+to warm the caches at 0.3 and 0.5 requests/s.
+Workloads: {source}, and a generated trace with the shape of Tool&Agent (that trace's own rows are not public in full here). Requests of one stamp are
+spread evenly, as the paper's client does. *Effective capacity* is the share of all measured requests with a first token within 5 s; *goodput* the
+rate at which it falls below 90 %, interpolated between neighbouring rates. Rates are multiples of the estimated saturation, an upper bound:
+{rates}. Means over {seeds} seeds, which change every hash; policies that hash nothing are the same with every seed and run once. Ablation and the two
+settings of the main comparison use all seeds, side questions two."""
+
+
+def same_queue(both: Sequence[Measured]) -> str:
+    """What placement alone does."""
+    lines: list[str] = []
+    for one in both:
+        found = gain(one.same)
+        hit, affinity = (one.same.mean(name, 0.9, "hit_rate") / one.study.ideal_hit_rate for name in ("dualmap", "cache-affinity"))
+        spread, hot = (one.same.mean(name, 0.9, "load_cv") for name in ("dualmap", "cache-affinity"))
+        lines.append(
+            f"- {one.study.title}: at 0.9× `dualmap` has {percent(hit)} of the ideal hits (`cache-affinity` {percent(affinity)}) with a coefficient of "
+            f"variation of {spread:.2f} instead of {hot:.2f}. Its goodput is {signed(found.goodput)} against the best baseline, `{found.best_goodput}`; "
+            + "against the others "
+            + _goodputs(one, found.best_goodput)
+            + f". Where it gains most ({found.capacity_at:g}×) it has {signed(found.capacity)} against the best baseline there."
+        )
+    return (
+        "All policies have Fairlead's defaults here: requests wait in the router, in order of arrival, one prefill per instance in flight. "
+        "So only the placement differs.\n\n"
+        + "\n".join(lines)
+        + "\n\nThe gain stops where the pool as a whole is overloaded. With one order of "
+        "arrival, a backlog of more than five seconds makes everybody late, and a policy that balances well reaches it on all instances at the same "
+        "moment; policies that balance badly (`cache-affinity`, `preble`) still have instances with short queues then, and more requests in time. "
+        "What to do past that point is a question of the queue's order, not of placement: `fairlead`, the default policy, is in the table for that."
+    )
+
+
+def as_published(both: Sequence[Measured]) -> str:
+    """What the code's own setting does, and how it differs from the paper."""
+    preble = ", ".join(
+        f"{one.study.title} {percent(one.same.mean('preble', 0.95, 'attainment'))} → {percent(one.published.mean('preble', 0.95, 'attainment'))}"
+        for one in both
+    )
+    lines = []
+    for one in both:
+        found = gain(one.published)
+        without = [name for name in NAMES if name != "preble"]
+        rest = max(one.published.goodput(name) for name in without)
+        lines.append(
+            f"- {one.study.title}: up to {signed(found.capacity)} at {found.capacity_at:g}×, goodput {signed(found.goodput)} against "
+            f"`{found.best_goodput}` ({signed(one.published.goodput('dualmap') / rest - 1) if rest else 'not comparable'} against the best "
+            "without `preble`)."
+        )
+    return (
+        "The published code gives DualMap something the paper does not describe: a queue per instance in the router, most cached tokens first "
+        "without any bound on waiting, one prefill in flight, half the SLO as threshold and hotness constants of its own (`dualmap-code`). Its "
+        "baselines have no such queue; their requests go to an engine on arrival and wait there in order. Nothing is refused for waiting.\n\n"
+        + "\n".join(lines)
+        + "\n\n`preble` is the baseline that differs most from the paper's. Its cost counts requests that are at an engine, so it balances better "
+        f"when all are ({preble} in time at 0.95×, one queue → at once). The code's copy of Preble picks a position in the list of holders instead of "
+        "the holder itself, which loses what it looked for; Fairlead's does not. That explains why it is the strongest baseline near saturation here; "
+        "whether it explains all of the difference to the paper was not tested."
+    )
+
+
+def queues(both: Sequence[tuple[Study, Results]]) -> str:
+    """Which of the code's differences matters."""
+    fifo, ordered, alone = dualmap_variants.QUEUES[1].label, dualmap_variants.QUEUES[3].label, dualmap_variants.QUEUES[5].label
+    lines = []
+    for study, results in both:
+        last = results.multiples(fifo)[-1]
+        shares = [percent(results.mean(label, last, "attainment")) for label in (fifo, ordered, alone)]
+        lines.append(
+            f"{study.title} at {last:g}×: {shares[0]} with arrival order, {shares[1]} with longest hit first, {shares[2]} with `min-ttft` under it"
+        )
+    return (
+        "Beyond saturation the order of the queue decides, not the pair: "
+        + "; ".join(lines)
+        + ". Longest hit first serves short remainders and lets the rest wait without end; an age bound of 2 s takes the effect away. The gains of "
+        "this size that the paper reports beyond saturation are therefore most likely its queue's (an inference: the paper's own runs were not "
+        "available), and any policy can have them with `queue_discipline: longest_hit` and a large `queue_age_bound_seconds`."
+    )
+
+
+def timeout(shift: float) -> str:
+    """What Fairlead's limit on waiting does to all this."""
+    return (
+        f"Fairlead refuses what waited 60 s; the paper's code never does. The timeout changes the attainment of the policies by at most "
+        f"{100 * shift:.1f} points beyond saturation: who waited a minute is late in either case, and few others gain from the place. It does cap "
+        "the TTFT percentiles of the overloaded cells, which count served requests only, so they are not comparable with the paper's."
+    )
+
+
+def ablation(both: Sequence[tuple[Study, Results]]) -> str:
+    """What the parts are worth, and why rebalancing is not worth more."""
+    none, plain = dualmap_variants.NO_REBALANCING.label, dualmap_variants.NO_CORRECTION.label
+    lines = []
+    for study, results in both:
+        last = results.multiples(none)[-1]
+        shares = {label: results.mean(label, last, "attainment") for label in (none, plain, "dualmap")}
+        moves = {label: results.mean(label, last, "migrations") for label in (none, plain, "dualmap")}
+        verdict = "gains" if shares["dualmap"] > shares[none] + 0.01 else "costs" if shares["dualmap"] < shares[none] - 0.01 else "changes"
+        size = abs(shares["dualmap"] - shares[none])
+        lines.append(
+            f"- {study.title}, {last:g}×: rebalancing {verdict} {100 * size:.1f} points. Without the decode correction it is "
+            f"{100 * (shares[plain] - shares[none]):+.1f} points, with {moves[plain]:.0f} moves instead of {moves['dualmap']:.0f}."
+        )
+    return (
+        "Choosing by hit under the SLO rule is what lifts the pair above each of its halves. Rebalancing adds little or takes away:\n\n"
+        + "\n".join(lines)
+        + "\n\nThe decode correction takes every instance without a first token for 3 s as held up and moves its queue, but near saturation that is "
+        "the usual state of instances whose memory is full of decodes; the other member of the pair is no better off and holds less of the prefix, "
+        "so moves cost hits. Moves count sessions that change their recorded home as well as requests."
+    )
+
+
+def elastic_load() -> str:
+    """What happens in the elasticity run."""
+    return (
+        f"The conversation workload again, at {LOAD:g}× of what {FEW} instances can take, then of {MANY}, then of {FEW}; the pool follows at the same "
+        f"moment. New instances begin with empty caches, and the {MANY - FEW} that came are those that go."
+    )
+
+
+def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
+    """Homes against the least that could change."""
+    ours, papers = moves["distinct"], moves["paper"]
+    dualmap = next(one for one in found.runs if one.label == "dualmap")
+    affinity = next(one for one in found.runs if one.label == "cache-affinity")
+    strayed = [one.down.strayed / one.down.staying if one.down.staying else 0.0 for one in (dualmap, affinity)]
+    return (
+        f"On the rings, going from {FEW} to {MANY} instances gives {percent(ours.owners)} of the keys of one ring another owner and {percent(ours.places)} "
+        f"of the places in pairs another instance, always a new one: a half is the least that evens out the load. {percent(ours.kept)} of the keys keep "
+        f"one of their two candidates, and with it their cache. With the paper's rule for equal candidates (next by index) {percent(papers.places)} of the "
+        f"places change, {percent(papers.needless)} from one old instance to another for nothing. Going back restores every pair. In the run, a session "
+        "moves for load as well as for the ring, so a policy without any hashing shows what moves without scaling; of the sessions whose instance "
+        f"stayed at the way down {percent(strayed[0])} strayed under `dualmap` and {percent(strayed[1])} under `cache-affinity`."
+    )
+
+
+def candidates(both: Sequence[tuple[Study, Results]], knees: Mapping[str, bool]) -> str:
+    """Where the knee is."""
+    lines = []
+    for study, results in both:
+        full, still = (dualmap_candidates.steps(results, group) for group in (dualmap_candidates.FULL, dualmap_candidates.STILL))
+        word = "two is the knee" if knees[study.title] else "two is not the knee"
+        lines.append(f"- {study.title}: {_steps(full)} with rebalancing, {_steps(still)} without: {word}.")
+    return (
+        "In brackets without rebalancing. Mean gain in attainment over these rates for the second, third and fourth candidate:\n\n"
+        + "\n".join(lines)
+        + "\n\nA knee means here that the second candidate gains at least twice what the third and fourth gain together."
+    )
+
+
+def anchors(shares: Mapping[int, float]) -> str:
+    """What a single anchor does."""
+    return (
+        f"One anchor per instance, as the paper has it, gives the largest owner up to {shares[1]:.1f} times an even share of a ring; 160, the default and "
+        f"what the published code uses, {shares[160]:.2f} times. A pair softens that but cannot mend it."
+    )
+
+
+def _goodputs(one: Measured, winner: str) -> str:
+    mine = one.same.goodput("dualmap")
+    gains = []
+    for name in NAMES:
+        theirs = one.same.goodput(name)
+        if name != winner:
+            gains.append(
+                f"{signed(mine / theirs - 1)} (`{name}`)"
+                if theirs
+                else f"at least {signed(mine / one.same.multiples(name)[0] - 1)} (`{name}`)"
+            )
+    return ", ".join(gains)
+
+
+def _steps(changes: Sequence[float]) -> str:
+    return ", ".join(f"{100 * change:+.1f}" for change in changes) + " points"
