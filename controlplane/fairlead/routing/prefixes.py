@@ -33,11 +33,15 @@ def first_bytes_hash(text: bytes, block_bytes: int) -> int:
 
 
 class PrefixIndex:
-    """Which instances hold which blocks, each bounded to its KV cache by LRU. Blocks are chained hashes."""
+    """Which instances hold which blocks, each bounded to its KV cache by LRU. Blocks are chained hashes.
+
+    Who holds a block is only kept from the first question about all instances on: policies that look at one or two never ask it.
+    """
 
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity = max(0, capacity_blocks)
-        self._holders: dict[int, int] = {}
+        self._holders: dict[int, int] | None = None
+        """Block → mask of the slots that hold it; None before it is needed."""
         self._caches: dict[str, OrderedDict[int, None]] = {}
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
@@ -62,14 +66,15 @@ class PrefixIndex:
             cache = self._caches[instance] = OrderedDict()
             self._slots[instance] = self._free_slot(instance)
             self.slots_version += 1
-        bit = 1 << self._slots[instance]
-        holders = self._holders
+        new: list[int] = []
         for block in reversed(blocks[: self._capacity]):
             if block in cache:
                 cache.move_to_end(block)
             else:
                 cache[block] = None
-                holders[block] = holders.get(block, 0) | bit
+                new.append(block)
+        if self._holders is not None:
+            _hold(self._holders, new, 1 << self._slots[instance])
         if len(cache) > self._capacity:
             self._evict(instance)
 
@@ -115,6 +120,10 @@ class PrefixIndex:
         """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block; each slot is in one mask."""
         found: list[tuple[int, int]] = []
         holders = self._holders
+        if holders is None:
+            holders = self._holders = {}
+            for instance, cache in self._caches.items():
+                _hold(holders, cache, 1 << self._slots[instance])
         alive = holders.get(blocks[0], 0) if blocks else 0
         depth = 0
         for block in blocks:
@@ -152,16 +161,21 @@ class PrefixIndex:
 
     def _evict(self, instance: str) -> None:
         cache = self._caches[instance]
-        evicted: list[int] = []
-        while len(cache) > self._capacity:
-            evicted.append(cache.popitem(last=False)[0])
+        evicted = [cache.popitem(last=False)[0] for _ in range(len(cache) - self._capacity)]
         self._clear(evicted, 1 << self._slots[instance])
 
     def _clear(self, blocks: Iterable[int], bit: int) -> None:
         holders = self._holders
+        if holders is None:
+            return
         for block in blocks:
-            left = holders[block] & ~bit
-            if left:
-                holders[block] = left
-            else:
+            mask = holders[block]
+            if mask == bit:
                 del holders[block]
+            else:
+                holders[block] = mask ^ bit
+
+
+def _hold(holders: dict[int, int], blocks: Iterable[int], bit: int) -> None:
+    for block in blocks:
+        holders[block] = holders.get(block, 0) | bit
