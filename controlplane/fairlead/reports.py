@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fairlead.tables import PoolKey
+from fairlead.values import value
 
 
 class BindingReason(StrEnum):
@@ -40,7 +41,7 @@ class RejectionReason(StrEnum):
     SHUTTING_DOWN = "rejected-shutting-down"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BindingChange:
     """A session's home set or moved. `based_on` is the binding version this router knew (0 = none): a stale one loses the race.
 
@@ -93,7 +94,7 @@ class MigrationOutcome:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CandidateScore:
     """One candidate of a decision. `total` is what the policy compared (its unit is the policy's); terms name its parts."""
 
@@ -206,7 +207,7 @@ class Report:
     loads: tuple[LoadSample, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Binding:
     """A session's current home as the API knows it, streamed to all routers. `version` grows with every move; `instance` None = unbound (expired)."""
 

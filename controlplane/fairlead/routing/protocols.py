@@ -26,6 +26,7 @@ from fairlead.reports import (
 )
 from fairlead.routing.decode_history import DecodeHistory
 from fairlead.tables import InstanceEntry, RoutingTable
+from fairlead.values import value
 
 if TYPE_CHECKING:  # vectors are made of loads, which are defined here
     from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors
@@ -55,7 +56,7 @@ class DecisionReason(StrEnum):
     FALLBACK = "fallback"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RoutingRequest:
     """One request as routing sees it. `blocks` are chained 64-bit hashes of the full routing blocks of the prompt; times are Unix seconds."""
 
@@ -164,7 +165,7 @@ class PoolView(Protocol):
     def binding(self, session: str) -> Binding | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Decision:
     """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only place the
     request may later be moved to while queued."""
@@ -246,7 +247,7 @@ class Policy(Protocol):
         """The instances or parameters changed (rings are rebuilt here)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Dispatch:
     """Send this request to this instance now. `fallbacks` are for retries before the first byte."""
 
