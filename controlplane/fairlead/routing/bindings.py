@@ -7,7 +7,7 @@ means another writer won, and its binding replaces ours.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fairlead.reports import Binding, BindingChange, BindingReason
 from fairlead.routing.protocols import InstanceLoad
@@ -139,7 +139,7 @@ class SessionBindings:
         """How many tokens the session's last turn held (prompt and output)."""
         known = self._known.get(session)
         if known is not None and known.binding.context_tokens != context_tokens:
-            known.binding = replace(known.binding, context_tokens=context_tokens)
+            known.binding = _with_context(known.binding, context_tokens)
 
     def expire(self, now: float) -> None:
         """Forget sessions not used for longer than the TTL."""
@@ -172,3 +172,17 @@ class SessionBindings:
         load = self._loads.get(instance)
         if load is not None:
             load.sessions = count
+
+
+def _with_context(binding: Binding, context_tokens: int) -> Binding:
+    """As `replace` would make it, which takes three times as long; every request that ends comes through here."""
+    return Binding(
+        pool=binding.pool,
+        session=binding.session,
+        instance=binding.instance,
+        version=binding.version,
+        reason=binding.reason,
+        bound_at=binding.bound_at,
+        migrated_at=binding.migrated_at,
+        context_tokens=context_tokens,
+    )

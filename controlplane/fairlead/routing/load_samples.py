@@ -60,18 +60,65 @@ class SecondOfLoad:
 
 
 class LoadSeconds:
-    """Collects seconds per instance. A second is finished when an event or a take comes after it."""
+    """Collects seconds per instance. A second is finished when an event or a take comes after it. Not `kept`, it collects nothing."""
 
-    def __init__(self, pool: PoolKey, limit: int) -> None:
+    def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
         self._pool = pool
         self._limit = limit
+        self._kept = kept
         self._running: dict[str, SecondOfLoad] = {}
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self.dropped = 0
 
-    def current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
-        """The running second of the instance, gauges read; the caller adds what happened."""
+    def dispatched(self, load: InstanceLoad, now: float) -> None:
+        """A request was sent to the instance."""
+        if self._kept:
+            self._current(load, now).requests += 1
+
+    def first_token(self, load: InstanceLoad, now: float, ttft_seconds: float, target_seconds: float) -> None:
+        """A first token came from the instance."""
+        if self._kept:
+            second = self._current(load, now)
+            second.ttft.add(ttft_seconds)
+            second.ttft_within_slo += ttft_seconds < target_seconds
+
+    def completed(
+        self,
+        prefilled_on: InstanceLoad,
+        decoded_on: InstanceLoad,
+        now: float,
+        *,
+        prompt_tokens: int,
+        hit_tokens: int,
+        output_tokens: int,
+        tpot_seconds: float | None,
+    ) -> None:
+        """A request ended well."""
+        if not self._kept:
+            return
+        second = self._current(prefilled_on, now)
+        second.prompt_tokens += prompt_tokens
+        second.hit_tokens += hit_tokens
+        if prefilled_on is not decoded_on:
+            second = self._current(decoded_on, now)
+        second.completed += 1
+        second.output_tokens += output_tokens
+        if tpot_seconds is not None:
+            second.tpot.add(tpot_seconds)
+
+    def failed(self, load: InstanceLoad, now: float) -> None:
+        """The instance failed a request."""
+        if self._kept:
+            self._current(load, now).failed += 1
+
+    def cancelled(self, load: InstanceLoad, now: float) -> None:
+        """A request for the instance was cancelled."""
+        if self._kept:
+            self._current(load, now).cancelled += 1
+
+    def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
+        """The running second of the instance, gauges read."""
         instance = load.entry.id
         second = int(now)
         running = self._running.get(instance)
@@ -84,6 +131,8 @@ class LoadSeconds:
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
         """Finished seconds; instances without events since the last take give the last full second's gauges."""
+        if not self._kept:
+            return ()
         second = int(now)
         for instance in tuple(self._running):
             if self._running[instance].second < second or final:

@@ -37,7 +37,8 @@ class SchedulerSettings:
     """What does not belong to a pool's spec but to the process that runs a scheduler.
 
     `speculative_insert` believes a prompt cached from its dispatch on instead of from its first token. Requests are held for
-    `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most. `attempts` counts dispatches of one request.
+    `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most. `attempts` counts dispatches of one request. Who has no use for
+    load samples need not pay for them.
     """
 
     no_instances_ttl_seconds: float = 5.0
@@ -46,6 +47,7 @@ class SchedulerSettings:
     sweep_seconds: float = 0.25
     bindings_limit: int = 200_000
     records_limit: int = 50_000
+    load_samples: bool = True
     speculative_insert: bool = False
     circuit: CircuitSettings = field(default_factory=CircuitSettings)
 
@@ -211,7 +213,7 @@ class Placing:
         if not request.streamed:
             expected = now + load.dispatched_prefill_tokens / self.table.engine.prefill_tokens_per_second
             heappush(self.unseen_prefills, (expected, request.id, tracked.decision_id))
-        self.recorder.loads.current(load, now).requests += 1
+        self.recorder.loads.dispatched(load, now)
         return Dispatch(
             request=request,
             instance=instance,

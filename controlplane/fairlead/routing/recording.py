@@ -18,7 +18,9 @@ from fairlead.tables import PoolKey, RoutingTable
 class Recorder:
     """Records of one pool in one router. `limit` bounds each kind kept between two takes; ids never repeat for a (router, seed) pair."""
 
-    def __init__(self, pool: PoolKey, router_id: str, seed: int, sample_rate: float, limit: int = 50_000) -> None:
+    def __init__(
+        self, pool: PoolKey, router_id: str, seed: int, sample_rate: float, limit: int = 50_000, *, load_samples: bool = True
+    ) -> None:
         self._pool = pool
         self._id_prefix = f"{pool}/{router_id}/{seed}/"
         self._issued = 0
@@ -32,7 +34,7 @@ class Recorder:
         self._decisions: list[DecisionRecord] = []
         self._rejections: dict[tuple[int, RejectionReason, int], RejectionRecord] = {}
         self._dropped = 0
-        self.loads = LoadSeconds(pool, limit)
+        self.loads = LoadSeconds(pool, limit, kept=load_samples)
 
     def new_id(self) -> str:
         """A fresh id: 32 hexadecimal digits."""

@@ -48,7 +48,7 @@ class PoolScheduler(SchedulerReadings):
     ) -> None:
         settings = settings or SchedulerSettings()
         self._seed = seed
-        self._recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit)
+        self._recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit, load_samples=settings.load_samples)
         parameters = check_parameters(table.routing.policy, table.routing.parameters)
         super().__init__(Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings, predictor))
         self._settings = settings
@@ -108,9 +108,7 @@ class PoolScheduler(SchedulerReadings):
         ttft = now - tracked.request.arrived_at
         learn_ttft(self._placing, tracked, ttft)
         note_decode_begin(self._placing, tracked, now)
-        second = self._recorder.loads.current(self._loads[instance], now)
-        second.ttft.add(ttft)
-        second.ttft_within_slo += ttft < self._placing.table.slo.ttft_seconds
+        self._recorder.loads.first_token(self._loads[instance], now, ttft, self._placing.table.slo.ttft_seconds)
         self._recorder.settle_decision(request_id, tracked.queued_seconds, ttft)
         self._recorder.settle_moves(tracked, "completed", ttft)
         return self._answer((instance,), now)
@@ -134,16 +132,15 @@ class PoolScheduler(SchedulerReadings):
             tpot = (now - tracked.first_token_at) / (output_tokens - 1)
         self._end(tracked, "completed", now)
         learn_decode(self._placing, tracked, decoded_on, now, output_tokens)
-        prefilled_on = self._loads.get(instance, decoded_on)
-        second = self._recorder.loads.current(prefilled_on, now)
-        second.prompt_tokens += tracked.request.prompt_tokens
-        second.hit_tokens += tracked.hit_tokens if cached_tokens is None else cached_tokens
-        if prefilled_on is not decoded_on:
-            second = self._recorder.loads.current(decoded_on, now)
-        second.completed += 1
-        second.output_tokens += output_tokens
-        if tpot is not None:
-            second.tpot.add(tpot)
+        self._recorder.loads.completed(
+            self._loads.get(instance, decoded_on),
+            decoded_on,
+            now,
+            prompt_tokens=tracked.request.prompt_tokens,
+            hit_tokens=tracked.hit_tokens if cached_tokens is None else cached_tokens,
+            output_tokens=output_tokens,
+            tpot_seconds=tpot,
+        )
         return self._answer((instance,), now)
 
     def retry(self, request_id: str, now: float, failed_instance: str) -> Outcome:
@@ -161,7 +158,7 @@ class PoolScheduler(SchedulerReadings):
         stays = tracked.instance if decode_failed and tracked.instance in self._loads else None
         placing.accounting.unplace(tracked)
         if failed is not None:
-            self._recorder.loads.current(failed, now).failed += 1
+            self._recorder.loads.failed(failed, now)
         target = self._retry_target(tracked, failed_instance, stays)
         if target is None:
             refusal = upstream_failed(tracked.request, placing.table.pool, tracked.tried)
@@ -268,13 +265,15 @@ class PoolScheduler(SchedulerReadings):
     def _answer(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
         placing = self._placing
         answer: list[Outcome] = []
+        queues = placing.queues
         if placing.touched:
             touched = sorted(placing.touched)
             placing.touched.clear()
             for instance in touched:
                 answer += placing.dispatch_ready(instance, now)
         for instance in instances:
-            answer += placing.dispatch_ready(instance, now)
+            if instance in queues:
+                answer += placing.dispatch_ready(instance, now)
         while placing.late.to_refuse:
             tracked = placing.late.to_refuse.pop()
             if tracked.late:
@@ -323,9 +322,10 @@ class PoolScheduler(SchedulerReadings):
         self._end(tracked, outcome, now)
         load = self._loads.get(instance)
         if load is not None:
-            second = self._recorder.loads.current(load, now)
-            second.failed += outcome == "failed"
-            second.cancelled += outcome == "cancelled"
+            if outcome == "failed":
+                self._recorder.loads.failed(load, now)
+            else:
+                self._recorder.loads.cancelled(load, now)
         return self._answer((instance,), now)
 
     def _prefilled(self, tracked: TrackedRequest, now: float) -> None:

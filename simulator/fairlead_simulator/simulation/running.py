@@ -13,6 +13,7 @@ from typing import Any
 
 from fairlead.instances import Role
 from fairlead.reports import MigrationRecord
+from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead_simulator.simulation.instances import Instance
@@ -87,7 +88,7 @@ class Simulation:
         if keep_observations:
             self.scheduler = observed_scheduler(table, "simulator", spec.seed)
         else:
-            self.scheduler = PoolScheduler(table, "simulator", spec.seed, sample_rate=0.0)
+            self.scheduler = PoolScheduler(table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False))
         self.instances: dict[str, Instance] = {entry.id: Instance(entry.id, spec.preset) for entry in table.instances}
         self._dead: set[str] = set()
         self._changes = PoolChanges(spec, timeline)

@@ -107,7 +107,7 @@ def test_records_beyond_the_limit_are_dropped_and_counted() -> None:
 def test_a_second_of_load_is_handed_over_once_it_is_finished() -> None:
     seconds = LoadSeconds(POOL, 100)
     load = InstanceLoad(entry=entry("a"), waiting=2, decoding=1)
-    seconds.current(load, 10.2).requests += 1
+    seconds.dispatched(load, 10.2)
     assert seconds.take({"a": load}, 10.9, final=False) == ()
     (sample,) = seconds.take({"a": load}, 11.0, final=False)
     assert (sample.second, sample.requests, sample.waiting, sample.running, sample.in_flight) == (10, 1, 2, 1, 3)
@@ -124,13 +124,24 @@ def test_an_idle_instance_gives_its_gauges_for_each_second_that_is_looked_at_onc
 def test_the_running_second_is_given_only_in_the_final_take() -> None:
     seconds = LoadSeconds(POOL, 1)
     load = InstanceLoad(entry=entry("a"))
-    seconds.current(load, 10.2).failed += 1
+    seconds.failed(load, 10.2)
     (sample,) = seconds.take({}, 10.3, final=True)
     assert (sample.second, sample.failed) == (10, 1)
-    seconds.current(load, 11.0)
-    seconds.current(load, 12.0)
-    seconds.current(load, 13.0)
+    seconds.failed(load, 11.0)
+    seconds.failed(load, 12.0)
+    seconds.failed(load, 13.0)
     assert seconds.dropped == 1
+
+
+def test_seconds_nobody_wants_are_not_kept() -> None:
+    seconds = LoadSeconds(POOL, 100, kept=False)
+    load = InstanceLoad(entry=entry("a"))
+    seconds.dispatched(load, 10.0)
+    seconds.first_token(load, 10.1, 0.1, 5.0)
+    seconds.completed(load, load, 10.2, prompt_tokens=10, hit_tokens=0, output_tokens=5, tpot_seconds=0.02)
+    seconds.failed(load, 10.3)
+    seconds.cancelled(load, 10.4)
+    assert (seconds.take({"a": load}, 20.0, final=True), seconds.dropped) == ((), 0)
 
 
 def test_a_reservoir_keeps_64_values_drawn_from_all() -> None:
