@@ -51,6 +51,8 @@ class PoolChanges:
         self._timeline = tuple(sorted(timeline, key=lambda event: event.at))
         self._created = spec.instances + spec.prefill_instances + spec.decode_instances
         self._restarts: dict[str, int] = {}
+        self._dead: set[str] = set()
+        """Failed and not recovered; the table shows them as accepting until that is detected."""
         self.draining: set[str] = set()
 
     def planned(self) -> tuple[PlannedChange, ...]:
@@ -66,6 +68,7 @@ class PoolChanges:
         if isinstance(event, Override):
             return Change(table=self._override(event, table))
         if isinstance(event, _Started):
+            self._dead.difference_update(event.names)
             entries = tuple(self._serving(entry) if entry.id in event.names else entry for entry in table.instances)
             return Change(table=next_table(table, entries), started=event.names)
         if isinstance(event, _Detected):
@@ -100,11 +103,12 @@ class PoolChanges:
         return Change(table=next_table(table, (*table.instances, *starting)), later=(later,))
 
     def _fail(self, event: Fail, table: RoutingTable) -> Change:
-        alive = [entry for entry in table.instances if entry.accepting]
+        alive = [entry for entry in table.instances if entry.accepting and entry.id not in self._dead]
         if not 0 <= event.instance < len(alive):
             remedy = f"write a number from 0 to {len(alive) - 1}" if alive else "no instance accepts requests by then"
             raise InvalidInput(f"--timeline: fail at {event.at:g} s: instance", event.instance, remedy)
         name = alive[event.instance].id
+        self._dead.add(name)
         later: list[PlannedChange] = [_Detected(at=event.at + event.detected_after_seconds, name=name)]
         if event.recovered_after_seconds is not None:
             later.append(_Started(at=event.at + max(event.recovered_after_seconds, event.detected_after_seconds), names=(name,)))

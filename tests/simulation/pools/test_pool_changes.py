@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState
 from fairlead_simulator.simulation.jobs import Phase
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
 from fairlead_simulator.simulation.pool_tables import PoolSpec
@@ -85,6 +86,14 @@ def test_a_failure_loses_only_answers_begun_and_the_rest_is_served_elsewhere() -
 def test_failing_an_instance_that_is_not_there_is_told() -> None:
     with pytest.raises(InvalidInput, match="write a number from 0 to 3"):
         simulated(timeline=[Fail(at=1.0, instance=4)])
+
+
+def test_an_instance_dies_once_even_if_the_next_failure_comes_before_it_is_noticed() -> None:
+    twice = simulated(timeline=[Fail(at=10.0, instance=0), Fail(at=11.0, instance=0, detected_after_seconds=0.0)])
+    states = {load.entry.id: load.entry.state for load in twice.scheduler.loads()}
+    assert sorted(name for name, state in states.items() if state is InstanceState.LOST) == sorted(states)[:2]
+    with pytest.raises(InvalidInput, match="no instance accepts requests by then"):
+        simulated(timeline=[Fail(at=10.0, instance=0) for _ in range(5)])
 
 
 def test_a_schedule_switches_early_rejection_on() -> None:

@@ -1,0 +1,78 @@
+"""Every policy on model engines through failures, scaling, schedules and late news: every request ends, nothing is left anywhere."""
+
+from collections import Counter
+from itertools import islice
+from random import Random
+
+import pytest
+
+from fairlead.instances import Role
+from fairlead.reports import RejectionReason
+from fairlead.routing.registry import policy_entry, policy_names
+from fairlead_simulator.simulation.jobs import Phase
+from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
+from fairlead_simulator.simulation.pool_tables import PoolSpec
+from fairlead_simulator.simulation.presets import preset
+from fairlead_simulator.simulation.running import ObservationQuality, Simulation
+from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
+from fairlead_simulator.workloads.kinds import KINDS
+from watched_policy import watched_policies
+
+WORKLOAD = load_workload(islice(KINDS["tool-agent"].rows(None, None, 2), 450), requests=350, max_input=10_000, infer_sessions=True)
+MODES = ("Off", "Load", "Predicted", "AfterPrefill")
+
+
+def events(draw: Random, roles: tuple[Role, ...]) -> tuple[TimelineEvent, ...]:
+    """Ten changes within the run; those of pools leave someone who can fail."""
+    found: list[TimelineEvent] = []
+    for begin in range(0, 45, 5):
+        at = begin + draw.uniform(0.0, 3.0)
+        what = draw.choice(["scale", "scale", "fail", "override"])
+        if what == "scale":
+            found.append(ScaleTo(at=at, instances=draw.randint(3, 5), role=draw.choice(roles), startup_seconds=draw.choice([0.0, 4.0])))
+        elif what == "fail":
+            found.append(
+                Fail(at=at, instance=0, detected_after_seconds=draw.choice([0.0, 2.0]), recovered_after_seconds=draw.choice([2.0, 5.0]))
+            )
+        else:
+            found.append(Override(at=at, early_rejection=draw.choice(MODES), slo_ttft_seconds=draw.choice([2.0, 8.0])))
+    lasting = ScaleTo(at=46.0, instances=3, role=roles[0])
+    return (*found, lasting, *(ScaleTo(at=46.0, instances=3, role=role) for role in roles[1:]))
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["both", "split"])
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split: bool) -> None:
+    if policy_entry(policy).needs_roles and not split:
+        pytest.skip("needs instances that prefill and instances that decode")
+    draw = Random(f"{policy}/{split}")
+    roles = (Role.PREFILL, Role.DECODE) if split else (Role.BOTH,)
+    spec = PoolSpec(
+        preset=preset(draw.choice(["dualmap-910b4-qwen7b", "vllm-h100-8b"])),
+        instances=0 if split else 4,
+        prefill_instances=3 if split else 0,
+        decode_instances=2 if split else 0,
+        policy=policy,
+        parameters={"queue_timeout_seconds": 15, "queue_limit": 20},
+        early_rejection=draw.choice(MODES),
+        prefill_tokens_per_second=6250.0,
+    )
+    quality = ObservationQuality(token_noise=draw.choice([0.0, 0.3]), delay_seconds=draw.choice([0.0, 0.4]))
+    seen: Counter[str] = Counter()
+    with watched_policies(seen):
+        simulation = Simulation(spec, plan_jobs(WORKLOAD, Plan(rate=7.0)), quality=quality, timeline=events(draw, roles))
+        result = simulation.run()
+    ended = Counter(job.phase for job in result.jobs)
+    assert ended.keys() <= {Phase.FINISHED, Phase.REFUSED, Phase.FAILED}
+    assert ended[Phase.FINISHED] > 50
+    assert result.refusals.keys() <= {reason.value for reason in RejectionReason}
+    assert sum(result.refusals.values()) >= ended[Phase.REFUSED]
+    assert seen["choice"] >= ended[Phase.FINISHED]
+    assert simulation.scheduler.discrepancies() == ()
+    assert simulation.scheduler.waiting() == 0
+    for load in simulation.scheduler.loads():
+        assert (load.waiting, load.prefilling, load.decoding, load.incoming, load.transfers_out) == (0, 0, 0, 0, 0)
+        assert (load.pending_prefill_tokens, load.decode_tokens) == (0, 0)
+    dead = simulation._dead  # an engine that died keeps what it had
+    for instance in [one for name, one in simulation.instances.items() if name not in dead]:
+        assert (instance.running, instance.memory.private, instance.memory.pinned) == (0, 0, 0)
