@@ -159,11 +159,11 @@ def verdict(runs: Runs) -> str:
     fast, slow = _spread(precise, PUBLISHED[PRECISE.label])
     lines.append(f"""- **Seconds.** With 192 GB, nothing fitted, random routing has {low:.2f} to {high:.2f} of the published TTFTs and precise routing
   {fast:.2f} to {slow:.2f}. The simulator leaves out tokenizing nine thousand tokens, the network and the gateway, which weigh most where
-  the rest is short; that may  explain part of the difference. Model and hardware are guesses, so agreement this close is partly luck.""")
+  the rest is short; that may explain part of the difference. Model and hardware are guesses, so agreement this close is partly luck.""")
     half = percentiles(runs[HALF, RANDOM.label])
     lines.append(f"""- **The shape differs with 80 GB.** Random routing copies prefixes to many instances until KV memory is full; from then on requests wait
   for decodes to end (P50 {half[0]:.1f} s, P90 {half[2]:.1f} s), which the published percentiles show no sign of. They look like waits for
-  prefills, as with  192 GB.""")
+  prefills, as with 192 GB.""")
     return "\n".join(lines)
 
 
