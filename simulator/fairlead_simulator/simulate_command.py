@@ -42,7 +42,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
-    "--policies", default="round-robin,dualmap,ear", show_default=True, help="Names, with parameters as name:key=value;key=value."
+    "--policies", default="round-robin,dualmap,ear,fairlead", show_default=True, help="Names, with parameters as name:key=value;key=value."
 )
 @click.option("--early-rejection", default="off", show_default=True, help="off, load, predicted, after-prefill; several compare them.")
 @click.option("--requests", type=_COUNT, help="Only the first so many.")

@@ -40,11 +40,11 @@ def events(draw: Random, roles: tuple[Role, ...]) -> tuple[TimelineEvent, ...]:
     return (*found, lasting, *(ScaleTo(at=46.0, instances=3, role=role) for role in roles[1:]))
 
 
-@pytest.mark.parametrize("split", [False, True], ids=["both", "split"])
-@pytest.mark.parametrize("policy", policy_names())
+POOLS = [(policy, split) for policy in policy_names() for split in (False, True) if split or not policy_entry(policy).needs_roles]
+
+
+@pytest.mark.parametrize(("policy", "split"), POOLS)
 def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split: bool) -> None:
-    if policy_entry(policy).needs_roles and not split:
-        pytest.skip("needs instances that prefill and instances that decode")
     draw = Random(f"{policy}/{split}")
     roles = (Role.PREFILL, Role.DECODE) if split else (Role.BOTH,)
     spec = PoolSpec(
