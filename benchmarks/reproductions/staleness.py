@@ -12,6 +12,7 @@ from benchmarks.reproductions.staleness_runs import (
     INSTANCES,
     KV_ALONE,
     LATE,
+    LATE_SERVED,
     LOADS,
     POLICIES,
     PRESET,
@@ -95,8 +96,11 @@ the counters grow, their order changes little (the coefficient of variation of `
 is lost is the distinction between idle and just finished; that hurts most where load is a plain count of requests, decodes among them, as in
 `prefix-cache-load`: of the two policies that look at nothing else, `least-request` (requests) loses
 {points(lost(runs, Trial(policy="least-request")))} and `least-loaded` (tokens to compute) {points(lost(runs, Trial(policy="least-loaded")))}. Hits
-change by {points(moved)} at most: blocks whose first token is not heard of yet belong to requests of the last {LATE:g} s. At {LOADS[1]:g}× a pool
-without queues in the router is past its capacity under every policy; figures there are of the backlog, and seeds differ by up to {points(wandering)}.""")
+change by {points(moved)} at most. `mooncake` without fetching is `min-ttft` but for ties, which it gives to the first instance by id and `min-ttft`
+to the one with the fewest decodes: {percent(in_time(runs, Trial(policy="mooncake")))} and {percent(in_time(runs, Trial(policy="min-ttft")))} without
+delay, {percent(in_time(runs, Trial(policy="mooncake", delay=LATE)))} and {percent(in_time(runs, Trial(policy="min-ttft", delay=LATE)))} at {LATE:g}
+s, where counters are seldom equal. At {LOADS[1]:g}× a pool without queues in the router is past its capacity under every policy; figures there are of
+the backlog, and seeds differ by up to {points(wandering)}.""")
     return "\n\n".join(parts)
 
 
@@ -104,7 +108,7 @@ def turns(runs: Runs) -> str:
     """Delays, with queues in the router."""
     rows = [
         (
-            f"`{one.policy}`",
+            f"`{one.policy}`{one.label.removeprefix(one.policy)}",
             str(one.in_flight) if one.in_flight else "all",
             *(percent(in_time(runs, replace(one, load=load, delay=delay))) for load in LOADS for delay in DELAYS),
         )
@@ -114,6 +118,8 @@ def turns(runs: Runs) -> str:
     one, four = QUEUED[0], QUEUED[2]
     refused = mean(runs[replace(one, delay=LATE)], lambda figures: figures.rejected_share)
     half = DELAYS[2]
+    least, control = (Trial(policy=policy, in_flight=1) for policy in ("min-ttft", "round-robin"))
+    served = replace(four, weights=LATE_SERVED)
     return f"""### Late news: the turns
 
 With queues in the router an instance gets its next prompt when a first token is *heard*. The table has the share in time by how many prefills may be
@@ -122,11 +128,15 @@ in flight.
 {table(["", "in flight", *names], rows)}
 
 Here lateness costs capacity. With one in flight, an instance waits for the news after every prefill: at {LOADS[0]:g}× and {half:g} s `fairlead` loses
-{points(lost(runs, one, half))} and at {LATE:g} s {points(lost(runs, one))} ({percent(refused)} refused after their time in the queue), and so does
-any policy, the control too ({points(lost(runs, Trial(policy="round-robin", in_flight=1), half))} and
-{points(lost(runs, Trial(policy="round-robin", in_flight=1)))}). Four in flight keep the engine busy meanwhile: {points(lost(runs, four, half))} and
-{points(lost(runs, four))}. What that costs when news is prompt shows at {LOADS[1]:g}× without delay, where order matters:
-{percent(in_time(runs, replace(one, load=LOADS[1])))} with one, {percent(in_time(runs, replace(four, load=LOADS[1])))} with four. A delay of
+{points(lost(runs, one, half))} and at {LATE:g} s {points(lost(runs, one))} ({percent(refused)} refused after their time in the queue), and so do the
+others ({points(lost(runs, least, half))} and {points(lost(runs, least))} `min-ttft`, {points(lost(runs, control, half))} and
+{points(lost(runs, control))} even the control). Four in flight keep the engine busy meanwhile: `min-ttft` loses
+{points(lost(runs, replace(least, in_flight=4)))} at {LATE:g} s. What `fairlead` still loses then ({points(lost(runs, four))}) has another cause. Its
+queue learns the pace of an instance from when first tokens are heard, takes late news for a slow engine, and holds back requests it believes late;
+those count as lost, and that makes it hold back more. Sending them whenever nothing better waits (*late served*, `late_load` 100) leaves
+{points(lost(runs, served))}, and costs {points(in_time(runs, replace(four, load=LOADS[1])) - in_time(runs, replace(served, load=LOADS[1])))} at
+{LOADS[1]:g}× without delay. Four in flight instead of one cost
+{points(in_time(runs, replace(one, load=LOADS[1])) - in_time(runs, replace(four, load=LOADS[1])))} there, where order matters. A delay of
 {DELAYS[1]:g} s costs {points(lost(runs, one, DELAYS[1]))} with one in flight, as the engine has decodes to run meanwhile. A router hears first tokens
 in the response itself, so its own delay is milliseconds; who puts a buffering proxy between should raise `prefillsInFlight`."""
 
@@ -141,8 +151,10 @@ def lessons(runs: Runs) -> str:
   policies are small beside that.
 - **Not waiting for news to give out work.** One prefill in flight turns {DELAYS[2]:g} s of delay into {points(lost(runs, QUEUED[0], DELAYS[2]))};
   four into {points(lost(runs, QUEUED[2], DELAYS[2]))}.
+- **Not taking late news for slow engines.** `fairlead`'s queue holds back what it believes late, and with
+  late news it believes that of requests that are not. This is open.
 - **Placing one request at a time.** Bursts then see each other.
-- Exact lengths and cache sizes matter least; a cache size should rather be too large."""
+- Exact lengths and cache sizes matter least."""
 
 
 SECTION = Section(name="staleness", title="What stale and wrong observations cost", write=write)

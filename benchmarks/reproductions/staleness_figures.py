@@ -7,14 +7,14 @@ from benchmarks.reproductions.runs import mean
 from benchmarks.reproductions.staleness_runs import DELAYS, KV_ALONE, LATE, LOADS, POLICIES, QUEUED, Runs, Trial
 from matplotlib.figure import Figure
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-MARKERS = "osD^vPX*<"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#882255", "#117733", "#332288")
+MARKERS = "osD^vPX*<>h"
 
 
 def plot(runs: Runs) -> Figure:
     """Attainment lost against the delay: left the choice alone, right with queues in the router."""
     left = [(policy, Trial(policy=policy)) for policy in POLICIES] + [("heimdall by KV use alone", KV_ALONE)]
-    right = [(f"{one.policy}, {one.in_flight or 'all'} in flight", one) for one in QUEUED]
+    right = [(f"{one.label}, {one.in_flight or 'all'} in flight", one) for one in QUEUED]
     with matplotlib.rc_context({"font.size": 9}):
         figure = Figure(figsize=(9, 4), layout="constrained")
         for axes, lines, name in zip(
@@ -26,7 +26,7 @@ def plot(runs: Runs) -> Figure:
                     [100 * lost(runs, one, delay) for delay in DELAYS],
                     color=COLOURS[number % len(COLOURS)],
                     marker=MARKERS[number % len(MARKERS)],
-                    linestyle="--" if number >= len(COLOURS) or one.policy == "round-robin" else "-",
+                    linestyle="--" if one.weights or one.policy == "round-robin" else "-",
                     linewidth=1.2,
                     markersize=4,
                     label=label,

@@ -93,14 +93,14 @@ def bursts(runs: Runs) -> str:
     worst = max(extra, key=extra.__getitem__)
     return f"""### Bursts
 
-The trace stamps its requests every three seconds. Everywhere else on this page they are spread over the gap to the next stamp; here rows of equal
+The trace stamps its requests every three seconds. Everywhere else in this section they are spread over the gap to the next stamp; here rows of equal
 stamps also come at the same instant.
 
 {table([f"{LOADS[0]:g}×", *(f"in time, {name}" for name in names), *(f"P90, {name}" for name in names)], rows)}
 
-Bursts cost `{worst}` most ({points(extra[worst])}); they lengthen everybody's TTFT, but nobody herds: each member of a burst is counted before the
-next one is placed, in the same event. A scheduler that reads counters, scores and adds in separate steps would not have that, and neither have
-several routers."""
+Bursts cost `{worst}` most ({points(extra[worst])}); they lengthen TTFTs more than they cost attainment. Each member of a burst is counted before the
+next one is placed, in the same event, so that they do not herd. A scheduler that reads counters, scores and adds in separate steps would not have
+that, and neither have several routers."""
 
 
 def beliefs(runs: Runs) -> str:
@@ -115,8 +115,16 @@ def beliefs(runs: Runs) -> str:
         right, wrong = (Trial(policy=policy, cache=SMALL_CACHE, believed=one) for one in (1.0, believed))
         return hits(runs, right) - hits(runs, wrong)
 
+    def late(policy: str, believed: float) -> float:
+        right, wrong = (Trial(policy=policy, cache=SMALL_CACHE, believed=one) for one in (1.0, believed))
+        return in_time(runs, right) - in_time(runs, wrong)
+
     small = {policy: loss(policy, BELIEFS[0]) for policy in CHOOSERS}
     firm = [policy for policy in CHOOSERS if small[policy] < 0.03]
+    firm_ones = (" and ".join(f"`{policy}`" for policy in firm) or "Nobody") + " keep their hits with too small a belief"
+    fooled = max(CHOOSERS, key=lambda policy: late(policy, BELIEFS[-1]))
+    starved = max(CHOOSERS, key=lambda policy: late(policy, BELIEFS[0]))
+    advice = "set it too large rather than too small" if late(fooled, BELIEFS[-1]) < late(starved, BELIEFS[0]) else "set it too small"
     large = max(loss(policy, BELIEFS[-1]) for policy in CHOOSERS)
     return f"""### Wrong cache sizes
 
@@ -126,9 +134,9 @@ Caches of {SMALL_CACHE * PRESET.cache_tokens:,.0f} tokens ({
 
 {table(["", *(f"in time, {name}" for name in names), *(f"hits, {name}" for name in names)], rows)}
 
-Too small a belief costs up to {
-        points(max(small.values()))
-    } of hits, as the index forgets what engines still hold; too large a one at most {points(large)}, as
-what it wrongly remembers is old and seldom asked for. {", ".join(f"`{policy}`" for policy in firm) or "No policy"} {
-        "hardly suffer" if len(firm) != 1 else "hardly suffers"
-    }: where sessions have a known home, the index is not the only thing that leads a turn back to it. When in doubt, set it too large."""
+Too small a belief costs up to {points(max(small.values()))} of hits, as the index forgets what engines still hold; too large a one at most
+{points(large)}. But hits that are promised and not there make an instance seem less loaded than it is: with {BELIEFS[-1]:g} times the cache
+`{fooled}` loses {points(late(fooled, BELIEFS[-1]))} in time, with {BELIEFS[0]:g} times `{starved}` loses {
+        points(late(starved, BELIEFS[0]))
+    }. When in
+doubt, {advice}. {firm_ones}: where sessions have a known home, the index is not the only thing that leads a turn back to it."""

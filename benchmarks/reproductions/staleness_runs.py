@@ -31,12 +31,16 @@ SMALL_CACHE = 0.25
 """The cache that beliefs are tried on, as a share of the preset's: one that the workload overflows."""
 
 
+LATE_SERVED = (("late_load", 100.0),)
+"""`fairlead` sending requests it believes late whenever nothing better waits, instead of holding them back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One setting of all knobs.
 
     `load` is a multiple of the estimated saturation; `in_flight` 0 = nothing waits in the router; `cache` is a share of the preset's prefix cache and
-    `believed` what the router takes it for, as a share of that; `weights` are parameters of the policy.
+    `believed` what the router takes it for, as a share of that; `weights` are the policy's parameters.
     """
 
     policy: str
@@ -48,6 +52,11 @@ class Trial:
     cache: float = 1.0
     believed: float = 1.0
     weights: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The policy, and what of its queue is not its default."""
+        return f"{self.policy}, late served" if self.weights == LATE_SERVED else self.policy
 
 
 KV_ALONE = Trial(policy="heimdall", weights=(("queue_weight", 0.0), ("prefix_weight", 0.0)))
@@ -62,8 +71,10 @@ SOURCES = {
     "all three": Trial(policy="heimdall"),
 }
 """What `heimdall` goes by → the trial. Queue and prefix are the router's own knowledge, KV use is the engines' word."""
-QUEUED = tuple(Trial(policy="fairlead", in_flight=window) for window in WINDOWS) + tuple(
-    Trial(policy=policy, in_flight=window) for policy in ("min-ttft", "round-robin") for window in (1, 4)
+QUEUED = (
+    *(Trial(policy="fairlead", in_flight=window) for window in WINDOWS),
+    *(Trial(policy="fairlead", in_flight=window, weights=LATE_SERVED) for window in (1, 4)),
+    *(Trial(policy=policy, in_flight=window) for policy in ("min-ttft", "round-robin") for window in (1, 4)),
 )
 
 Runs = Mapping[Trial, Sequence[CellResult]]
