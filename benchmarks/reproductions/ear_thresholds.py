@@ -31,6 +31,9 @@ def write_thresholds(context: Context) -> str:
         return max(p90s[one] / p90s[other] for one in p90s for other in p90s if one[1 - axis] == other[1 - axis])
 
     fetched, computed = best(True), best(False)
+    own = min(cells, key=lambda key: (abs(key[0] - 1.0), abs(key[1] - 30.0), not key[2]))
+    slower = mean_figure(cells[own], lambda one: one.figures.ttft_p90) / mean_figure(cells[fetched], lambda one: one.figures.ttft_p90)
+    advice = " Sessions like these want a lower `hot_slo_fraction`." if fetched[0] < 1 and slower > 1.1 else ""
     return f"""Closed loop with sessions for {SWEEP_RATE:g} requests per second, `ear` with its own target rule. Each cell: P90 of TTFT, hit rate,
 migrations per session.
 
@@ -38,7 +41,7 @@ migrations per session.
 
 The lowest P90 is at T_hot {_hot_name(fetched[0])} and T_cool {fetched[1]:g} s where contexts are fetched, and at T_hot {_hot_name(computed[0])} where they
 are computed again. T_hot changes P90 by a factor of up to {spread(0):.1f}, T_cool by {spread(1):.2f}. The draft leaves both open; Fairlead's
-defaults are 1 × SLO and 30 s."""
+defaults, 1 × SLO and 30 s, keep migrations rare at {slower:.1f} times the lowest P90.{advice}"""
 
 
 def _with_thresholds(fraction: float, cooldown_seconds: float, fetching: bool) -> Variant:
