@@ -6,6 +6,7 @@ from benchmarks.reproductions import dualmap_prose as prose
 from benchmarks.reproductions import dualmap_rates as rates
 from benchmarks.reproductions import dualmap_variants as variants
 from benchmarks.reproductions.dualmap_claims import Measured, claims
+from benchmarks.reproductions.dualmap_held_up import held_up
 from benchmarks.reproductions.dualmap_homes import KeyMoves, key_moves
 from benchmarks.reproductions.dualmap_setup import Results, Study, studies
 from benchmarks.reproductions.sections import Context, Section
@@ -29,7 +30,7 @@ def write(context: Context) -> str:
         prose.introduction(both),
         claims(both, knees, minimal=moves["distinct"].needless == 0.0),
         "### One queue for every policy",
-        *_rates(context, same, (*("dualmap", *rates.NAMES), "fairlead"), "dualmap-same-queue.png", "One FIFO queue for every policy"),
+        *_rates(context, same, ("dualmap", *rates.NAMES, "fairlead"), "dualmap-same-queue.png", "One FIFO queue for every policy"),
         prose.same_queue(both),
         "### As the published code runs them",
         *_rates(context, published, ("dualmap", *rates.NAMES), "dualmap-as-published.png", "Each as DualMap's published code runs it"),
@@ -51,7 +52,7 @@ def write(context: Context) -> str:
 
 def _rates(context: Context, pair: Pair, labels: tuple[str, ...], image: str, title: str) -> list[str]:
     parts = [rates.plot(context, image, title, pair), *(rates.attainments(study, results, labels) for study, results in pair)]
-    return [*parts, *(rates.details(study, results, labels) for study, results in pair)]
+    return [*parts, *(rates.details(study, results, ("dualmap", *rates.NAMES)) for study, results in pair)]
 
 
 def _queues(same: Pair) -> list[str]:
@@ -68,7 +69,10 @@ def _queues(same: Pair) -> list[str]:
 
 def _ablation(same: Pair) -> list[str]:
     complete = [(study, results.with_others(variants.ablation(study))) for study, results in same]
-    return [*(variants.ablation_table(study, results) for study, results in complete), prose.ablation(complete)]
+    return [
+        *(variants.ablation_table(study, results) for study, results in complete),
+        prose.ablation(complete, [held_up(study) for study, _ in same]),
+    ]
 
 
 def _elasticity(context: Context, study: Study, moves: dict[str, KeyMoves]) -> list[str]:

@@ -40,8 +40,7 @@ def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: 
             [
                 f"effective capacity over the best baseline, {one.study.title}",
                 claimed,
-                f"up to {signed(same.capacity)} at {same.capacity_at:g}×; with the code's queue {signed(published.capacity)} "
-                f"at {published.capacity_at:g}×",
+                f"up to {_capacity(same)}; with the code's queue {_capacity(published)}",
                 verdict(same.capacity, published.capacity, least),
             ]
         )
@@ -63,7 +62,7 @@ def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: 
                 f"hits as a part of the ideal, {one.study.title}",
                 percent(HITS[one.study.name]),
                 f"{percent(usual)} at 0.9×, {percent(crowded)} at {highest:g}×",
-                _hits_verdict(usual, crowded, HITS[one.study.name]),
+                "at least as many" if usual >= HITS[one.study.name] else "does not reproduce",
             ]
         )
     gap = max(one.same.mean("cache-affinity", 0.9, "hit_rate") - one.same.mean("dualmap", 0.9, "hit_rate") for one in both)
@@ -87,10 +86,9 @@ def _over(found: Gain) -> str:
     return f"{signed(found.goodput)} (`{found.best_goodput}`)"
 
 
-def _hits_verdict(usual: float, crowded: float, claimed: float) -> str:
-    if crowded > claimed:
-        return "more hits at every rate"
-    return "reproduces only in overload" if usual > claimed else "fewer hits"
+def _capacity(found: Gain) -> str:
+    mine, other = found.shares
+    return f"{signed(found.capacity)} at {found.capacity_at:g}× ({percent(mine)} against {percent(other)})"
 
 
 def _all(found: Mapping[str, bool]) -> str:

@@ -150,8 +150,9 @@ def plot(context: Context, name: str, found: Elasticity) -> str:
     bottom.axhline(TTFT_SLO_SECONDS, color="grey", linewidth=0.7, linestyle=":")
     top.set(ylabel="in time, %", ylim=(-2, 102))
     bottom.set(ylabel="P90 TTFT, s", xlabel="seconds", yscale="log")
-    bottom.yaxis.set_major_formatter("{x:g}")
-    top.legend(fontsize=8, loc="lower left", ncols=5)
+    bottom.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    bottom.minorticks_off()
+    figure.legend(*top.get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=5)
     figure.suptitle(f"{FEW} → {MANY} → {FEW} instances as the load doubles and halves (all seeds, {BIN_SECONDS:g} s each)")
     figure.savefig(context.image(name), dpi=110, metadata={"Software": None})
     return f"![attainment and P90 TTFT over time while the pool is scaled]({IMAGES}/{name})"

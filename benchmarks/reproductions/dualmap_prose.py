@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.reproductions import dualmap_candidates, dualmap_variants
 from benchmarks.reproductions.dualmap_claims import Measured, signed
 from benchmarks.reproductions.dualmap_elasticity import FEW, LOAD, MANY, Elasticity
+from benchmarks.reproductions.dualmap_held_up import EDGE, HeldUp
 from benchmarks.reproductions.dualmap_homes import KeyMoves
 from benchmarks.reproductions.dualmap_rates import NAMES, gain
 from benchmarks.reproductions.dualmap_setup import Results, Study
@@ -21,13 +22,14 @@ TTFT target, and queued requests move within their pair when both are overloaded
 hashing to one instance, balancing, minimising the TTFT or Preble do, at nearly the hits of pure affinity.
 
 Settings of the paper's first testbed: preset `dualmap-910b4-qwen7b`, {MANY} instances, TTFT target 5 s, no fetching between engines, no early rejection,
-prompts of 20,480 tokens and more dropped, the first {len(both[0].study.loaded.rows):,} of the rest, {both[0].study.warmup} of them
-to warm the caches at 0.3 and 0.5 requests/s.
-Workloads: {source}, and a generated trace with the shape of Tool&Agent (that trace's own rows are not public in full here). Requests of one stamp are
-spread evenly, as the paper's client does. *Effective capacity* is the share of all measured requests with a first token within 5 s; *goodput* the
-rate at which it falls below 90 %, interpolated between neighbouring rates. Rates are multiples of the estimated saturation, an upper bound:
-{rates}. Means over {seeds} seeds, which change every hash; policies that hash nothing are the same with every seed and run once. Ablation and the two
-settings of the main comparison use all seeds, side questions two."""
+prompts of 20,480 tokens and more dropped, the first {len(both[0].study.loaded.rows):,} of the rest. The first {both[0].study.warmup} of these warm the
+caches, at 0.3 and 0.5 requests/s, and are not measured. Workloads: {source}, and a generated trace with the shape of Tool&Agent.
+Requests of one stamp are spread evenly, as the paper's client does.
+
+*Effective capacity* is the share of all measured requests with a first token within 5 s; *goodput* the rate at which it falls below 90 %,
+interpolated between neighbouring rates. Rates are multiples of the estimated saturation, an upper bound no policy can reach: {rates}.
+Figures are means over {seeds} seeds, which change every hash (over two where queue orders are compared); policies that hash nothing do the same with
+every seed and run once."""
 
 
 def same_queue(both: Sequence[Measured]) -> str:
@@ -39,10 +41,9 @@ def same_queue(both: Sequence[Measured]) -> str:
         spread, hot = (one.same.mean(name, 0.9, "load_cv") for name in ("dualmap", "cache-affinity"))
         lines.append(
             f"- {one.study.title}: at 0.9× `dualmap` has {percent(hit)} of the ideal hits (`cache-affinity` {percent(affinity)}) with a coefficient of "
-            f"variation of {spread:.2f} instead of {hot:.2f}. Its goodput is {signed(found.goodput)} against the best baseline, `{found.best_goodput}`; "
-            + "against the others "
-            + _goodputs(one, found.best_goodput)
-            + f". Where it gains most ({found.capacity_at:g}×) it has {signed(found.capacity)} against the best baseline there."
+            f"variation of {spread:.2f} instead of {hot:.2f}. Goodput: {signed(found.goodput)} against the best baseline (`{found.best_goodput}`), "
+            f"{_goodputs(one, found.best_goodput)} against the others. Effective capacity: at most {signed(found.capacity)} against the best baseline, "
+            f"at {found.capacity_at:g}×. At {one.same.multiples('dualmap')[-1]:g}× {percent(_crowded(one))} of the ideal hits are left."
         )
     return (
         "All policies have Fairlead's defaults here: requests wait in the router, in order of arrival, one prefill per instance in flight. "
@@ -51,7 +52,9 @@ def same_queue(both: Sequence[Measured]) -> str:
         + "\n\nThe gain stops where the pool as a whole is overloaded. With one order of "
         "arrival, a backlog of more than five seconds makes everybody late, and a policy that balances well reaches it on all instances at the same "
         "moment; policies that balance badly (`cache-affinity`, `preble`) still have instances with short queues then, and more requests in time. "
-        "What to do past that point is a question of the queue's order, not of placement: `fairlead`, the default policy, is in the table for that."
+        "What to do past that point is a question of the queue's order, not of placement: `fairlead`, the default policy, is in the table for that. "
+        "Hits fall there because overloaded pairs send requests to whichever member is less loaded: the only range where they come near the low "
+        "share that the paper reports for Conversation."
     )
 
 
@@ -72,14 +75,14 @@ def as_published(both: Sequence[Measured]) -> str:
             "without `preble`)."
         )
     return (
-        "The published code gives DualMap something the paper does not describe: a queue per instance in the router, most cached tokens first "
+        "As read, the published code gives DualMap something the paper does not describe: a queue per instance in the router, most cached tokens first "
         "without any bound on waiting, one prefill in flight, half the SLO as threshold and hotness constants of its own (`dualmap-code`). Its "
         "baselines have no such queue; their requests go to an engine on arrival and wait there in order. Nothing is refused for waiting.\n\n"
         + "\n".join(lines)
         + "\n\n`preble` is the baseline that differs most from the paper's. Its cost counts requests that are at an engine, so it balances better "
         f"when all are ({preble} in time at 0.95×, one queue → at once). The code's copy of Preble picks a position in the list of holders instead of "
-        "the holder itself, which loses what it looked for; Fairlead's does not. That explains why it is the strongest baseline near saturation here; "
-        "whether it explains all of the difference to the paper was not tested."
+        "the holder itself, which loses what it looked for; Fairlead's does not. That may be why it is so strong a baseline here and not in the "
+        "paper: a guess, not tested."
     )
 
 
@@ -111,7 +114,7 @@ def timeout(shift: float) -> str:
     )
 
 
-def ablation(both: Sequence[tuple[Study, Results]]) -> str:
+def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> str:
     """What the parts are worth, and why rebalancing is not worth more."""
     none, plain = dualmap_variants.NO_REBALANCING.label, dualmap_variants.NO_CORRECTION.label
     lines = []
@@ -128,9 +131,13 @@ def ablation(both: Sequence[tuple[Study, Results]]) -> str:
     return (
         "Choosing by hit under the SLO rule is what lifts the pair above each of its halves. Rebalancing adds little or takes away:\n\n"
         + "\n".join(lines)
-        + "\n\nThe decode correction takes every instance without a first token for 3 s as held up and moves its queue, but near saturation that is "
-        "the usual state of instances whose memory is full of decodes; the other member of the pair is no better off and holds less of the prefix, "
-        "so moves cost hits. Moves count sessions that change their recorded home as well as requests."
+        + "\n\nThe decode correction takes an instance with a queue and no first token for 3 s as held up and moves its queue. In a run of each at "
+        f"{EDGE:g}× that was so in "
+        + " and ".join(f"{percent(one.share)} ({study.title})" for (study, _), one in zip(both, held, strict=True))
+        + " of the instants at which an instance had a queue, with "
+        + " and ".join(percent(one.memory) for one in held)
+        + " of its KV memory in use in the mean. Such an instance works again as soon as a decode ends, while what was moved has less of its prefix "
+        "where it went: the moves cost the hits that are missing above. Moves count sessions that change their recorded home as well as requests."
     )
 
 
@@ -152,9 +159,9 @@ def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
         f"On the rings, going from {FEW} to {MANY} instances gives {percent(ours.owners)} of the keys of one ring another owner and {percent(ours.places)} "
         f"of the places in pairs another instance, always a new one: a half is the least that evens out the load. {percent(ours.kept)} of the keys keep "
         f"one of their two candidates, and with it their cache. With the paper's rule for equal candidates (next by index) {percent(papers.places)} of the "
-        f"places change, {percent(papers.needless)} from one old instance to another for nothing. Going back restores every pair. In the run, a session "
-        "moves for load as well as for the ring, so a policy without any hashing shows what moves without scaling; of the sessions whose instance "
-        f"stayed at the way down {percent(strayed[0])} strayed under `dualmap` and {percent(strayed[1])} under `cache-affinity`."
+        f"places change, {percent(papers.needless)} from one old instance to another for nothing. Going back restores every pair. In the run, sessions "
+        "also move for load. Of those whose instance stayed when the pool shrank, "
+        f"{percent(strayed[0])} left it all the same under `dualmap` and {percent(strayed[1])} under `cache-affinity`."
     )
 
 
@@ -168,7 +175,10 @@ def candidates(both: Sequence[tuple[Study, Results]], knees: Mapping[str, bool])
     return (
         "In brackets without rebalancing. Mean gain in attainment over these rates for the second, third and fourth candidate:\n\n"
         + "\n".join(lines)
-        + "\n\nA knee means here that the second candidate gains at least twice what the third and fourth gain together."
+        + "\n\nA knee means here that the second candidate gains at least twice what the third and fourth gain together. "
+        f"At {dualmap_candidates.EDGE:g}×, just where the pool fills up, four candidates without rebalancing still change attainment against two by "
+        + " and ".join(f"{_edge(results):+.1f} points ({study.title})" for study, results in both)
+        + "."
     )
 
 
@@ -192,6 +202,17 @@ def _goodputs(one: Measured, winner: str) -> str:
                 else f"at least {signed(mine / one.same.multiples(name)[0] - 1)} (`{name}`)"
             )
     return ", ".join(gains)
+
+
+def _crowded(one: Measured) -> float:
+    """The part of the ideal hits at the highest rate."""
+    return one.same.mean("dualmap", one.same.multiples("dualmap")[-1], "hit_rate") / one.study.ideal_hit_rate
+
+
+def _edge(results: Results) -> float:
+    """Points of attainment that four candidates have more than two at the edge, without rebalancing."""
+    two, four = (results.mean(dualmap_candidates.STILL[index].label, dualmap_candidates.EDGE, "attainment") for index in (1, 3))
+    return 100 * (four - two)
 
 
 def _steps(changes: Sequence[float]) -> str:

@@ -37,6 +37,8 @@ class Gain:
 
     capacity: float
     capacity_at: float
+    shares: tuple[float, float]
+    """Attainment there, of `dualmap` and of the baseline."""
     goodput: float
     best_goodput: str
     """The baseline."""
@@ -44,14 +46,21 @@ class Gain:
 
 def gain(results: Results) -> Gain:
     """Reads `dualmap` and the four baselines. Gains are relative: 0.25 is a quarter more; 0 where all are 0."""
-    gains: list[tuple[float, float]] = []
+    gains: list[tuple[float, float, float, float]] = []
     for multiple in results.multiples("dualmap"):
         other = max(results.mean(name, multiple, "attainment") for name in NAMES)
-        gains.append((relative(results.mean("dualmap", multiple, "attainment"), other), multiple))
+        mine = results.mean("dualmap", multiple, "attainment")
+        gains.append((relative(mine, other), multiple, mine, other))
     goodputs = {name: results.goodput(name) for name in NAMES}
     winner = best(NAMES, goodputs)
-    capacity, at = max(gains, key=lambda pair: (pair[0], -pair[1]))
-    return Gain(capacity=capacity, capacity_at=at, goodput=relative(results.goodput("dualmap"), goodputs[winner]), best_goodput=winner)
+    capacity, at, mine, other = max(gains, key=lambda found: (found[0], -found[1]))
+    return Gain(
+        capacity=capacity,
+        capacity_at=at,
+        shares=(mine, other),
+        goodput=relative(results.goodput("dualmap"), goodputs[winner]),
+        best_goodput=winner,
+    )
 
 
 def relative(value: float, other: float) -> float:
@@ -130,7 +139,7 @@ def plot(context: Context, name: str, title: str, both: Sequence[tuple[Study, Re
         axes.axvline(study.saturation, color="grey", linewidth=0.7, linestyle="--")
         axes.set(xlabel="requests per second", title=study.title, ylim=(-2, 102))
     panels[0].set_ylabel("first token within 5 s, % of all that arrived")
-    panels[0].legend(fontsize=8, loc="lower left")
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=6)
     figure.suptitle(f"{title}, {INSTANCES} instances (dashed: estimated saturation)")
     figure.savefig(context.image(name), dpi=110, metadata={"Software": None})
     return f"![{title}: attainment against rate]({IMAGES}/{name})"

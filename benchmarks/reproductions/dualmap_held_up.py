@@ -1,0 +1,42 @@
+"""How often DualMap's decode correction holds, and why: looked up second by second in one run per workload."""
+
+from dataclasses import dataclass
+from math import fsum
+
+from benchmarks.reproductions.dualmap_setup import DUALMAP, Study
+
+from fairlead.routing.policies.batch_migration import MigrationRules, decode_delay_seconds
+from fairlead_simulator.simulation.experiments import simulate_cell
+from fairlead_simulator.simulation.planning import ideal_hits
+from fairlead_simulator.simulation.running import Simulation
+
+EDGE = 0.95
+"""Of the saturation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldUp:
+    """`share` (0-1) of the instants at which an instance had a queue and the correction took it as held up by decodes; `memory` the part (0-1) of
+    its KV memory in use at these, in the mean; 0 when there were none."""
+
+    share: float
+    memory: float
+
+
+def held_up(study: Study) -> HeldUp:
+    """Of `dualmap` at `EDGE`, seed 0, sampled every second."""
+    bottleneck = MigrationRules(slo_seconds=1.0).bottleneck_seconds
+    queued = 0
+    memory: list[float] = []
+
+    def look(simulation: Simulation, now: float) -> None:
+        nonlocal queued
+        for load in simulation.scheduler.loads():
+            if load.waiting:
+                queued += 1
+                if decode_delay_seconds(load, now, bottleneck, simulation.spec.prefill_tokens_per_second) > 0:
+                    memory.append(simulation.instances[load.entry.id].memory.usage)
+
+    ideal, _ = ideal_hits(study.loaded)
+    simulate_cell(study.loaded, ideal, study.cell(DUALMAP, EDGE, 0), probe=look)
+    return HeldUp(share=len(memory) / queued if queued else 0.0, memory=fsum(memory) / len(memory) if memory else 0.0)
