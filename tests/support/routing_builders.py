@@ -118,7 +118,7 @@ class ScriptedView:
         return self.loads.get(instance)
 
     def vectors(self) -> PoolVectors:
-        return PoolVectors.of(self.candidates())
+        return PoolVectors.of(self.candidates(), self.table.engine.kv_cache_tokens)
 
     def hit_vector(self, asked: RoutingRequest) -> IntVector:
         return hits_in_order(self.hit_tokens_everywhere(asked), self.candidates())

@@ -104,19 +104,19 @@ class DeadlineQueue:
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
             return self._taken(late)
-        for priority in sorted(self._classes):
-            planned, _ = self._plan(self._classes[priority], now)
-            if planned:
-                chosen = _shortest_harmless(planned, now + self._ahead_seconds)
-                if late is not None:
-                    self._earned += self._rules.share * chosen.seconds
-                self._rules.sent_in_time()
-                return self._taken(chosen.tracked)
+        in_time = self._take_planned(now)
+        if in_time is not None:
+            return in_time
         if late is None and self._classes:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._classes[min(self._classes)].values(), key=_shortness)
         if late is None or not self._rules.may_go():
             return None
         return self._taken(late)
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`, but only one that can still be in time."""
+        self.find_late(now)
+        return self._take_planned(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline, the dropped, the late."""
@@ -126,6 +126,17 @@ class DeadlineQueue:
             ordered += [one.tracked for one in (*planned, *dropped)]
         ordered += sorted(self._late.values(), key=_shortness)
         return ordered
+
+    def _take_planned(self, now: float) -> TrackedRequest | None:
+        for priority in sorted(self._classes):
+            planned, _ = self._plan(self._classes[priority], now)
+            if planned:
+                chosen = _shortest_harmless(planned, now + self._ahead_seconds)
+                if self._late:
+                    self._earned += self._rules.share * chosen.seconds
+                self._rules.sent_in_time()
+                return self._taken(chosen.tracked)
+        return None
 
     def _plan(self, able: Mapping[str, TrackedRequest], now: float) -> tuple[list[_Planned], list[_Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out."""

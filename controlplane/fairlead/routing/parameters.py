@@ -133,6 +133,13 @@ class QueueParameters:
     late_share: float = parameter(
         "number", 0.02, "With `deadline`, the part of prefill time that late requests get at any load.", minimum=0.0, maximum=1.0
     )
+    in_flight_seconds: float = parameter(
+        "number",
+        0.0,
+        "Beyond spec.routing.prefillsInFlight, requests are sent to an instance while all that is in flight there should be computed within this time.",
+        minimum=0.0,
+        maximum=60.0,
+    )
     queue_limit: int = parameter(
         "integer", 1024, "Requests that may wait for one instance; beyond it a request is refused (429).", minimum=1
     )

@@ -179,13 +179,17 @@ class Placing:
             return []
         load = self.accounting.loads[instance]
         window = self.table.routing.prefills_in_flight
+        small = self.parameters.in_flight_seconds * self.table.engine.prefill_tokens_per_second
         sent: list[Dispatch] = []
         if isinstance(queue, DeadlineQueue):
             queue.find_late(now)
-        while (not window or load.prefilling < window) and load.broken_until <= now:
+        while load.broken_until <= now:
+            beside = 0 < window <= load.prefilling
+            if beside and load.dispatched_prefill_tokens >= small:
+                break
             if load.entry.role is Role.PREFILL and not self.view.decode_candidates():
                 break
-            tracked = queue.take(now)
+            tracked = queue.take_in_time(now) if beside and isinstance(queue, DeadlineQueue) else queue.take(now)
             if tracked is None:
                 break
             sent.append(self.dispatch(tracked, now))

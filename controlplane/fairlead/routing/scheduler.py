@@ -207,6 +207,7 @@ class PoolScheduler(SchedulerReadings):
         load = self._loads.get(instance)
         if load is not None:
             load.kv_usage = kv_usage
+            self._placing.accounting.changed.add(instance)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
         """Take a newer table live. Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used."""

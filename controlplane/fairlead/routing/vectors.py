@@ -30,10 +30,13 @@ class PoolVectors:
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
+    kv_usage: FloatVector
+    """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this router knows to run there."""
+    kv_capacity_tokens: int
 
     @staticmethod
-    def of(loads: Sequence[InstanceLoad]) -> "PoolVectors":
-        """Vectors of these loads as they are now."""
+    def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
+        """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
         empty = (np.zeros(len(loads), dtype=np.int64) for _ in range(6))
         pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = empty
         vectors = PoolVectors(
@@ -44,6 +47,8 @@ class PoolVectors:
             decode_tokens=decode_tokens,
             requests=requests,
             queued=queued,
+            kv_usage=np.zeros(len(loads)),
+            kv_capacity_tokens=kv_capacity_tokens,
         )
         for index in range(len(loads)):
             vectors.refresh(index)
@@ -58,17 +63,10 @@ class PoolVectors:
         self.decode_tokens[index] = load.decode_tokens
         self.requests[index] = load.waiting + load.prefilling + load.decoding
         self.queued[index] = load.waiting + max(0, load.prefilling - 1)
-
-    def kv_usage(self, capacity_tokens: int) -> FloatVector:
-        """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this router knows to run there."""
-        return np.array(
-            [
-                load.kv_usage
-                if load.kv_usage is not None
-                else min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / capacity_tokens)
-                for load in self.loads
-            ]
-        )
+        used = load.kv_usage
+        if used is None:
+            used = min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / self.kv_capacity_tokens)
+        self.kv_usage[index] = used
 
 
 def hits_in_order(hits: Mapping[str, int], loads: Sequence[InstanceLoad]) -> IntVector:

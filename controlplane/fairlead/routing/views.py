@@ -92,7 +92,7 @@ class LiveView:
     def vectors(self) -> PoolVectors:
         candidates = self.candidates()
         if self._vectors is None or self._vectors.loads is not candidates:
-            self._vectors = PoolVectors.of(candidates)
+            self._vectors = PoolVectors.of(candidates, self.table.engine.kv_cache_tokens)
             self._places = {load.entry.id: index for index, load in enumerate(candidates)}
             self._slots_version = -1
         elif self._changed:

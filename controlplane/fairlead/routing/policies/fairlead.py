@@ -2,7 +2,8 @@
 
 The instance with the least `wait + affinity x prefill` takes the request. Wait leaves out what is late, as it stands behind. Affinity, the worth of a
 cached second of prefill against a second of waiting, is 1 on an idle pool, where only the first token's time counts, and grows with the pool's load,
-as work saved then shortens everyone's wait. The rest of the policy is its queue discipline, `deadline` (see `deadline_queue`).
+as work saved then shortens everyone's wait. A full KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new
+sessions to whoever computed it first. The rest of the policy is its queue discipline, `deadline` (see `deadline_queue`).
 """
 
 from collections.abc import Sequence
@@ -31,6 +32,13 @@ class FairleadParameters(QueueParameters):
     """Parameters of `fairlead`."""
 
     queue_discipline: str = parameter("text", "deadline", "As for every policy, but `deadline` unless told otherwise.", choices=DISCIPLINES)
+    in_flight_seconds: float = parameter(
+        "number",
+        0.07,
+        "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
+        minimum=0.0,
+        maximum=60.0,
+    )
     idle_affinity: float = parameter(
         "number", 1.0, "Seconds of waiting that a second of prefill is worth on an idle pool.", minimum=0.0, maximum=100.0
     )
@@ -41,6 +49,13 @@ class FairleadParameters(QueueParameters):
         "The pool is busy when its mean wait is this part of the TTFT target; affinity grows evenly until then.",
         minimum=0.001,
         maximum=100.0,
+    )
+    kv_seconds: float = parameter(
+        "number",
+        0.3,
+        "Seconds of waiting that a full KV cache counts for against an empty one, so that small savings do not gather decodes on few instances.",
+        minimum=0.0,
+        maximum=60.0,
     )
     fetch: bool = parameter(
         "boolean", True, "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them."
@@ -71,7 +86,8 @@ class Fairlead(FreeChoice):
                 holder = least_busy_holder(hits, most, vectors)
             prefill = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
         wait = vectors.wait_microseconds / 1e6
-        costs = wait + self.affinity(float(wait.sum()) / len(loads) / view.table.slo.ttft_seconds) * prefill
+        affinity = self.affinity(float(wait.sum()) / len(loads) / view.table.slo.ttft_seconds)
+        costs = wait + affinity * prefill + self._parameters.kv_seconds * vectors.kv_usage
         order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
         limit = IN_TIME * view.table.slo.ttft_seconds
         if wait[order[0]] + prefill[order[0]] > limit:

@@ -52,7 +52,7 @@ class Heimdall(FreeChoice):
             prefixes.minmax(matched) if given.preset == "heimdall-minmax" else prefixes.absolute(matched, request.prompt_tokens // block)
         )
         queue = loads.short_queue(vectors.queued)
-        usage = loads.free_kv(vectors.kv_usage(engine.kv_cache_tokens))
+        usage = loads.free_kv(vectors.kv_usage)
         totals: FloatVector = given.queue_weight * queue + given.kv_weight * usage + given.prefix_weight * prefix
         picked = max_score(totals, given.max_endpoints, self._dice)
         first = vectors.loads[picked[0]]

@@ -55,6 +55,15 @@ def test_the_shortest_goes_first_while_all_can_be_in_time() -> None:
     assert [waiting.take(0.0), waiting.take(0.5), waiting.take(1.5)] == ["short", "middle", "long"]
 
 
+def test_beside_what_is_in_flight_only_requests_that_can_be_in_time_are_taken() -> None:
+    waiting = line(("late", 6.0), ("good", 1.0), calm=True)
+    found = waiting.queue.take_in_time(0.0)
+    assert found is not None
+    assert found.request.id == "good"
+    assert waiting.queue.take_in_time(0.0) is None
+    assert waiting.take(0.0) == "late"
+
+
 def test_the_shortest_waits_when_going_first_would_make_another_late() -> None:
     waiting = line(("urgent", 3.0))
     waiting.add("short", 0.5, at=1.7)

@@ -74,6 +74,13 @@ def test_on_a_busy_pool_a_cached_second_is_worth_eight_seconds_of_waiting() -> N
     assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, busy_affinity=3.0).instance == "i0"
 
 
+def test_a_short_prefix_does_not_gather_sessions_on_a_full_instance() -> None:
+    holder, empty = busy("holder"), busy("empty")
+    holder.kv_usage, empty.kv_usage = 0.5, 0.1
+    assert decided(holder, empty, hits={"holder": 512}).instance == "empty"  # 0.08 s of prefill against 0.12 s
+    assert decided(holder, empty, hits={"holder": 2048}).instance == "holder"
+
+
 def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -> None:
     """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is better."""
     decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144})
@@ -211,6 +218,14 @@ def test_turning_early_rejection_on_refuses_the_late_that_already_wait() -> None
     newer = table(1, policy="fairlead", version=2, parameters={"late_share": 0.0}, rejection=EarlyRejectionFacts(mode="Load"))
     assert [one.request.id for one in refusals(scheduler.update_table(newer, 2.1))] == ["b"]
     assert scheduler.discrepancies() == ()
+
+
+def test_short_prefills_go_together_until_their_time_is_used_and_a_long_one_goes_alone() -> None:
+    scheduler = pool()  # 0.07 s = 437 tokens
+    sent = [dispatches(scheduler.submit(request(f"r{number}", 200), 0.0)) for number in range(4)]
+    assert [len(one) for one in sent] == [1, 1, 1, 0]
+    alone = pool()
+    assert [len(dispatches(alone.submit(request(f"r{number}", 4000), 0.0))) for number in range(2)] == [1, 0]
 
 
 def test_without_queues_everything_is_sent_at_once() -> None:

@@ -77,7 +77,7 @@ def test_kept_vectors_equal_fresh_ones_after_any_history(steps: list[tuple[str, 
         view = stage.view
         candidates = view.candidates()
         assert all(load.is_candidate(view.now) for load in candidates)
-        kept, fresh = view.vectors(), PoolVectors.of(tuple(candidates))
+        kept, fresh = view.vectors(), PoolVectors.of(tuple(candidates), view.table.engine.kv_cache_tokens)
         assert kept.loads == tuple(candidates)
         for field in ("pending", "pending_microseconds", "decode_tokens", "requests", "queued"):
             assert getattr(kept, field).tolist() == getattr(fresh, field).tolist()
