@@ -36,7 +36,7 @@ BOTH = Regime(short="prefill and decode", decode_instances=4, rates=(16.0, 18.0,
 REGIMES = (
     Regime(short="prefill only", decode_instances=8, rates=(18.0,)),
     BOTH,
-    Regime(short="decode only", decode_instances=3, rates=(14.0, 17.0)),
+    Regime(short="decode first", decode_instances=3, rates=(14.0, 17.0)),
 )
 
 
@@ -81,11 +81,12 @@ def describe(loaded: Workload, outcomes: Sequence[Outcome]) -> str:
     return f"""### Refusing early
 
 **Claim** (Table 3; 8 prefill and 8 decode instances, 23,000 requests at twice their speed): refused {first:,} requests when the decode load is
-looked at after the prefill, {early:,} when it is looked at on arrival ({early / first - 1:+.1%}), {forecast:,} when it is forecast for the end of the prefill
-({forecast / first - 1:+.1%}).
+looked at after the prefill, {early:,} when it is looked at on arrival ({early / first - 1:+.1%}), {forecast:,} when it is forecast for the
+end of the prefill ({forecast / first - 1:+.1%}).
 
 **Run.** {len(loaded.rows):,} requests of the trace scaled to the rates below, {seeds} seed(s): the first in the trace's real bursts (all of one stamp
-at once), the others at random times between the stamps. Policy `mooncake`, preset `{ENGINE.name}`, {PREFILL_INSTANCES} prefill instances. A decode instance of this preset holds {limits.fit:.0f} such
+at once), the others at random times between the stamps. Policy `mooncake`, preset `{ENGINE.name}`, {PREFILL_INSTANCES} prefill
+instances. A decode instance of this preset holds {limits.fit:.0f} such
 requests, whose step then takes {1e3 * limits.full_step:.0f} ms, so that the paper's TPOT limit of 100 ms can never be what binds:
 the limit here is {limit}, of which admission uses {HEADROOM:.0%}.
 "In time" is TTFT below 30 s and TPOT of at most {limit}, of all that arrived. Means over seeds, with the range of refusals.
@@ -147,9 +148,10 @@ def _why(outcomes: Sequence[Outcome]) -> str:
 - With both short, the baseline computes {percent(waste)} of its prompt tokens for nothing. Refusing early saves them; but a request is then admitted by
   the decodes of now, while prefills of up to 30 s stand between, and what was admitted is not refused any more: it decodes too slowly (see TPOT).
   Fewer refusals are therefore not more requests in time, which the paper's table does not show. The baseline looks when nothing can go wrong any more.
-- With decode alone short, wasted prefills cost nobody anything. The forecast then does harm of its own: it asks when *this* request would decode but
-  knows only what has arrived, and so finds the pool the emptier the longer the prompt. Mean prompt tokens of the served and of the refused were
-  {prompts["Predicted"]} under `Predicted`, {prompts["Load"]} under `Load`{dear}.
+- With decode short before prefill, decode instances bound what is served in every mode, and refusals tell how far beyond its limit each mode lets them
+  run. The forecast then does harm of its own: it asks when *this* request would decode but knows only what has arrived, and so finds the pool the
+  emptier the longer the prompt. Mean prompt tokens of the served and of the refused were {prompts["Predicted"]} under `Predicted`,
+  {prompts["Load"]} under `Load`{dear}.
 
 One departure from the paper: it forecasts with a single decode time for all requests. Here {percent(older)} of the decodes under way at any moment are older
 than the mean decode lasts; such a forecast takes all of these for gone and admits so many too many. Fairlead's uses the distribution of the last decodes
@@ -191,7 +193,7 @@ def _row(regime: Regime, rate: float, mode: str, by_mode: dict[str, list[Outcome
         NAMES[mode],
         f"{count:,.0f} ({min(one.refused for one in found):,} to {max(one.refused for one in found):,})",
         percent(average([one.figures.rejected_share for one in found])),
-        f"{count / base - 1:+.1%}" if base else "-",
+        f"{count / base - 1:+.1%}" if base and mode != "AfterPrefill" else "-",
         percent(average([one.wasted_share for one in found])),
         percent(average([one.figures.attainment for one in found])),
         f"{average([one.figures.ttft_p90 or 0.0 for one in found]):.1f} s",
