@@ -45,9 +45,10 @@ RANDOM = Contender(label="random", policy="random")
 PRECISE = Contender(label="heimdall", policy="heimdall")
 MINMAX = Contender(label="heimdall, minmax", policy="heimdall", parameters={"preset": "heimdall-minmax"})
 LOAD_ONLY = Contender(label="heimdall, load only", policy="heimdall", parameters={"prefix_weight": 0.0})
-ONE_AT_A_TIME = Contender(label="fairlead", policy="fairlead", in_flight=1)
-FOUR_AT_A_TIME = Contender(label="fairlead, 4 in flight", policy="fairlead", in_flight=4)
-CONTENDERS = (RANDOM, Contender(label="round-robin", policy="round-robin"), LOAD_ONLY, PRECISE, MINMAX, ONE_AT_A_TIME, FOUR_AT_A_TIME)
+OURS = Contender(label="fairlead", policy="fairlead", in_flight=1)
+ONE_AT_A_TIME = Contender(label="fairlead, one at a time", policy="fairlead", parameters={"in_flight_seconds": 0.0}, in_flight=1)
+KV_NOT_COUNTED = Contender(label="fairlead, KV use not counted", policy="fairlead", parameters={"kv_seconds": 0.0}, in_flight=1)
+CONTENDERS = (RANDOM, Contender(label="round-robin", policy="round-robin"), LOAD_ONLY, PRECISE, MINMAX, OURS, ONE_AT_A_TIME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
