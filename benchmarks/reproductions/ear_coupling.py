@@ -82,7 +82,8 @@ def _coupling_verdict(found: Sequence[Equilibrium], curves: dict[str, list[Equil
     missing = {label: missing_turns(curve) for label, curve in curves.items()}
     little = max(abs(one.beyond_littles_law) for one in found)
     return f"""The law {verdict}: predictions are {percent(error)} off in the mean and {percent(max(off, default=0.0))} at most; with W taken as
-constant (L in proportion to the rate) they would be {percent(blind)} off in the mean. A tangent knows of no bend ahead of it. Coupling reaches Λ·N·W' = {strongest["ear"]:.2f} with `ear` and {strongest["least-loaded"]:.2f} with `least-loaded`, which
+constant (L in proportion to the rate) they would be {percent(blind)} off in the mean. A tangent knows of no bend ahead of it.
+Coupling reaches Λ·N·W' = {strongest["ear"]:.2f} with `ear` and {strongest["least-loaded"]:.2f} with `least-loaded`, which
 computes most contexts again. The law is of equilibria, and the nearer coupling is to 1, the longer one takes to form: at the highest rate
 {percent(missing["least-loaded"])} of the turns that Λ·N promises had not come yet with `least-loaded` ({percent(missing["ear"])} with `ear`), as
 their sessions were still waiting, so that what was measured lies below what would be reached. Little's law, L against Λ·N·W counted apart in the same
