@@ -7,8 +7,8 @@ from benchmarks.reproductions.ear_runs import Outcome, mean_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-COLOURS = ("#999999", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#009e73")
-MARKERS = "XDs^ov"
+COLOURS = ("#999999", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#009e73", "#000000")
+MARKERS = "XDs^ovP"
 
 
 def plot_rates(path: Path, outcomes: Sequence[Outcome], labels: Sequence[str]) -> None:

@@ -25,7 +25,8 @@ STICKY = Variant(label="sticky", policy="sticky")
 AFFINITY = Variant(label="ear, affinity only", policy="ear", parameters={"migrate": False})
 EAR = Variant(label="ear", policy="ear")
 ALWAYS = Variant(label="ear, T_hot = T_cool = 0", policy="ear", parameters={"hot_tokens": 0, "cooldown_seconds": 0.0, "cool_target": False})
-COMPARED = (ROUND_ROBIN, LEAST_LOADED, STICKY, AFFINITY, EAR, ALWAYS)
+OURS = Variant(label="fairlead", policy="fairlead")
+COMPARED = (ROUND_ROBIN, LEAST_LOADED, STICKY, AFFINITY, EAR, ALWAYS, OURS)
 """Run at every rate."""
 DRAFT_TARGET = Variant(label="ear, draft's target rule", policy="ear", parameters={"cool_target": False})
 EAR_RECOMPUTING = replace(EAR, label="ear, recomputing", fetching=False)
@@ -71,7 +72,22 @@ should be compared. Amplification is the wall-clock span of a closed loop over t
 **Migrations.** No session may move more often than 1 + lifetime / T_cool. Sessions that did, over all runs with a cooldown: {beyond}. The session that moved
 most did so {most} times.
 
+**The default policy.** `fairlead`, without its queues as everything is sent at once here, is no part of the draft's comparison; it is in the tables for who
+has to choose. {_beside(at_table)}
+
 {_ablations(at_table)}"""
+
+
+def _beside(at_table: Sequence[Outcome]) -> str:
+    """Ours against `ear` with its default and with its best thresholds."""
+    lines = []
+    for closed in (False, True):
+        found = _of(at_table, closed_loop=closed)
+        ours, ear, always = (mean_figure(found[one.label], lambda run: run.figures.ttft_p90) for one in (OURS, EAR, ALWAYS))
+        lines.append(
+            f"{'closed' if closed else 'open'} loop {ours:.2f} s against {ear:.2f} s of `ear` and {always:.2f} s of `ear` without thresholds"
+        )
+    return f"Its P90 of TTFT: {'; '.join(lines)}."
 
 
 def _of(found: Sequence[Outcome], *, closed_loop: bool) -> dict[str, list[Outcome]]:
