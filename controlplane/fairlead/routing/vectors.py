@@ -4,6 +4,7 @@ A policy of this kind is a formula over vectors and a pick: `lowest` costs, or `
 next event; a policy computes new ones from them and never writes into them.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,12 +34,19 @@ class PoolVectors:
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this router knows to run there."""
     kv_capacity_tokens: int
+    counts: "tuple[array[int], ...]"
+    shares: "array[float]"
+    """The memory of the vectors above in their order: as Python's arrays, single entries are written three times as fast."""
 
     @staticmethod
     def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
         """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
-        empty = (np.zeros(len(loads), dtype=np.int64) for _ in range(6))
-        pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = empty
+        empty = bytes(8 * len(loads))
+        counts = tuple(array("q", empty) for _ in range(6))
+        shares = array("d", empty)
+        pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = (
+            np.frombuffer(count, dtype=np.int64) for count in counts
+        )
         vectors = PoolVectors(
             loads=tuple(loads),
             pending=pending,
@@ -47,8 +55,10 @@ class PoolVectors:
             decode_tokens=decode_tokens,
             requests=requests,
             queued=queued,
-            kv_usage=np.zeros(len(loads)),
+            kv_usage=np.frombuffer(shares, dtype=np.float64),
             kv_capacity_tokens=kv_capacity_tokens,
+            counts=counts,
+            shares=shares,
         )
         for index in range(len(loads)):
             vectors.refresh(index)
@@ -57,16 +67,18 @@ class PoolVectors:
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
-        self.pending[index] = load.pending_prefill_tokens
-        self.pending_microseconds[index] = load.pending_prefill_microseconds
-        self.wait_microseconds[index] = load.pending_prefill_microseconds - load.late_prefill_microseconds
-        self.decode_tokens[index] = load.decode_tokens
-        self.requests[index] = load.waiting + load.prefilling + load.decoding
-        self.queued[index] = load.waiting + max(0, load.prefilling - 1)
+        pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = self.counts
+        waiting, prefilling = load.waiting, load.prefilling
+        pending[index] = load.pending_prefill_tokens
+        pending_microseconds[index] = load.pending_prefill_microseconds
+        wait_microseconds[index] = load.pending_prefill_microseconds - load.late_prefill_microseconds
+        decode_tokens[index] = load.decode_tokens
+        requests[index] = waiting + prefilling + load.decoding
+        queued[index] = waiting + prefilling - 1 if prefilling else waiting
         used = load.kv_usage
         if used is None:
             used = min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / self.kv_capacity_tokens)
-        self.kv_usage[index] = used
+        self.shares[index] = used
 
 
 def hits_in_order(hits: Mapping[str, int], loads: Sequence[InstanceLoad]) -> IntVector:

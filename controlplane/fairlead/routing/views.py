@@ -110,21 +110,19 @@ class LiveView:
             self._place_slots()
         count = len(self._places)
         hits = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
-        masks = prefixes.match_masks(request.blocks)
         places = self._places_of_slots
-        for mask, depth in masks:
+        block_tokens = self.table.engine.block_tokens
+        most = max(0, request.prompt_tokens - 1)
+        for mask, depth in prefixes.match_masks(request.blocks):
+            tokens = min(depth * block_tokens, most)
             if mask.bit_count() > FEW_HOLDERS:
-                hits[places[bits_of(mask, len(places))]] = depth
+                hits[places[bits_of(mask, len(places))]] = tokens
                 continue
             while mask:
                 lowest = mask & -mask
-                hits[places[lowest.bit_length() - 1]] = depth
+                hits[places[lowest.bit_length() - 1]] = tokens
                 mask ^= lowest
-        hits = hits[:count]
-        if masks:
-            hits *= self.table.engine.block_tokens
-            np.minimum(hits, max(0, request.prompt_tokens - 1), out=hits)
-        return hits
+        return hits[:count]
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         vectors = self.vectors()
