@@ -22,9 +22,12 @@ class Dice:
     def shuffled(self, count: int) -> list[int]:
         """The numbers from 0 to count - 1 in random order."""
         order = list(range(count))
-        for last in range(count - 1, 0, -1):
-            other = self.below(last + 1)
+        thrown, seed = self._thrown, self._seed
+        for last in range(count - 1, 0, -1):  # `below`, written out
+            thrown += 1
+            other = xxh3_64_intdigest(thrown.to_bytes(8, "little"), seed) % (last + 1)
             order[last], order[other] = order[other], order[last]
+        self._thrown = thrown
         return order
 
     def one_of(self, choices: Sequence[int]) -> int:

@@ -9,6 +9,9 @@ from fairlead.routing.vectors import FloatVector, IntVector
 FALLBACKS = 3
 """How many other instances a decision names for retries."""
 
+FEW = 32
+"""Up to so many instances, ties among fallbacks are worth breaking by load."""
+
 
 def score(request: RoutingRequest, load: InstanceLoad, hit_tokens: int, speed: float, total: float | None = None) -> CandidateScore:
     """The candidate's terms. `speed` is prefill tokens per second; `total` defaults to virtual load: pending + miss, in tokens."""
@@ -43,9 +46,9 @@ def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
 def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = (), count: int = FALLBACKS) -> tuple[str, ...]:
     """Ids of up to `count` candidates with the least pending prefill tokens, without the excluded.
 
-    Ties go by running decodes, then id; in pools of more than 32 by order of id alone, which costs a third.
+    Ties go by running decodes, then id; in pools of more than `FEW` by order of id alone, which costs a third.
     """
-    if len(candidates) <= 32:
+    if len(candidates) <= FEW:
         rest = [load for load in candidates if load.entry.id not in excluded]
         return tuple(load.entry.id for load in sorted(rest, key=less_loaded)[:count])
     pending = [load.pending_prefill_tokens for load in candidates]

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fairlead.routing.dice import Dice
 from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import score
@@ -69,5 +71,7 @@ class Heimdall(FreeChoice):
 
 def max_score(totals: FloatVector, endpoints: int, dice: Dice) -> Sequence[int]:
     """Indexes of the best `endpoints` (at least 1) totals, best first, ties shuffled."""
-    scores = totals.tolist()
-    return sorted(dice.shuffled(len(scores)), key=lambda index: -scores[index])[: max(1, endpoints)]
+    scores: list[float] = totals.tolist()
+    count = min(max(1, endpoints), len(scores))
+    least = float(np.partition(totals, -count)[-count])
+    return sorted([index for index in dice.shuffled(len(scores)) if scores[index] >= least], key=lambda index: -scores[index])[:count]

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.routing.policies.candidates import least_pending, score_all
+import numpy as np
+
+from fairlead.routing.policies.candidates import FALLBACKS, FEW, score_all
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, QueuedMove, QueuedRequest, RoutingRequest
+from fairlead.routing.vectors import lowest
 from fairlead.tables import RoutingTable
 
 
@@ -19,20 +22,21 @@ class LeastLoaded:
         self._choices = 0
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        candidates = view.candidates()
-        least = min([load.pending_prefill_tokens for load in candidates])
-        tied = [load for load in candidates if load.pending_prefill_tokens == least]
+        vectors = view.vectors()
+        loads, pending = vectors.loads, vectors.pending
         chosen_at = self._chosen_at
-        best = (
-            tied[0] if len(tied) == 1 else min(tied, key=lambda load: (load.decode_tokens, chosen_at.get(load.entry.id, 0), load.entry.id))
-        )
-        instance = best.entry.id
+        tied: list[int] = np.flatnonzero(pending == pending.min()).tolist()
+        best = tied[0]
+        if len(tied) > 1:
+            best = min(tied, key=lambda index: (loads[index].decode_tokens, chosen_at.get(loads[index].entry.id, 0), index))
+        instance = loads[best].entry.id
         self._choices += 1
         chosen_at[instance] = self._choices
-        fallbacks = least_pending(candidates, (instance,))
+        order = lowest(pending, FALLBACKS + 1, vectors.decode_tokens) if len(loads) <= FEW else lowest(pending, FALLBACKS + 1)
+        fallbacks = tuple([loads[index].entry.id for index in order if index != best][:FALLBACKS])
         return Decision(
             instance=instance,
-            reason=DecisionReason.LEAST_LOADED if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
+            reason=DecisionReason.LEAST_LOADED if len(loads) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
             candidates=score_all(request, view, (instance, *fallbacks[:1])),
         )

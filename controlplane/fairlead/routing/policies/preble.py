@@ -104,9 +104,10 @@ class Preble(FreeChoice):
         active = np.array([load.prefilling + load.decoding for load in vectors.loads])
         tokens = misses(request.prompt_tokens, hits)
         capacity = view.table.engine.kv_cache_tokens
-        evicted = np.array(
-            [self._eviction_seconds(load.entry.id, int(miss), capacity) for load, miss in zip(vectors.loads, tokens, strict=True)]
-        )
+        held = np.array([self._held.get(load.entry.id, 0) for load in vectors.loads])
+        evicted = np.zeros(len(held))
+        for index in np.flatnonzero(held + tokens > capacity).tolist():
+            evicted[index] = self._eviction_seconds(vectors.loads[index].entry.id, int(tokens[index]), capacity)
         costs: FloatVector = work + active * decode + evicted + tokens / view.table.engine.prefill_tokens_per_second
         return costs
 
