@@ -125,18 +125,19 @@ class Ear:
         saved_here = view.hit_tokens(request, host.entry.id) if cool_only else 0
         for load in view.candidates():
             pending = load.pending_prefill_tokens
-            if load is host or pending >= host.pending_prefill_tokens:
+            if load is host or pending >= host.pending_prefill_tokens or (cool_only and pending > threshold):
                 continue
-            if cool_only:
-                carried = self._carried_tokens(saved_here - view.hit_tokens(request, load.entry.id), host, table.engine)[0]
-                if pending > threshold or pending + carried >= host.pending_prefill_tokens:
-                    continue
+            if best_rank is not None and pending > best_rank[0]:
+                continue
             free = free_kv_tokens(load, table.engine.kv_cache_tokens)
-            if free < needed:
+            rank = (pending, -free, load.entry.id)
+            if free < needed or (best_rank is not None and rank >= best_rank):
                 continue
-            rank = (load.pending_prefill_tokens, -free, load.entry.id)
-            if best_rank is None or rank < best_rank:
-                best, best_rank = load, rank
+            if cool_only:  # last, as it costs most
+                carried = self._carried_tokens(saved_here - view.hit_tokens(request, load.entry.id), host, table.engine)[0]
+                if pending + carried >= host.pending_prefill_tokens:
+                    continue
+            best, best_rank = load, rank
         return best
 
     def _carried_tokens(self, lacking: int, host: InstanceLoad, engine: EngineFacts) -> tuple[float, bool]:
