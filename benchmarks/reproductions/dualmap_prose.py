@@ -43,16 +43,17 @@ def same_queue(both: Sequence[Measured]) -> str:
             f"- {one.study.title}: at 0.9× `dualmap` has {percent(hit)} of the ideal hits (`cache-affinity` {percent(affinity)}) with a coefficient of "
             f"variation of {spread:.2f} instead of {hot:.2f}. Goodput: {signed(found.goodput)} against the best baseline (`{found.best_goodput}`), "
             f"{_goodputs(one, found.best_goodput)} against the others. Effective capacity: at most {signed(found.capacity)} against the best baseline, "
-            f"at {found.capacity_at:g}×. At {one.same.multiples('dualmap')[-1]:g}× {percent(_crowded(one))} of the ideal hits are left."
+            f"at {found.capacity_at:g}×. The saturation is only {signed(_room(one, found.best_goodput))} from the best baseline's goodput, which leaves "
+            f"hardly any room for the paper's gain. At {one.same.multiples('dualmap')[-1]:g}× {percent(_crowded(one))} of the ideal hits are left."
         )
     return (
-        "All policies have Fairlead's defaults here: requests wait in the router, in order of arrival, one prefill per instance in flight. "
-        "So only the placement differs.\n\n"
+        "Requests wait in the router, in order of arrival, one prefill per instance in flight, so only the placement differs; `fairlead`, the default "
+        "policy, is beside them with its own queue order.\n\n"
         + "\n".join(lines)
         + "\n\nThe gain stops where the pool as a whole is overloaded. With one order of "
         "arrival, a backlog of more than five seconds makes everybody late, and a policy that balances well reaches it on all instances at the same "
         "moment; policies that balance badly (`cache-affinity`, `preble`) still have instances with short queues then, and more requests in time. "
-        "What to do past that point is a question of the queue's order, not of placement: `fairlead`, the default policy, is in the table for that. "
+        "What to do past that point is a question of the queue's order, not of placement, as `fairlead` shows. "
         "Hits fall there because overloaded pairs send requests to whichever member is less loaded: the only range where they come near the low "
         "share that the paper reports for Conversation."
     )
@@ -101,7 +102,7 @@ def queues(both: Sequence[tuple[Study, Results]]) -> str:
         + "; ".join(lines)
         + ". Longest hit first serves short remainders and lets the rest wait without end; an age bound of 2 s takes the effect away. The gains of "
         "this size that the paper reports beyond saturation are therefore most likely its queue's (an inference: the paper's own runs were not "
-        "available), and any policy can have them with `queue_discipline: longest_hit` and a large `queue_age_bound_seconds`."
+        "available); `min-ttft` has most of them too with `queue_discipline: longest_hit` and a large `queue_age_bound_seconds`."
     )
 
 
@@ -202,6 +203,12 @@ def _goodputs(one: Measured, winner: str) -> str:
                 else f"at least {signed(mine / one.same.multiples(name)[0] - 1)} (`{name}`)"
             )
     return ", ".join(gains)
+
+
+def _room(one: Measured, baseline: str) -> float:
+    """How far the saturation is above the baseline's goodput, as a part of it; 0 when it has none."""
+    reached = one.same.goodput(baseline)
+    return 1 / reached - 1 if reached else 0.0
 
 
 def _crowded(one: Measured) -> float:
