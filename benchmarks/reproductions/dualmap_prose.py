@@ -27,7 +27,8 @@ caches, at 0.3 and 0.5 requests/s, and are not measured. Workloads: {source}, an
 Requests of one stamp are spread evenly, as the paper's client does.
 
 *Effective capacity* is the share of all measured requests with a first token within 5 s; *goodput* the rate at which it falls below 90 %,
-interpolated between neighbouring rates. Rates are multiples of the estimated saturation, an upper bound on what can be served whole (who refuses or delays long prompts may have 90 % in time beyond it): {rates}.
+interpolated between neighbouring rates. Rates are multiples of the estimated saturation, an upper bound on what can
+be served whole (who refuses or delays long prompts may have 90 % in time beyond it): {rates}.
 Figures are means over {seeds} seeds, which change every hash (over two where queue orders are compared); policies that hash nothing do the same with
 every seed and run once."""
 
@@ -44,7 +45,8 @@ def same_queue(both: Sequence[Measured]) -> str:
             f"variation of {spread:.2f} instead of {hot:.2f}. Goodput: {signed(found.goodput)} against the best baseline (`{found.best_goodput}`), "
             f"{_goodputs(one, found.best_goodput)} against the others. Effective capacity: at most {signed(found.capacity)} against the best baseline, "
             f"at {found.capacity_at:g}×. The saturation is only {signed(_room(one, found.best_goodput))} from the best baseline's goodput, which leaves "
-            f"hardly any room for the paper's gain while everybody is served in order of arrival. At {one.same.multiples('dualmap')[-1]:g}× {percent(_crowded(one))} of the ideal hits are left."
+            f"hardly any room for the paper's gain while everybody is served in order of arrival. "
+            f"At {one.same.multiples('dualmap')[-1]:g}× {percent(_crowded(one))} of the ideal hits are left."
         )
     return (
         "Requests wait in the router, in order of arrival, one prefill per instance in flight, so only the placement differs; `fairlead`, the default "
