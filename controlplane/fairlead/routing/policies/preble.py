@@ -97,18 +97,17 @@ class Preble(FreeChoice):
             del self._cached[instance], self._held[instance]
 
     def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> FloatVector:
-        """Seconds per instance: recent work + running decodes + what would be evicted + this request's own prefill."""
+        """Seconds per instance: recent work + decodes running or to come + what would be evicted + this request's own prefill."""
         vectors = view.vectors()
         decode = self._parameters.decode_tokens * self._parameters.decode_seconds
         work = np.array([self._work.get(load.entry.id, 0) for load in vectors.loads]) / 1e6
-        active = np.array([load.prefilling + load.decoding for load in vectors.loads])
         tokens = misses(request.prompt_tokens, hits)
         capacity = view.table.engine.kv_cache_tokens
         held = np.array([self._held.get(load.entry.id, 0) for load in vectors.loads])
         evicted = np.zeros(len(held))
         for index in np.flatnonzero(held + tokens > capacity).tolist():
             evicted[index] = self._eviction_seconds(vectors.loads[index].entry.id, int(tokens[index]), capacity)
-        costs: FloatVector = work + active * decode + evicted + tokens / view.table.engine.prefill_tokens_per_second
+        costs: FloatVector = work + vectors.requests * decode + evicted + tokens / view.table.engine.prefill_tokens_per_second
         return costs
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:

@@ -46,6 +46,13 @@ def test_running_decodes_are_charged() -> None:
     assert [one.total for one in costs] == [1.0, 1.0 + 45 * 0.15]
 
 
+def test_requests_that_wait_in_the_router_are_charged_like_running_ones() -> None:
+    waiting = load_of("i1")
+    waiting.waiting = 2
+    costs = Preble(PrebleParameters()).choose(request("r", 6_250), view_over([waiting, load_of("i2")]), 0.0).candidates
+    assert [one.total for one in costs] == [1.0, 1.0 + 2 * 45 * 0.15]
+
+
 def test_work_shared_by_instances_is_charged_in_parts() -> None:
     policy = Preble(PrebleParameters(decode_seconds=0.0))
     view = two_instances()
