@@ -82,8 +82,8 @@ def as_published(both: Sequence[Measured]) -> str:
         "without any bound on waiting, one prefill in flight, half the SLO as threshold and hotness constants of its own (`dualmap-code`). Its "
         "baselines have no such queue; their requests go to an engine on arrival and wait there in order. Nothing is refused for waiting.\n\n"
         + "\n".join(lines)
-        + "\n\n`preble` is the baseline that differs most from the paper's. Its cost counts requests that are at an engine, so it balances better "
-        f"when all are ({preble} in time at 0.95×, one queue → at once). The code's copy of Preble picks a position in the list of holders instead of "
+        + "\n\n`preble` is the baseline that differs most from the paper's "
+        f"({preble} in time at 0.95×, one queue → at once). The code's copy of Preble picks a position in the list of holders instead of "
         "the holder itself, which loses what it looked for; Fairlead's does not. That may be why it is so strong a baseline here and not in the "
         "paper: a guess, not tested."
     )
