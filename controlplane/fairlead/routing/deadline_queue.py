@@ -35,7 +35,7 @@ class LateRules:
     sent_in_time: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Planned:
     due: float
     seconds: float
