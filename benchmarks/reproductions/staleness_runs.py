@@ -9,10 +9,10 @@ from benchmarks.reproductions.sections import Context
 from fairlead.tables import RoutingTable
 from fairlead_simulator.simulation.experiments import Cell, CellResult
 from fairlead_simulator.simulation.measuring import Targets
+from fairlead_simulator.simulation.observations import ObservationQuality
 from fairlead_simulator.simulation.planning import Plan, Spread, ideal_hits
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import ObservationQuality
 from fairlead_simulator.simulation.saturation import believed_speed, estimate_saturation
 
 PRESET = preset("dualmap-910b4-qwen7b")

@@ -16,11 +16,11 @@ from fairlead_simulator.simulation.choices import HIGHEST_RATE, early_rejection_
 from fairlead_simulator.simulation.experiments import Cell, CellResult, check_fits, run_cells
 from fairlead_simulator.simulation.feasibility import check_duration, check_outputs, check_policies
 from fairlead_simulator.simulation.measuring import Targets
+from fairlead_simulator.simulation.observations import ObservationQuality
 from fairlead_simulator.simulation.planning import Plan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import PRESETS, Mode, preset
 from fairlead_simulator.simulation.reports import result_tables
-from fairlead_simulator.simulation.running import ObservationQuality
 from fairlead_simulator.simulation.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.simulation.timeline_files import LARGEST_POOL, read_timeline
 from fairlead_simulator.traces import read_trace

@@ -23,7 +23,7 @@ from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, Routin
 from fairlead.routing.readings import SchedulerReadings
 from fairlead.routing.recording import Recorder
 from fairlead.routing.registry import build_policy, check_parameters
-from fairlead.routing.table_changes import take_table
+from fairlead.routing.table_changes import forget_departed, take_table
 from fairlead.tables import RoutingTable
 
 Outcome = Dispatch | Refusal
@@ -83,7 +83,7 @@ class PoolScheduler(SchedulerReadings):
         if placing.queues and now >= self._next_sweep:
             self._next_sweep = now + self._settings.sweep_seconds
             placing.rebalance(sorted(placing.queues), now)
-        self._forget_departed()
+        forget_departed(placing)
         return self._answer(tuple(placing.queues), now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -392,10 +392,3 @@ class PoolScheduler(SchedulerReadings):
             if load is not None and instance not in excluded and load.is_candidate(view.now):
                 return instance
         return next(iter(least_pending(candidates, excluded, 1)), None)
-
-    def _forget_departed(self) -> None:
-        for instance in tuple(self._placing.departed):
-            if not self._placing.accounting.in_flight(instance) and not self._loads[instance].transfers_out:
-                self._placing.departed.discard(instance)
-                self._placing.circuits.pop(instance, None)  # its last requests may have failed after it left
-                del self._loads[instance]

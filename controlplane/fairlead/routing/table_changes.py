@@ -89,6 +89,15 @@ def _take_instances(placing: Placing, entries: tuple[InstanceEntry, ...]) -> Non
             placing.departed.add(instance)
 
 
+def forget_departed(placing: Placing) -> None:
+    """Let go of instances that left the table, once their last request has ended."""
+    for instance in tuple(placing.departed):
+        if not placing.accounting.in_flight(instance) and not placing.accounting.loads[instance].transfers_out:
+            placing.departed.discard(instance)
+            placing.circuits.pop(instance, None)  # its last requests may have failed after it left
+            del placing.accounting.loads[instance]
+
+
 def _decode_in_place(placing: Placing, instance: str) -> None:
     """What is queued for an instance that no longer only prefills goes nowhere else to decode."""
     queue = placing.queues.get(instance)

@@ -11,9 +11,10 @@ from typing import Any
 
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.simulation.measuring import Figures, Targets, measure
+from fairlead_simulator.simulation.observations import ObservationQuality
 from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, plan_jobs
 from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.running import ObservationQuality, RunResult, Simulation
+from fairlead_simulator.simulation.running import RunResult, Simulation
 from fairlead_simulator.simulation.timeline import TimelineEvent
 
 

@@ -1,4 +1,4 @@
-"""What the scheduler is told and what it answered, as a log: to prove that a second scheduler decides alike from the same observations."""
+"""What the scheduler is told: how well it sees, and a log of it with the answers, to prove that a second scheduler decides alike from the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,16 @@ from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 
 Outcome = Dispatch | Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationQuality:
+    """How well the router sees. `token_noise` is the sigma of a log-normal factor (median 1) on the prompt length it is told, and so on its
+    prefill estimates; events and metrics reach it `delay_seconds` late."""
+
+    token_noise: float = 0.0
+    delay_seconds: float = 0.0
+    metrics_seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

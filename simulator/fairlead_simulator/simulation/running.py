@@ -19,23 +19,13 @@ from fairlead.routing.scheduler import PoolScheduler
 from fairlead_simulator.simulation.instances import Instance
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.kv_memory import PREFIX_BLOCK_TOKENS
-from fairlead_simulator.simulation.observations import Outcome, observed_scheduler
+from fairlead_simulator.simulation.observations import ObservationQuality, Outcome, observed_scheduler
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.timeline import TimelineEvent
 
 _SAMPLE_SECONDS = 1.0
 _TAKE_RECORDS_SECONDS = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationQuality:
-    """How well the router sees. `token_noise` is the sigma of a log-normal factor (median 1) on the prompt length it is told, and so on its
-    prefill estimates; events and metrics reach it `delay_seconds` late."""
-
-    token_noise: float = 0.0
-    delay_seconds: float = 0.0
-    metrics_seconds: float = 1.0
 
 
 @dataclass(slots=True)

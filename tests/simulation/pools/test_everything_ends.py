@@ -10,10 +10,11 @@ from fairlead.instances import Role
 from fairlead.reports import RejectionReason
 from fairlead.routing.registry import policy_entry, policy_names
 from fairlead_simulator.simulation.jobs import Phase
+from fairlead_simulator.simulation.observations import ObservationQuality
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import ObservationQuality, Simulation
+from fairlead_simulator.simulation.running import Simulation
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 from watched_policy import watched_policies

@@ -10,10 +10,11 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
 from fairlead_simulator.simulation.jobs import Phase
+from fairlead_simulator.simulation.observations import ObservationQuality
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
 from fairlead_simulator.simulation.pool_tables import PoolSpec
 from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import ObservationQuality, Simulation
+from fairlead_simulator.simulation.running import Simulation
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 
