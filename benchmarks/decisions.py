@@ -103,7 +103,7 @@ def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) ->
 
         start = thread_time_ns()
         blocks = block_hashes(text, BLOCK_BYTES)
-        first = first_bytes_hash(text, BLOCK_BYTES)
+        first = first_bytes_hash(text, BLOCK_BYTES, blocks)
         request = RoutingRequest(
             id=f"r{number}", arrived_at=now, prompt_tokens=PROMPT_BYTES // 4, blocks=blocks, first_bytes_hash=first, session=session
         )

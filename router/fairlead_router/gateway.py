@@ -91,12 +91,13 @@ class Gateway:
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header)
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
+        blocks = block_hashes(prompt, pool.block_bytes)
         request = RoutingRequest(
             id=f"{self._prefix}-{next(self._numbers):x}",
             arrived_at=arrived,
             prompt_tokens=max(1, -(-len(prompt) // pool.bytes_per_token)),
-            blocks=block_hashes(prompt, pool.block_bytes),
-            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes),
+            blocks=blocks,
+            first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks),
             session=session_name(session) if session else None,
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,

@@ -19,17 +19,20 @@ def block_hashes(text: bytes, block_bytes: int) -> tuple[int, ...]:
         raise ValueError(f"block_bytes must be at least 1, not {block_bytes}")
     parent = 0
     hashes: list[int] = []
-    append = hashes.append
+    append, digest = hashes.append, xxh3_64_intdigest
     view = memoryview(text)
-    for end in range(block_bytes, len(text) + 1, block_bytes):
-        parent = xxh3_64_intdigest(view[end - block_bytes : end], parent)
+    for begin in range(0, len(text) - block_bytes + 1, block_bytes):
+        parent = digest(view[begin : begin + block_bytes], parent)
         append(parent)
     return tuple(hashes)
 
 
-def first_bytes_hash(text: bytes, block_bytes: int) -> int:
-    """Hash of the first block of `text`, or of all of it when it is shorter: `RoutingRequest.first_bytes_hash`."""
-    return int(xxh3_64_intdigest(text[:block_bytes]))
+def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = ()) -> int:
+    """Hash of the first block of `text`, or of all of it when it is shorter: `RoutingRequest.first_bytes_hash`.
+
+    Of the text's `block_hashes`, where the caller has them, it is the first.
+    """
+    return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes]))
 
 
 class PrefixIndex:

@@ -26,39 +26,37 @@ class PoolVectors:
     """Uncached prompt tokens, queued or sent and without a first token."""
     pending_microseconds: IntVector
     """The same as predicted time."""
-    wait_microseconds: IntVector
-    """Of that, what a new request would wait for: all but the late."""
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
+    wait_seconds: FloatVector
+    """Of the pending time, what a new request would wait for: all but the late."""
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this router knows to run there."""
     kv_capacity_tokens: int
     counts: "tuple[array[int], ...]"
-    shares: "array[float]"
+    measures: "tuple[array[float], array[float]]"
     """The memory of the vectors above in their order: as Python's arrays, single entries are written three times as fast."""
 
     @staticmethod
     def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
         """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
         empty = bytes(8 * len(loads))
-        counts = tuple(array("q", empty) for _ in range(6))
-        shares = array("d", empty)
-        pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = (
-            np.frombuffer(count, dtype=np.int64) for count in counts
-        )
+        counts = tuple(array("q", empty) for _ in range(5))
+        measures = (array("d", empty), array("d", empty))
+        pending, pending_microseconds, decode_tokens, requests, queued = (np.frombuffer(count, dtype=np.int64) for count in counts)
         vectors = PoolVectors(
             loads=tuple(loads),
             pending=pending,
             pending_microseconds=pending_microseconds,
-            wait_microseconds=wait_microseconds,
             decode_tokens=decode_tokens,
             requests=requests,
             queued=queued,
-            kv_usage=np.frombuffer(shares, dtype=np.float64),
+            wait_seconds=np.frombuffer(measures[0], dtype=np.float64),
+            kv_usage=np.frombuffer(measures[1], dtype=np.float64),
             kv_capacity_tokens=kv_capacity_tokens,
             counts=counts,
-            shares=shares,
+            measures=measures,
         )
         for index in range(len(loads)):
             vectors.refresh(index)
@@ -67,18 +65,19 @@ class PoolVectors:
     def refresh(self, index: int) -> None:
         """Read the counters of one instance again. For the view only."""
         load = self.loads[index]
-        pending, pending_microseconds, wait_microseconds, decode_tokens, requests, queued = self.counts
+        pending, pending_microseconds, decode_tokens, requests, queued = self.counts
+        wait_seconds, kv_usage = self.measures
         waiting, prefilling = load.waiting, load.prefilling
         pending[index] = load.pending_prefill_tokens
         pending_microseconds[index] = load.pending_prefill_microseconds
-        wait_microseconds[index] = load.pending_prefill_microseconds - load.late_prefill_microseconds
+        wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding
         queued[index] = waiting + prefilling - 1 if prefilling else waiting
         used = load.kv_usage
         if used is None:
             used = min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / self.kv_capacity_tokens)
-        self.shares[index] = used
+        kv_usage[index] = used
 
 
 def hits_in_order(hits: Mapping[str, int], loads: Sequence[InstanceLoad]) -> IntVector:

@@ -85,13 +85,16 @@ class Fairlead(FreeChoice):
             if loads[holder].transfers_out:
                 holder = least_busy_holder(hits, most, vectors)
             prefill = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
-        wait = vectors.wait_microseconds / 1e6
-        affinity = self.affinity(float(wait.sum()) / len(loads) / view.table.slo.ttft_seconds)
-        costs = wait + affinity * prefill + self._parameters.kv_seconds * vectors.kv_usage
+        wait = vectors.wait_seconds
+        costs = self.affinity(float(np.add.reduce(wait)) / len(loads) / view.table.slo.ttft_seconds) * prefill
+        costs += wait
+        costs += self._parameters.kv_seconds * vectors.kv_usage
         order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
         limit = IN_TIME * view.table.slo.ttft_seconds
         if wait[order[0]] + prefill[order[0]] > limit:
-            order = lowest((wait + prefill > limit).astype(np.int64), FALLBACKS + 1, costs, vectors.decode_tokens)
+            late = wait + prefill > limit
+            if not late.all():
+                order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, vectors.decode_tokens)
         best = order[0]
         chosen = loads[best].entry.id
         fetches = bool(hits[best] < most and prefill[best] < alone[best])
