@@ -132,10 +132,11 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     page.goto(f"{site.url}/migrations")
     first = page.locator("tr[data-key]").first.get_attribute("data-key")
     page.click("text=Next page")
-    assert "cursor=100" in page.url
+    page.wait_for_url("**cursor=100**")
     assert page.locator("tr[data-key]").first.get_attribute("data-key") != first
     page.select_option("select[name=trigger]", "drain")
     page.click("button:has-text('Filter')")
+    page.wait_for_url("**trigger=drain**")
     assert set(page.locator("td[data-label=Trigger]").all_inner_texts()) == {"drain"}
     page.locator("details.range summary").click()
     page.fill("input[name=from]", "2h")
@@ -147,7 +148,7 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     page.fill("input[name=replicas]", "9")
     page.click("text=Plan the change")
     page.get_by_role("button", name="Apply").click()
-    assert "Applied by" in page.inner_text("main")
+    page.wait_for_selector("text=Applied by")
     assert site.fake.world.desired[CHAT] == 9
     page.click("#theme-button")
     assert page.locator("html").get_attribute("data-theme") == "light"
