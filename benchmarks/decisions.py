@@ -1,16 +1,21 @@
 """Cost of one routing decision: hash a 64 KB prompt, choose an instance; and of a request's whole way through the scheduler.
 
-    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000]
+    .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--peer-python PYTHON]
 
 Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What else the machine runs meanwhile
 is left out as far as possible: other programs' time, and the requests in or right before which the thread was preempted, as they find its caches cold.
-The machine's own speed for the hash alone is printed first.
+The machine's own speed for the hash alone is printed first, and last what the parts of NVIDIA Dynamo's router cost that can be called from Python, given
+one that has them (see `decision_peer.py`). Other peers decide inside their proxies; `gateway.py` compares with those.
 """
 
 import argparse
 import gc
+import json
+import os
 import random
 import resource
+import subprocess
+from pathlib import Path
 from time import thread_time_ns
 
 from fairlead.instances import InstanceState
@@ -148,6 +153,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--policies", nargs="+", default=list(policy_names()), choices=policy_names())
+    parser.add_argument("--peer-python", help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()
     prompts = prompts_of(400, random.Random(3))
     gc.collect()
@@ -160,6 +166,22 @@ def main() -> None:
             decisions, whole = measure(policy, instances, arguments.requests, prompts)
             (decided_p50, decided_p99), (whole_p50, whole_p99) = percentiles(decisions), percentiles(whole)
             print(f"{policy:<24}{instances:>10}{decided_p50:>18.1f}{decided_p99:>9.1f}{whole_p50:>23.1f}{whole_p99:>9.1f}")
+    if arguments.peer_python is None:
+        print("peer not measured: give --peer-python, a Python that has ai-dynamo-runtime")
+    else:
+        print_peer(arguments.peer_python, arguments.instances)
+
+
+def print_peer(python: str, sizes: list[int]) -> None:
+    """Measure the peer in a process of its own."""
+    command = [python, str(Path(__file__).with_name("decision_peer.py")), *map(str, sizes)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "off"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        print(f"peer failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}")
+        return
+    for what, size, p50, p99 in json.loads(done.stdout.strip().splitlines()[-1]):
+        print(f"{'dynamo ' + what:<34}{size or '':>10}   p50 {p50:.1f} us, p99 {p99:.1f} us (wall)")
 
 
 if __name__ == "__main__":
