@@ -79,6 +79,7 @@ def test_a_session_that_ends_while_a_page_is_open_leads_to_the_login(chromium: B
     page.keyboard.press("Enter")
     page.wait_for_url(f"{site.url}/")
     page.goto(f"{site.url}/decisions")
+    page.wait_for_selector("#live-pill[data-state=live]")  # else the page may leave by itself before anything is chosen
     site.fake.sessions.clear()
     page.select_option("select[name=reason]", "session-cold")
     page.wait_for_url("**/login?**")
