@@ -19,9 +19,9 @@ from pathlib import Path
 from time import thread_time_ns
 
 from fairlead.instances import InstanceState
+from fairlead.routing.catalogue import policy_names
 from fairlead.routing.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.protocols import Dispatch, RoutingRequest
-from fairlead.routing.registry import policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import (
     EarlyRejectionFacts,

@@ -1,207 +1,56 @@
-"""Policies by name: their parameter schemas, the check of a person's parameters, and building one for a pool."""
+"""Building the policies of the catalogue. Whoever only reads specs imports `catalogue`, which loads none of them."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fairlead.errors import InvalidInput, UnknownName
-from fairlead.instances import Role
-from fairlead.routing.parameters import ParameterFacts, QueueParameters, parameter_facts, read_parameters
+from fairlead.routing.catalogue import check_parameters
 from fairlead.routing.policies.cache_affinity import CacheAffinity
-from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, CacheLoadLinearParameters
-from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
-from fairlead.routing.policies.dynamo import Dynamo, DynamoParameters
-from fairlead.routing.policies.ear import Ear, EarParameters
-from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters
-from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters
-from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.policies.cache_load_linear import CacheLoadLinear
+from fairlead.routing.policies.dualmap import DualMap
+from fairlead.routing.policies.dynamo import Dynamo
+from fairlead.routing.policies.ear import Ear
+from fairlead.routing.policies.fairlead import Fairlead
+from fairlead.routing.policies.heimdall import Heimdall
 from fairlead.routing.policies.least_loaded import LeastLoaded
 from fairlead.routing.policies.least_request import LeastRequest
 from fairlead.routing.policies.lmetric import LMetric
 from fairlead.routing.policies.min_ttft import MinTtft
-from fairlead.routing.policies.mooncake import Mooncake, MooncakeParameters
-from fairlead.routing.policies.preble import Preble, PrebleParameters
-from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad, PrefixCacheLoadParameters
-from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold, PrefixCacheThresholdParameters
+from fairlead.routing.policies.mooncake import Mooncake
+from fairlead.routing.policies.preble import Preble
+from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad
+from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold
 from fairlead.routing.policies.random_choice import RandomChoice
 from fairlead.routing.policies.round_robin import RoundRobin
-from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
+from fairlead.routing.policies.static_pd import StaticPd
 from fairlead.routing.policies.sticky import Sticky
 from fairlead.routing.protocols import Policy
 from fairlead.tables import RoutingFacts
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyEntry:
-    """A registered policy: one line of intent, its parameter dataclass, and how to build it from parameters and a seed.
-
-    `needs_roles` are those a pool must have for the policy to make sense; empty = any pool.
-    """
-
-    name: str
-    intent: str
-    parameters: type[QueueParameters]
-    build: Callable[[Any, int], Policy]
-    needs_roles: tuple[Role, ...] = ()
-
-
-_POLICIES: dict[str, PolicyEntry] = {
-    entry.name: entry
-    for entry in (
-        PolicyEntry(
-            name="fairlead",
-            intent="Prefix affinity that grows with load, and queues that keep what can be in time in time.",
-            parameters=FairleadParameters,
-            build=lambda parameters, seed: Fairlead(parameters),
-        ),
-        PolicyEntry(
-            name="round-robin",
-            intent="Every instance in turn, whatever it holds or has to do.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: RoundRobin(seed),
-        ),
-        PolicyEntry(
-            name="least-loaded",
-            intent="The instance with the fewest uncached prompt tokens pending.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: LeastLoaded(),
-        ),
-        PolicyEntry(
-            name="cache-affinity",
-            intent="Equal prefixes to one instance by consistent hashing, whatever its load.",
-            parameters=KeyParameters,
-            build=lambda parameters, seed: CacheAffinity(parameters),
-        ),
-        PolicyEntry(
-            name="dualmap",
-            intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
-            parameters=DualMapParameters,
-            build=lambda parameters, seed: DualMap(parameters),
-        ),
-        PolicyEntry(
-            name="ear",
-            intent="Sessions stay on their host and migrate off it only when it is hot.",
-            parameters=EarParameters,
-            build=lambda parameters, seed: Ear(parameters),
-        ),
-        PolicyEntry(
-            name="random",
-            intent="Any instance, each as likely.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: RandomChoice(seed),
-        ),
-        PolicyEntry(
-            name="least-request",
-            intent="The instance with the fewest requests.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: LeastRequest(seed),
-        ),
-        PolicyEntry(
-            name="min-ttft",
-            intent="The instance predicted to give the first token soonest.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: MinTtft(),
-        ),
-        PolicyEntry(
-            name="sticky",
-            intent="Sessions stay on the instance they were first hashed to.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: Sticky(),
-        ),
-        PolicyEntry(
-            name="prefix-cache-load",
-            intent="The longest match that is not crowded; the fewest requests when the pool is out of balance.",
-            parameters=PrefixCacheLoadParameters,
-            build=PrefixCacheLoad,
-        ),
-        PolicyEntry(
-            name="prefix-cache-threshold",
-            intent="The longest match when it covers enough of the prompt, else the fewest requests.",
-            parameters=PrefixCacheThresholdParameters,
-            build=PrefixCacheThreshold,
-        ),
-        PolicyEntry(
-            name="lmetric",
-            intent="The smallest product of prefill tokens and batch size.",
-            parameters=QueueParameters,
-            build=lambda parameters, seed: LMetric(),
-        ),
-        PolicyEntry(
-            name="dynamo",
-            intent="The cached share of the prompt less the load, both normalised.",
-            parameters=DynamoParameters,
-            build=lambda parameters, seed: Dynamo(parameters),
-        ),
-        PolicyEntry(
-            name="cache-load-linear",
-            intent="A weighted sum of the cached share of the prompt and idleness.",
-            parameters=CacheLoadLinearParameters,
-            build=lambda parameters, seed: CacheLoadLinear(parameters),
-        ),
-        PolicyEntry(
-            name="heimdall",
-            intent="Weighted scorers for queue, KV cache and precise prefix; the highest sum wins.",
-            parameters=HeimdallParameters,
-            build=Heimdall,
-        ),
-        PolicyEntry(
-            name="preble",
-            intent="Follow a prefix that is most of the prompt; else the least recent work, eviction and prefill.",
-            parameters=PrebleParameters,
-            build=lambda parameters, seed: Preble(parameters),
-        ),
-        PolicyEntry(
-            name="mooncake",
-            intent="The shortest predicted TTFT, fetching a prefix that another instance holds much better.",
-            parameters=MooncakeParameters,
-            build=lambda parameters, seed: Mooncake(parameters),
-        ),
-        PolicyEntry(
-            name="static-pd",
-            intent="Prefill where the least is pending, decode where the least KV is held.",
-            parameters=StaticPdParameters,
-            build=lambda parameters, seed: StaticPd(parameters),
-            needs_roles=(Role.PREFILL, Role.DECODE),
-        ),
-    )
+BUILDERS: Mapping[str, Callable[[Any, int], Policy]] = {
+    "fairlead": lambda parameters, seed: Fairlead(parameters),
+    "round-robin": lambda parameters, seed: RoundRobin(seed),
+    "least-loaded": lambda parameters, seed: LeastLoaded(),
+    "cache-affinity": lambda parameters, seed: CacheAffinity(parameters),
+    "dualmap": lambda parameters, seed: DualMap(parameters),
+    "ear": lambda parameters, seed: Ear(parameters),
+    "random": lambda parameters, seed: RandomChoice(seed),
+    "least-request": lambda parameters, seed: LeastRequest(seed),
+    "min-ttft": lambda parameters, seed: MinTtft(),
+    "sticky": lambda parameters, seed: Sticky(),
+    "prefix-cache-load": PrefixCacheLoad,
+    "prefix-cache-threshold": PrefixCacheThreshold,
+    "lmetric": lambda parameters, seed: LMetric(),
+    "dynamo": lambda parameters, seed: Dynamo(parameters),
+    "cache-load-linear": lambda parameters, seed: CacheLoadLinear(parameters),
+    "heimdall": Heimdall,
+    "preble": lambda parameters, seed: Preble(parameters),
+    "mooncake": lambda parameters, seed: Mooncake(parameters),
+    "static-pd": lambda parameters, seed: StaticPd(parameters),
 }
-
-
-def policy_names() -> tuple[str, ...]:
-    """Names that `spec.routing.policy` may have, in order of registration."""
-    return tuple(_POLICIES)
-
-
-def policy_entry(name: str) -> PolicyEntry:
-    """The registered policy of that name. Raises UnknownName."""
-    entry = _POLICIES.get(name)
-    if entry is None:
-        raise UnknownName("policy", name, policy_names())
-    return entry
-
-
-def policy_parameters(name: str) -> tuple[ParameterFacts, ...]:
-    """The parameter schema of a policy. Raises UnknownName."""
-    return parameter_facts(policy_entry(name).parameters)
-
-
-def check_parameters(policy: str, parameters: Mapping[str, Any]) -> QueueParameters:
-    """Typed parameters of `policy`, defaults applied.
-
-    Raises UnknownName for the policy, InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type or a value out of bounds.
-    """
-    return read_parameters(policy_entry(policy).parameters, parameters, policy)
-
-
-def check_roles(policy: str, roles: Collection[Role]) -> None:
-    """Raises InvalidInput when a pool with instances of these roles cannot use the policy, UnknownName for the policy."""
-    missing = [role for role in policy_entry(policy).needs_roles if role not in roles]
-    if missing:
-        words = " and ".join(role.value for role in missing)
-        remedy = f"it needs instances of role {words}, and spec.roles accepts only both today; choose another policy"
-        raise InvalidInput("spec.routing.policy", policy, remedy)
+"""How each policy of the catalogue is built from its parameters and a seed."""
 
 
 def build_policy(facts: RoutingFacts, seed: int) -> Policy:
     """The policy a table names, with its parameters; deterministic given `seed`. Raises as `check_parameters`. Call `table_changed` before use."""
-    return policy_entry(facts.policy).build(check_parameters(facts.policy, facts.parameters), seed)
+    parameters = check_parameters(facts.policy, facts.parameters)
+    return BUILDERS[facts.policy](parameters, seed)

@@ -14,6 +14,7 @@ from fairlead.admission.refusals import nobody_serves, shutting_down, too_late, 
 from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.accounting import Stage, TrackedRequest
+from fairlead.routing.catalogue import check_parameters
 from fairlead.routing.circuit import Circuit
 from fairlead.routing.learning import learn_decode, learn_prefill, learn_ttft, note_decode_begin
 from fairlead.routing.placing import Placing, SchedulerSettings
@@ -22,7 +23,7 @@ from fairlead.routing.predictors import Predictor
 from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, RoutingRequest, SchedulerRecords
 from fairlead.routing.readings import SchedulerReadings
 from fairlead.routing.recording import Recorder
-from fairlead.routing.registry import build_policy, check_parameters
+from fairlead.routing.registry import build_policy
 from fairlead.routing.table_changes import forget_departed, take_table
 from fairlead.tables import RoutingTable
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 from fairlead.admission.gates import build_gate
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.accounting import Stage
+from fairlead.routing.catalogue import check_parameters
 from fairlead.routing.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.parameters import QueueParameters
 from fairlead.routing.placing import Placing
 from fairlead.routing.protocols import InstanceLoad
-from fairlead.routing.registry import build_policy, check_parameters
+from fairlead.routing.registry import build_policy
 from fairlead.tables import InstanceEntry, RoutingTable
 
 

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from fairlead.routing.registry import policy_names
+from fairlead.routing.catalogue import policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead_simulator.simulation.observations import Observation, ObservedScheduler, replay_observations
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs

@@ -10,7 +10,8 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason
-from fairlead.routing.registry import build_policy, policy_names
+from fairlead.routing.catalogue import policy_names
+from fairlead.routing.registry import build_policy
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from routing_builders import entry, table

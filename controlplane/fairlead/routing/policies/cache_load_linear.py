@@ -1,27 +1,12 @@
 """Cache and load, linear: a weighted sum of the share of the prompt an instance holds and of how idle it is."""
 
-from dataclasses import dataclass
-
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policy_parameters import CacheLoadLinearParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.scorers.loads import idleness
 from fairlead.routing.scorers.prefixes import token_share
 from fairlead.routing.vectors import FloatVector, IntVector, highest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheLoadLinearParameters(QueueParameters):
-    """Parameters of `cache-load-linear`."""
-
-    cache_weight: float = parameter(
-        "number",
-        0.5,
-        "Weight of the cached share of the prompt; the rest of 1 weighs how little is pending.",
-        minimum=0.0,
-        maximum=1.0,
-    )
 
 
 class CacheLoadLinear(FreeChoice):

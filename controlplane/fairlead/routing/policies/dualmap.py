@@ -4,14 +4,12 @@ The number of candidates is a parameter, to measure what the paper's choice of t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fairlead.reports import BindingReason
 from fairlead.routing.homes import binding_reason
-from fairlead.routing.parameters import parameter
 from fairlead.routing.policies.batch_migration import MigrationRules, plan_moves
 from fairlead.routing.policies.candidates import FALLBACKS, least_pending, less_loaded, score
-from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.policy_parameters import DualMapParameters
 from fairlead.routing.prefix_hotness import PrefixHotness
 from fairlead.routing.protocols import (
     Decision,
@@ -24,43 +22,6 @@ from fairlead.routing.protocols import (
 )
 from fairlead.routing.rings import CandidateRings
 from fairlead.tables import RoutingTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DualMapParameters(KeyParameters):
-    """Parameters of `dualmap`."""
-
-    slo_fraction: float | None = parameter(
-        "number",
-        None,
-        "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
-        "default 1.0 (paper) or 0.5 (code) by preset.",
-        minimum=0.01,
-        maximum=100.0,
-    )
-    candidates: int = parameter(
-        "integer", 2, "Instances a key may go to, each from a ring of its own; 1 leaves neither choice nor migration.", minimum=1, maximum=4
-    )
-    second_choice: str = parameter(
-        "text",
-        "distinct",
-        "Candidate when a ring names an instance already named: `distinct` the next other one clockwise, `paper` the next by index.",
-        choices=("distinct", "paper"),
-    )
-    rebalance: bool = parameter("boolean", True, "Migrate queued requests within their pair when both candidates are overloaded.")
-    bottleneck_seconds: float = parameter(
-        "number", 3.0, "An instance with work and no first token for longer is taken as held up by decodes when rebalancing.", minimum=0.1
-    )
-    max_examined: int = parameter(
-        "integer", 256, "Queued requests of one instance looked at per rebalancing run.", minimum=1, maximum=10_000
-    )
-
-    @property
-    def overload_fraction(self) -> float:
-        """`slo_fraction`, or the preset's."""
-        if self.slo_fraction is not None:
-            return self.slo_fraction
-        return 0.5 if self.preset == "dualmap-code" else 1.0
 
 
 class DualMap:

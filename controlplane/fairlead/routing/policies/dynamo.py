@@ -1,24 +1,12 @@
 """Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first KV router scored workers."""
 
-from dataclasses import dataclass
-
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policy_parameters import DynamoParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.scorers.loads import idleness
 from fairlead.routing.scorers.prefixes import token_share
 from fairlead.routing.vectors import FloatVector, IntVector, highest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DynamoParameters(QueueParameters):
-    """Parameters of `dynamo`."""
-
-    match_weight: float = parameter("number", 1.0, "Weight of the cached share of the prompt (0-1).", minimum=0.0, maximum=100.0)
-    load_weight: float = parameter(
-        "number", 1.0, "Weight of the load: pending and decoding tokens as a share of the most loaded.", minimum=0.0, maximum=100.0
-    )
 
 
 class Dynamo(FreeChoice):

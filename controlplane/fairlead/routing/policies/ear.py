@@ -4,46 +4,13 @@ Where engines can fetch KV blocks from each other, a session that migrates takes
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fairlead.reports import Binding, BindingReason
 from fairlead.routing.homes import binding_reason
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import least_pending, score_all
+from fairlead.routing.policy_parameters import EarParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, QueuedMove, QueuedRequest, RoutingRequest
 from fairlead.tables import EngineFacts, RoutingTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarParameters(QueueParameters):
-    """Parameters of `ear`."""
-
-    hot_slo_fraction: float = parameter(
-        "number",
-        1.0,
-        "A host is hot when its pending prompt tokens take longer than this part of the TTFT SLO.",
-        minimum=0.01,
-        maximum=100.0,
-    )
-    hot_tokens: int | None = parameter(
-        "integer", None, "A host is hot above this many pending tokens; overrides hot_slo_fraction.", minimum=0
-    )
-    cooldown_seconds: float = parameter(
-        "number", 30.0, "A session that moved stays at least this long before load may move it again.", minimum=0.0
-    )
-    cool_target: bool = parameter(
-        "boolean",
-        True,
-        "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be fetched or recomputed "
-        "there; false = to any host with less pending, as the EAR draft says.",
-    )
-    migrate: bool = parameter("boolean", True, "Migrate sessions off hot hosts; false = pure affinity.")
-    fetch: bool = parameter(
-        "boolean",
-        True,
-        "Where engines can fetch KV blocks from each other, a session that migrates takes its context along if that is predicted to be "
-        "faster than computing it again.",
-    )
 
 
 class Ear:

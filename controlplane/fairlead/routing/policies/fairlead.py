@@ -7,16 +7,15 @@ sessions to whoever computed it first. The rest of the policy is its queue disci
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fairlead.reports import Binding, BindingReason
 from fairlead.routing.homes import binding_reason
-from fairlead.routing.parameters import DISCIPLINES, QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, score
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.mooncake import least_busy_holder
+from fairlead.routing.policy_parameters import FairleadParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector, lowest
 from fairlead.tables import EngineFacts
@@ -25,41 +24,6 @@ IN_TIME = 0.9
 """An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
 COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FairleadParameters(QueueParameters):
-    """Parameters of `fairlead`."""
-
-    queue_discipline: str = parameter("text", "deadline", "As for every policy, but `deadline` unless told otherwise.", choices=DISCIPLINES)
-    in_flight_seconds: float = parameter(
-        "number",
-        0.07,
-        "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
-        minimum=0.0,
-        maximum=60.0,
-    )
-    idle_affinity: float = parameter(
-        "number", 1.0, "Seconds of waiting that a second of prefill is worth on an idle pool.", minimum=0.0, maximum=100.0
-    )
-    busy_affinity: float = parameter("number", 8.0, "The same on a busy pool.", minimum=0.0, maximum=100.0)
-    busy_load: float = parameter(
-        "number",
-        0.5,
-        "The pool is busy when its mean wait is this part of the TTFT target; affinity grows evenly until then.",
-        minimum=0.001,
-        maximum=100.0,
-    )
-    kv_seconds: float = parameter(
-        "number",
-        0.3,
-        "Seconds of waiting that a full KV cache counts for against an empty one, so that small savings do not gather decodes on few instances.",
-        minimum=0.0,
-        maximum=60.0,
-    )
-    fetch: bool = parameter(
-        "boolean", True, "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them."
-    )
 
 
 class Fairlead(FreeChoice):

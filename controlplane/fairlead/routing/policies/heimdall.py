@@ -1,37 +1,16 @@
 """Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a max-score picker."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fairlead.routing.dice import Dice
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import score
 from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policy_parameters import HeimdallParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.scorers import loads, prefixes
 from fairlead.routing.vectors import FloatVector
-
-PRESETS = ("heimdall-abs", "heimdall-minmax")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeimdallParameters(QueueParameters):
-    """Parameters of `heimdall`."""
-
-    preset: str = parameter(
-        "text",
-        "heimdall-abs",
-        "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` spread between the matching instances.",
-        choices=PRESETS,
-    )
-    queue_weight: float = parameter("number", 2.0, "Weight of a short queue.", minimum=0.0, maximum=1000.0)
-    kv_weight: float = parameter("number", 2.0, "Weight of a free KV cache.", minimum=0.0, maximum=1000.0)
-    prefix_weight: float = parameter("number", 3.0, "Weight of the matched prefix.", minimum=0.0, maximum=1000.0)
-    max_endpoints: int = parameter(
-        "integer", 4, "Instances picked: the best, and in order those a failed request is tried on next.", minimum=1, maximum=16
-    )
 
 
 class Heimdall(FreeChoice):

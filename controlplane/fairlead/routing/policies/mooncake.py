@@ -11,48 +11,12 @@ import numpy as np
 
 from fairlead.instances import Role
 from fairlead.routing.decoding import select_decoding
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policy_parameters import MooncakeParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, lowest
 from fairlead.tables import EngineFacts
-
-THETAS = {
-    "mooncake-theta2": 2.0,
-    "mooncake-theta1.25": 1.25,
-    "mooncake-theta1.5": 1.5,
-    "mooncake-theta4": 4.0,
-    "mooncake-cache-aware": inf,
-}
-"""Presets. `mooncake-cache-aware` never fetches: the paper's ablation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MooncakeParameters(QueueParameters):
-    """Parameters of `mooncake`."""
-
-    preset: str = parameter(
-        "text", "mooncake-theta2", "Where theta comes from when it is not given; cache-aware never fetches.", choices=tuple(THETAS)
-    )
-    theta: float | None = parameter(
-        "number",
-        None,
-        "The best match may be fetched by instances whose own is shorter by this factor or more; default by preset.",
-        minimum=1.01,
-        maximum=1e6,
-    )
-    transfer_rule: str = parameter(
-        "text",
-        "threshold",
-        "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of fetching and computing (`shorter`).",
-        choices=("threshold", "shorter"),
-    )
-
-    @property
-    def balancing_threshold(self) -> float:
-        """`theta`, or the preset's."""
-        return THETAS[self.preset] if self.theta is None else self.theta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,27 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policy_parameters import PrebleParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector, lowest, misses
 from fairlead.tables import RoutingTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrebleParameters(QueueParameters):
-    """Parameters of `preble`."""
-
-    window_seconds: float = parameter("number", 180.0, "How far back recent work is looked at.", minimum=1.0, maximum=86_400.0)
-    decode_tokens: int = parameter("integer", 45, "Output tokens a running request is taken to have.", minimum=0, maximum=100_000)
-    decode_seconds: float = parameter("number", 0.15, "Seconds a running request is charged per output token.", minimum=0.0, maximum=60.0)
-    rebalance_ratio: float = parameter(
-        "number", 1.5, "Prefixes move while the busiest instance has more than this many times the work of the least busy.", minimum=1.01
-    )
-    rebalance_every: int = parameter(
-        "integer", 50, "Requests per instance between two looks at the balance; 0 = never.", minimum=0, maximum=1_000_000
-    )
 
 
 @dataclass(slots=True, kw_only=True)

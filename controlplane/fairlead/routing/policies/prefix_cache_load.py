@@ -4,33 +4,17 @@ Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`): counts further apa
 longest match wins whose count is not above mean + factor x standard deviation.
 """
 
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
 from fairlead.routing.dice import Dice
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.least_request import fewest_first
+from fairlead.routing.policy_parameters import PrefixCacheLoadParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.vectors import IntVector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixCacheLoadParameters(QueueParameters):
-    """Parameters of `prefix-cache-load`."""
-
-    imbalance_requests: int = parameter(
-        "integer", 8, "When the most and the fewest requests differ by more than this, the fewest win.", minimum=0, maximum=1_000_000
-    )
-    deviations: float = parameter(
-        "number", 1.0, "A match counts only with at most mean + this many standard deviations of requests.", minimum=0.0, maximum=100.0
-    )
-    deviation: str = parameter(
-        "text", "sample", "Standard deviation as the code has it (`sample`, over n - 1) or `population`.", choices=("sample", "population")
-    )
 
 
 class PrefixCacheLoad(FreeChoice):

@@ -1,27 +1,12 @@
 """Prefix cache with a threshold: the longest match when it covers enough of the prompt, else the fewest requests."""
 
-from dataclasses import dataclass
-
 from fairlead.routing.dice import Dice
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.least_request import fewest_first
+from fairlead.routing.policy_parameters import PrefixCacheThresholdParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.vectors import highest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixCacheThresholdParameters(QueueParameters):
-    """Parameters of `prefix-cache-threshold`."""
-
-    match_percent: float = parameter(
-        "number",
-        50.0,
-        "The longest match wins when it covers more than this percentage of the prompt; 100 = never.",
-        minimum=0.0,
-        maximum=100.0,
-    )
 
 
 class PrefixCacheThreshold(FreeChoice):

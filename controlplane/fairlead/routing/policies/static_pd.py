@@ -1,22 +1,11 @@
 """Static prefill and decode pools: prefill where the least is pending, decode where the fewest context tokens are held."""
 
-from dataclasses import dataclass
-
 from fairlead.instances import Role
-from fairlead.routing.parameters import QueueParameters, parameter
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.policy_parameters import StaticPdParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 from fairlead.routing.vectors import lowest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaticPdParameters(QueueParameters):
-    """Parameters of `static-pd`."""
-
-    reserve_tokens: int = parameter(
-        "integer", 512, "KV tokens a decode instance must have free beside the prompt, for the answer.", minimum=0, maximum=1_000_000
-    )
 
 
 class StaticPd(FreeChoice):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason
-from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
+from fairlead.routing.policies.dualmap import DualMap
+from fairlead.routing.policy_parameters import DualMapParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
 from fairlead.routing.rings import CandidateRings
 from routing_builders import POOL, ScriptedView, entries, entry, request, table

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason
-from fairlead.routing.policies.ear import Ear, EarParameters, free_kv_tokens, prefix_session
+from fairlead.routing.policies.ear import Ear, free_kv_tokens, prefix_session
+from fairlead.routing.policy_parameters import EarParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
 from fairlead.routing.scheduler import PoolScheduler
 from routing_builders import POOL, ScriptedView, dispatches, entry, request, table

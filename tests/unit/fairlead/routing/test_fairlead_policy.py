@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason, RejectionReason
-from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters
+from fairlead.routing.catalogue import check_parameters
+from fairlead.routing.policies.fairlead import Fairlead
+from fairlead.routing.policy_parameters import FairleadParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
-from fairlead.routing.registry import check_parameters
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from routing_builders import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over

@@ -3,7 +3,8 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.routing.dice import Dice
-from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters, max_score
+from fairlead.routing.policies.heimdall import Heimdall, max_score
+from fairlead.routing.policy_parameters import HeimdallParameters
 from fairlead.routing.protocols import InstanceLoad
 from fairlead.routing.scorers import loads, prefixes
 from routing_builders import ScriptedView, entry, request, table

@@ -14,10 +14,10 @@ import pytest
 
 from fairlead.instances import REACHABLE, InstanceState, Role
 from fairlead.reports import Binding, BindingReason, RejectionReason
+from fairlead.routing.catalogue import policy_names
 from fairlead.routing.parameters import DISCIPLINES
 from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal
-from fairlead.routing.registry import policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from routing_builders import POOL, entry, request, table

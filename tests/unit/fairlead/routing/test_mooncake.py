@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from fairlead.instances import Role
-from fairlead.routing.policies.mooncake import Mooncake, MooncakeParameters
+from fairlead.routing.policies.mooncake import Mooncake
+from fairlead.routing.policy_parameters import MooncakeParameters
 from fairlead.routing.protocols import DecisionReason, InstanceLoad
 from fairlead.routing.scheduler import PoolScheduler
 from routing_builders import ScriptedView, dispatches, entry, load_of, request, table, view_over

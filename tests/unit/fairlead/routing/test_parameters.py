@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from fairlead.errors import InvalidInput, UnknownName
+from fairlead.routing.catalogue import check_parameters, policy_names, policy_parameters
 from fairlead.routing.parameters import ParameterFacts
-from fairlead.routing.policies.dualmap import DualMapParameters
-from fairlead.routing.policies.ear import EarParameters
-from fairlead.routing.registry import build_policy, check_parameters, policy_names, policy_parameters
+from fairlead.routing.policy_parameters import DualMapParameters, EarParameters
+from fairlead.routing.registry import build_policy
 from fairlead.tables import RoutingFacts
 
 

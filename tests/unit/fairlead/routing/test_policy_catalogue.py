@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.routing.catalogue import policy_names, policy_parameters
 from fairlead.routing.parameters import ParameterFacts, QueueParameters, parameter_facts
 from fairlead.routing.policies.key_parameters import KeyParameters
-from fairlead.routing.registry import policy_names, policy_parameters
+from fairlead.routing.registry import BUILDERS
 
 CATALOGUE = (Path(__file__).parents[4] / "docs" / "policies.md").read_text(encoding="utf-8")
 SHARED = {facts.name for facts in parameter_facts(QueueParameters)}
@@ -70,3 +71,7 @@ def test_every_registered_policy_is_in_the_table_and_nothing_else() -> None:
     assert tuple(table) == policy_names()
     headings = set(re.findall(r"^## (.*)$", CATALOGUE, re.MULTILINE))
     assert headings == {*policy_names(), "What every policy shares"}
+
+
+def test_every_policy_of_the_catalogue_can_be_built_and_nothing_else() -> None:
+    assert tuple(BUILDERS) == policy_names()

@@ -1,4 +1,5 @@
-from fairlead.routing.policies.preble import Preble, PrebleParameters
+from fairlead.routing.policies.preble import Preble
+from fairlead.routing.policy_parameters import PrebleParameters
 from fairlead.routing.protocols import DecisionReason, RoutingRequest
 from fairlead.routing.scheduler import PoolScheduler
 from routing_builders import ScriptedView, dispatches, load_of, request, table, view_over

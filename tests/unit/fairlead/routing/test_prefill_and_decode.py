@@ -8,10 +8,11 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
+from fairlead.routing.catalogue import check_roles, policy_names
 from fairlead.routing.decoding import select_decoding
-from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
+from fairlead.routing.policies.static_pd import StaticPd
+from fairlead.routing.policy_parameters import StaticPdParameters
 from fairlead.routing.protocols import Dispatch, InstanceLoad, Refusal
-from fairlead.routing.registry import check_roles, policy_names
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry, RoutingTable
 from routing_builders import dispatches, entry, refusals, request, table, view_over

@@ -11,10 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
+from fairlead.routing.catalogue import policy_names
 from fairlead.routing.parameters import DISCIPLINES
 from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, InstanceLoad, Refusal
-from fairlead.routing.registry import build_policy, policy_names
+from fairlead.routing.registry import build_policy
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from routing_builders import POOL, entry, request, table

@@ -3,23 +3,29 @@
 import numpy as np
 import pytest
 
+from fairlead.routing.catalogue import policy_names
 from fairlead.routing.dice import Dice
-from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, CacheLoadLinearParameters, linear_scores
-from fairlead.routing.policies.dynamo import Dynamo, DynamoParameters
+from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, linear_scores
+from fairlead.routing.policies.dynamo import Dynamo
 from fairlead.routing.policies.least_request import LeastRequest
 from fairlead.routing.policies.lmetric import LMetric, products
 from fairlead.routing.policies.min_ttft import MinTtft
 from fairlead.routing.policies.prefix_cache_load import (
     PrefixCacheLoad,
-    PrefixCacheLoadParameters,
     crowding_bound,
     is_imbalanced,
     longest_match_within,
 )
-from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold, PrefixCacheThresholdParameters
+from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold
 from fairlead.routing.policies.random_choice import RandomChoice
+from fairlead.routing.policy_parameters import (
+    CacheLoadLinearParameters,
+    DynamoParameters,
+    PrefixCacheLoadParameters,
+    PrefixCacheThresholdParameters,
+)
 from fairlead.routing.protocols import DecisionReason, Dispatch
-from fairlead.routing.registry import build_policy, policy_names
+from fairlead.routing.registry import build_policy
 from fairlead.routing.scheduler import PoolScheduler
 from routing_builders import dispatches, load_of, request, table, view_over
 
