@@ -92,7 +92,7 @@ def _conclusion(
         one.ours.attainment / max(one.theirs.attainment, 1e-9)
         for setting, of_setting in verdicts.items()
         for rate, one in zip(rates, of_setting, strict=True)
-        if setting.mode == "Off" and rate == 1.25
+        if setting.mode == "Disabled" and rate == 1.25
     ]
     least = f"at least {min(ratios):.1f} times the best other's" if ratios else "not measured"
     lines = [

@@ -18,7 +18,7 @@ from fairlead_simulator.simulation.saturation import believed_speed, estimate_sa
 OURS = "fairlead"
 PRESET = preset("dualmap-910b4-qwen7b")
 WORKLOADS = ("conversation", "tool-agent")
-MODES = ("Off", "Load")
+MODES = ("Disabled", "Load")
 RATES = (0.5, 0.75, 1.0, 1.25, 1.5)
 TIE = 0.005
 SLOWER = 1.05
@@ -33,7 +33,7 @@ class Setting:
     mode: str
 
     def __str__(self) -> str:
-        rejection = "no early rejection" if self.mode == "Off" else f"early rejection by {self.mode.lower()}"
+        rejection = "no early rejection" if self.mode == "Disabled" else f"early rejection by {self.mode.lower()}"
         return f"{self.workload}, {self.instances} instances, {rejection}"
 
 

@@ -143,7 +143,7 @@ def _setup(context: Context) -> str:
     decoding = bound.decode_seconds / (bound.decode_seconds + bound.prefill_seconds)
     bandwidth = PRESET.transfer.bytes_per_second / 1e9
     return f"""{INSTANCES} instances of preset `{PRESET.name}` ({PRESET.kv_tokens:,} tokens of KV memory each, which holds the prefix cache too; a
-session's context is at most 120,000), every request sent at once, early rejection off, TTFT target {SLO_SECONDS:g} s, so that T_hot is the prompt
+session's context is at most 120,000), every request sent at once, early rejection disabled, TTFT target {SLO_SECONDS:g} s, so that T_hot is the prompt
 tokens computed in {SLO_SECONDS:g} s, and T_cool 30 s. Migrating sessions fetch their blocks at {bandwidth:g} GB/s. Sessions have settled when a
 run begins; a quarter of the {requests:,} requests fills the caches and is not measured; {context.seeds} seeds, of the trace as well. An endless
 shared cache and the largest batches would let the pool take {bound.requests_per_second:.1f} requests per second; decoding, which no cache saves, is

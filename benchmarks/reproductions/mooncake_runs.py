@@ -38,7 +38,7 @@ class Trial:
 
     decode_instances: int
     rate: float
-    mode: str = "Off"
+    mode: str = "Disabled"
     policy: str = "mooncake"
     parameters: tuple[tuple[str, Any], ...] = ()
     seed: int = 0

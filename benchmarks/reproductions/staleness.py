@@ -53,7 +53,7 @@ def setting(context: Context, saturation: float) -> str:
 lengths, cache sizes and KV use by others. How wrong may that be?
 
 **What was run.** {trace[0].upper() + trace[1:]}, {REQUESTS:,} requests of which the first {WARMUP} are not measured, preset `{PRESET.name}`,
-{INSTANCES} instances, no fetching, early rejection off, {context.seeds} seeds, at {LOADS[0]:g} and {LOADS[1]:g} times the estimated saturation
+{INSTANCES} instances, no fetching, early rejection disabled, {context.seeds} seeds, at {LOADS[0]:g} and {LOADS[1]:g} times the estimated saturation
 ({saturation:.2f} requests per second). *Delay*: first tokens, completions and KV use reach the router so many seconds late. *Noise*: the prompt
 lengths it is told are off by a log-normal factor of that sigma. Unless told otherwise, nothing waits in the router (`prefillsInFlight` 0), so that
 only the choice of the instance can suffer. `round-robin` observes nothing and is the control. *In time* is a TTFT below {PRESET.slo_ttft_seconds:g}

@@ -163,10 +163,10 @@ class EarlyRejectionSpec:
     """Refusing at arrival what cannot be served in time."""
 
     mode: str = text(
-        "Off; Load: refuse a request whose predicted TTFT is over the limit on every instance; Predicted: also when decoding is predicted to "
-        "miss slo.tpot at the time the request would begin to decode.",
-        "Off",
-        enum=("Off", "Load", "Predicted"),
+        "Disabled: refuse nothing early; Load: refuse a request whose predicted TTFT is over the limit on every instance; Predicted: also "
+        "when decoding is predicted to miss slo.tpot at the time the request would begin to decode.",
+        "Disabled",
+        enum=("Disabled", "Load", "Predicted"),
     )
     headroom: float = number("Limits as multiples of slo.ttft and slo.tpot.", 1.0, minimum=0.01, maximum=100)
 

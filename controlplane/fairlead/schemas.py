@@ -179,10 +179,25 @@ def _schema_of(shape: Shape) -> dict[str, Any]:
             schema["enum"] = list(shape.enum)
         if shape.max_length:
             schema["maxLength"] = shape.max_length
-    if shape.default is not MISSING and shape.default is not None:
+    if shape.kind == "list" and shape.of is not None:
+        schema["default"] = [_written_out(shape.of, item) for item in shape.default]
+    elif shape.default is not MISSING and shape.default is not None:
         schema["default"] = shape.default
-    _add_rules(schema, shape.rules)
+    _add_rules(schema, (*_rules_of_bounds(shape), *shape.rules))
     return schema
+
+
+def _written_out(of: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
+    """The item with its own defaults: Kubernetes checks a default as it is written, before it fills in those nested in it."""
+    defaults = {document_name(field): item.get(document_name(field), shape_of(field).default) for field in fields(of)}
+    return {name: value for name, value in defaults.items() if value is not MISSING and value is not None}
+
+
+def _rules_of_bounds(shape: Shape) -> tuple[Rule, ...]:
+    """Kubernetes cuts the decimals off a bound before it compares a whole number with it, so 0 would pass a minimum of 0.01."""
+    if shape.kind != "number" or shape.minimum is None or shape.minimum == int(shape.minimum):
+        return ()
+    return (Rule(rule=f"self >= {shape.minimum}", message=f"write at least {shape.minimum:g}"),)
 
 
 def _add_rules(schema: dict[str, Any], rules: tuple[Rule, ...]) -> None:
@@ -260,10 +275,10 @@ def _read_number(shape: Shape, value: object, path: str) -> float | int:
 
 
 def _read_text(shape: Shape, value: object, path: str) -> Any:
-    if not isinstance(value, str):
-        raise InvalidInput(path, value, "write text (in quotes, if it looks like a number)")
     if shape.enum and value not in shape.enum:
         raise InvalidInput(path, value, f"write one of {', '.join(shape.enum)}")
+    if not isinstance(value, str):
+        raise InvalidInput(path, value, "write text (in quotes, if it looks like a number)")
     if shape.max_length is not None and len(value) > shape.max_length:
         raise InvalidInput(path, value, f"write at most {shape.max_length} characters")
     if shape.pattern and re.search(_as_in_kubernetes(shape.pattern), value) is None:

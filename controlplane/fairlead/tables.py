@@ -103,12 +103,12 @@ class SloFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """Admission. `mode` is `Off`, `Load`, `Predicted` or (simulator only) `AfterPrefill`; see `fairlead.admission.gates`.
+    """Admission. `mode` is `Disabled`, `Load`, `Predicted` or (simulator only) `AfterPrefill`; see `fairlead.admission.gates`.
 
     A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom` x the cap of the request's priority class.
     """
 
-    mode: str = "Off"
+    mode: str = "Disabled"
     headroom: float = 1.0
     class_caps: tuple[float, ...] = (1.0, 0.9, 0.8)
     """Caps of classes 0, 1, …; the last one holds for all further classes."""

@@ -44,7 +44,9 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--policies", default="round-robin,dualmap,ear,fairlead", show_default=True, help="Names, with parameters as name:key=value;key=value."
 )
-@click.option("--early-rejection", default="off", show_default=True, help="off, load, predicted, after-prefill; several compare them.")
+@click.option(
+    "--early-rejection", default="disabled", show_default=True, help="disabled, load, predicted, after-prefill; several compare them."
+)
 @click.option("--requests", type=_COUNT, help="Only the first so many.")
 @click.option("--warmup", type=Whole(0, 1_000_000_000), default=0, show_default=True, help="The first so many are not measured.")
 @click.option("--warmup-rate", type=_RATE, help="Requests per second of the warm-up, if another.")

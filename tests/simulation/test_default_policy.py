@@ -57,7 +57,7 @@ def p90(figures: Figures) -> float:
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-@pytest.mark.parametrize("mode", ["Off", "Load"])
+@pytest.mark.parametrize("mode", ["Disabled", "Load"])
 @pytest.mark.parametrize("rate", [0.6, 1.25])
 def test_no_policy_has_more_requests_in_time(kind: str, mode: str, rate: float) -> None:
     ours = figures_of(kind, "fairlead", rate, mode)
@@ -70,13 +70,13 @@ def test_no_policy_has_more_requests_in_time(kind: str, mode: str, rate: float) 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_beyond_saturation_two_and_a_quarter_times_as_many_are_in_time_without_early_rejection(kind: str) -> None:
-    best = max(figures_of(kind, name, 1.25, "Off").attainment for name in OTHERS)
-    assert figures_of(kind, "fairlead", 1.25, "Off").attainment >= 2.25 * best
+    best = max(figures_of(kind, name, 1.25, "Disabled").attainment for name in OTHERS)
+    assert figures_of(kind, "fairlead", 1.25, "Disabled").attainment >= 2.25 * best
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_early_rejection_refuses_what_would_otherwise_be_served_late(kind: str) -> None:
-    waiting, refusing = (figures_of(kind, "fairlead", 1.25, mode) for mode in ("Off", "Load"))
+    waiting, refusing = (figures_of(kind, "fairlead", 1.25, mode) for mode in ("Disabled", "Load"))
     assert refusing.attainment >= waiting.attainment - 0.02
     assert refusing.ttft_p99 is not None
     assert waiting.ttft_p99 is not None
@@ -85,5 +85,5 @@ def test_early_rejection_refuses_what_would_otherwise_be_served_late(kind: str) 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_late_requests_are_served_when_the_pool_has_time(kind: str) -> None:
-    figures = figures_of(kind, "fairlead", 0.9, "Off")
+    figures = figures_of(kind, "fairlead", 0.9, "Disabled")
     assert figures.served == figures.requests

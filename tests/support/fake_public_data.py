@@ -119,13 +119,13 @@ class World:
                 "session": {"header": "x-session-id", "ttl": "30m"},
             },
             "slo": {"ttft": "5s" if pool == CHAT else "2500ms", "tpot": "100ms", "percentile": 90},
-            "earlyRejection": {"mode": "Load" if pool == CHAT else "Off", "headroom": 1.0},
+            "earlyRejection": {"mode": "Load" if pool == CHAT else "Disabled", "headroom": 1.0},
             "drain": {"timeout": "120s", "migrateSessions": True},
         }
         if revision is not None:
             spec["replicas"] = (4, 6, 8, 8)[min(revision, 4) - 1] if pool == CHAT else 4
             spec["routing"]["policy"] = "ear" if revision < 3 else found.policy
-            spec["earlyRejection"]["mode"] = "Off" if revision < 4 else spec["earlyRejection"]["mode"]
+            spec["earlyRejection"]["mode"] = "Disabled" if revision < 4 else spec["earlyRejection"]["mode"]
         return spec
 
     def revisions(self, pool: str) -> list[PoolRevision]:

@@ -8,7 +8,7 @@ TIME_SCALE = 20.0
 TTFT_SECONDS = 5.0 / TIME_SCALE
 
 
-def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejection: str = "Off", **spec: Any) -> dict[str, Any]:
+def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejection: str = "Disabled", **spec: Any) -> dict[str, Any]:
     """An InferencePool of simulated engines; its model is `model/<name>`."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",

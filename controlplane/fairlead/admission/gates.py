@@ -1,6 +1,6 @@
 """Gates: the early rejection modes of a pool, asked when a request arrives and again when its prompt is computed.
 
-    Off          refuses nothing
+    Disabled     refuses nothing
     Load         at arrival: no instance meets the TTFT SLO, or none the TPOT SLO as loaded now
     Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
     AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's baseline; simulator only)
@@ -37,7 +37,7 @@ class Gate(Protocol):
         """A refusal of what has just been prefilled and would now decode there."""
 
 
-class OffGate:
+class DisabledGate:
     """Refuses nothing."""
 
     forecast: DecodeForecast | None = None
@@ -49,7 +49,7 @@ class OffGate:
         return None
 
 
-class LoadGate(OffGate):
+class LoadGate(DisabledGate):
     """Mooncake's early rejection: by the loads of now."""
 
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
@@ -61,7 +61,7 @@ class LoadGate(OffGate):
         return crowded_decode(request, min(decode_loads(view), default=0.0), view)
 
 
-class PredictedGate(OffGate):
+class PredictedGate(DisabledGate):
     """Mooncake's early rejection with prediction: by the decode load of when the request would begin to decode."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class PredictedGate(OffGate):
         return crowded_decode(request, load, view, self.forecast.decode_seconds)
 
 
-class AfterPrefillGate(OffGate):
+class AfterPrefillGate(DisabledGate):
     """Mooncake's baseline: what decoding cannot take is noticed only after its prefill."""
 
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
@@ -89,7 +89,7 @@ class AfterPrefillGate(OffGate):
 
 
 _GATES: dict[str, Callable[[], Gate]] = {
-    "Off": OffGate,
+    "Disabled": DisabledGate,
     "Load": LoadGate,
     "Predicted": PredictedGate,
     "AfterPrefill": AfterPrefillGate,

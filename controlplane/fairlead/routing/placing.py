@@ -102,7 +102,7 @@ class Placing:
             return None
         request = tracked.request
         decision = self.policy.choose(request, self.view, now)
-        if not admitted and self.table.early_rejection.mode != "Off":
+        if not admitted and self.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
                 return refusal
@@ -330,7 +330,7 @@ class Placing:
         return self.late.may_go(self.parameters, self.table, len(self.view.candidates()))
 
     def _found_late(self, tracked: TrackedRequest) -> None:
-        self.late.found(tracked, self.view.now, refuse=self.table.early_rejection.mode != "Off")
+        self.late.found(tracked, self.view.now, refuse=self.table.early_rejection.mode != "Disabled")
 
     def _leave_queue(self, tracked: TrackedRequest) -> None:
         queue = self.queues[tracked.instance]

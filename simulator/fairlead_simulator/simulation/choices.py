@@ -9,7 +9,7 @@ from fairlead.routing.catalogue import check_parameters, policy_parameters
 HIGHEST_RATE = 1e6
 """Requests per second; beyond it all of a trace comes at once."""
 
-EARLY_REJECTION_MODES = {"off": "Off", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
+EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
 """Spellings on the command line → modes of a routing table."""
 
 
@@ -48,7 +48,7 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 
 def early_rejection_modes(text: str) -> tuple[str, ...]:
-    """`off,load` → modes of a table. Raises UnknownName."""
+    """`disabled,load` → modes of a table. Raises UnknownName."""
     modes: list[str] = []
     for part in (part.strip().lower() for part in text.split(",")):
         if part not in EARLY_REJECTION_MODES:

@@ -31,7 +31,7 @@ class PoolSpec:
     decode_instances: int = 0
     policy: str = "dualmap"
     parameters: dict[str, Any] = field(default_factory=dict)
-    early_rejection: str = "Off"
+    early_rejection: str = "Disabled"
     headroom: float = 1.0
     prefills_in_flight: int = 1
     anchors: int = 160

@@ -73,6 +73,34 @@ def test_every_default_satisfies_its_own_schema() -> None:
             assert Draft202012Validator(schema).is_valid(schema["default"]), path
 
 
+def without_nested_defaults(schema: dict[str, Any], value: Any, path: str) -> Iterator[str]:
+    """The fields a rule would miss in a default that is taken as it is written."""
+    if isinstance(value, list):
+        for item in value:
+            yield from without_nested_defaults(schema["items"], item, f"{path}[]")
+    elif isinstance(value, dict) and "x-kubernetes-validations" in schema:
+        yield from (f"{path}.{name}" for name, inner in schema["properties"].items() if "default" in inner and name not in value)
+
+
+def test_the_default_of_the_roles_is_written_out_because_their_rule_reads_it() -> None:
+    roles = structural_schema(PoolSpec)["properties"]["roles"]
+    assert list(without_nested_defaults(roles, roles["default"], "roles")) == []
+    assert roles["default"] == [{"name": "both", "minReplicas": 0, "maxReplicas": 64}]
+
+
+YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ""}
+"""What some YAML reader takes for something other than text (YAML 1.1, which kubectl reads)."""
+
+
+def test_no_word_of_an_enumeration_needs_quotes_in_yaml() -> None:
+    for path, schema in schemas(document(CRD)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
+        if path == ".status.conditions[].status":
+            continue  # Kubernetes' own words, which no person writes
+        for word in schema.get("enum", ()):
+            assert word.lower() not in YAML_WORDS, path
+            assert yaml.safe_load(word) == word, path
+
+
 specs = st.fixed_dictionaries(
     {"model": st.sampled_from(["m", "a/b", "two words", ""])},
     optional={
@@ -82,6 +110,13 @@ specs = st.fixed_dictionaries(
         ),
         "slo": st.fixed_dictionaries({}, optional={"ttft": st.sampled_from(["5s", "5", "1h", "x"]), "percentile": st.integers(0, 101)}),
         "routing": st.fixed_dictionaries({}, optional={"policy": st.sampled_from(["ear", "nope"]), "blockTokens": st.integers(0, 3)}),
+        "earlyRejection": st.fixed_dictionaries(
+            {},
+            optional={
+                "mode": st.sampled_from(["Disabled", "Off", "Load"]) | st.booleans(),
+                "headroom": st.floats(0, 101) | st.integers(0, 2),
+            },
+        ),
         "engine": st.fixed_dictionaries(
             {}, optional={"port": st.integers(0, 70000), "metrics": st.fixed_dictionaries({"path": st.text(max_size=3)})}
         ),
@@ -151,6 +186,27 @@ def test_a_change_against_a_rule_is_refused_with_its_sentence(patch: dict[str, A
     )
     assert response.status_code == 422
     assert message in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"earlyRejection": {"mode": "Off"}},
+            'spec.earlyRejection.mode: Unsupported value: "Off": supported values: "Disabled", "Load", "Predicted"',
+        ),
+        ({"earlyRejection": {"mode": False}}, "spec.earlyRejection.mode in body must be of type string"),
+        ({"earlyRejection": {"headroom": 0}}, "write at least 0.01"),
+        ({"engine": {"simulated": {"timeScale": 0}}}, "write at least 0.001"),
+    ],
+)
+def test_a_value_the_operator_would_refuse_is_refused_by_the_api(spec: dict[str, Any], message: str, client: KubernetesClient) -> None:
+    body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "refused"}, "spec": {"model": "m", **spec}}
+    response = client.session.post(client.server + POOLS, json=body, timeout=10)
+    assert response.status_code == 422
+    assert message in response.json()["message"]
+    with pytest.raises(InvalidInput):
+        parse_spec(body["spec"])
 
 
 def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesClient) -> None:

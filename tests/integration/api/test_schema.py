@@ -37,6 +37,25 @@ def test_migrations_go_up_down_and_up_again_to_the_same_shape(postgres_url: str)
         upgrade(url)
 
 
+def test_a_stored_table_speaks_of_early_rejection_in_the_words_of_today(postgres_url: str) -> None:
+    with fresh_database(postgres_url, template=False) as url, psycopg.connect(plain(url), autocommit=True) as connection:
+        upgrade(url, "0011_audit_log")
+        connection.execute(
+            "INSERT INTO pools (id, namespace, name, uid, generation, resource_version, model, changed_by, labels, annotations, conditions, spec, "
+            "facts, created_at, observed_at) VALUES (1, 'default', 'chat', 'u', 1, '1', 'm', 'me', '{}', '{}', '[]', '{}', %s, now(), now())",
+            (json.dumps({"table": {"early_rejection": {"mode": "Off"}}}),),
+        )
+        connection.execute(
+            "INSERT INTO routing_tables (pool_id, version, uid, generation, content, content_hash) VALUES (1, 1, 'u', 1, %s, '')",
+            (json.dumps({"early_rejection": {"mode": "Off", "headroom": 1.0}}),),
+        )
+        upgrade(url)
+        assert connection.execute("SELECT content FROM routing_tables").fetchone() == (
+            {"early_rejection": {"mode": "Disabled", "headroom": 1.0}},
+        )
+        assert connection.execute("SELECT facts FROM pools").fetchone() == ({"table": {"early_rejection": {"mode": "Disabled"}}},)
+
+
 def test_the_stored_openapi_document_is_current() -> None:
     document = openapi(create_api(settings_for("postgresql+psycopg://nobody@127.0.0.1:1/none")))
     stored = json.loads((ROOT / "docs" / "openapi.json").read_text())

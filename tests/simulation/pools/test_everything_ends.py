@@ -20,7 +20,7 @@ from fairlead_simulator.workloads.kinds import KINDS
 from watched_policy import watched_policies
 
 WORKLOAD = load_workload(islice(KINDS["tool-agent"].rows(None, None, 2), 450), requests=350, max_input=10_000, infer_sessions=True)
-MODES = ("Off", "Load", "Predicted", "AfterPrefill")
+MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 
 
 def events(draw: Random, roles: tuple[Role, ...]) -> tuple[TimelineEvent, ...]:

@@ -59,7 +59,7 @@ def test_an_overloaded_instance_computes_its_ceiling_and_no_more() -> None:
 
 @pytest.mark.parametrize("mode", ["prefill_priority", "chunked"])
 @pytest.mark.parametrize("policy", ["round-robin", "dualmap", "ear"])
-@pytest.mark.parametrize("rejection", ["Off", "Load"])
+@pytest.mark.parametrize("rejection", ["Disabled", "Load"])
 def test_what_arrives_is_served_or_refused_and_nothing_stays_counted(mode: str, policy: str, rejection: str) -> None:
     workload = load_workload(islice(KINDS["conversation"].rows(None, 2000.0, 3), 600), requests=None, max_input=20_000, infer_sessions=True)
     small = replace(preset("dualmap-910b4-qwen7b"), mode=mode, kv_tokens=128 * 200, dram_tokens=None)  # type: ignore[arg-type] # parametrised

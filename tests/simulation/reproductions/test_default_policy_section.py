@@ -35,7 +35,7 @@ def test_goodput_is_the_largest_rate_with_nine_tenths_in_time() -> None:
 
 
 def test_a_cell_that_is_not_won_is_told() -> None:
-    settings = {Setting(workload="conversation", instances=n, mode="Off"): outcomes(outcome(0.5, 9.0), outcome(0.8)) for n in (8, 32)}
+    settings = {Setting(workload="conversation", instances=n, mode="Disabled"): outcomes(outcome(0.5, 9.0), outcome(0.8)) for n in (8, 32)}
     text = describe(Context(docs=Path()), settings)
     assert "more in time in 0 of 2 cells" in text
     assert text.count("- Not won: ") == 2

@@ -20,7 +20,7 @@ from virtual_pool import PoolRun, VirtualPool, conversations
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def simulate(policy: str, rate: float, parameters: Mapping[str, Any] = NONE, mode: str = "Off") -> tuple[PoolRun, PoolScheduler]:
+def simulate(policy: str, rate: float, parameters: Mapping[str, Any] = NONE, mode: str = "Disabled") -> tuple[PoolRun, PoolScheduler]:
     pool = table(8, policy=policy, parameters=dict(parameters), kv_cache_tokens=150_000, rejection=EarlyRejectionFacts(mode=mode))
     scheduler = PoolScheduler(pool, "router-0", 1, sample_rate=0.05)
     return VirtualPool(scheduler).run(conversations(1500, rate, 11)), scheduler

@@ -16,7 +16,12 @@ def test_a_spec_of_one_line_gets_every_default() -> None:
     spec = parse_spec({"model": "m"})
     assert spec == PoolSpec(model="m")
     assert (spec.replicas, spec.roles[0].name, spec.roles[0].min_replicas, spec.roles[0].max_replicas) == (1, Role.BOTH, 0, 64)
-    assert (spec.engine.type, spec.engine.port, spec.routing.policy, spec.early_rejection.mode) == ("simulated", 8000, "fairlead", "Off")
+    assert (spec.engine.type, spec.engine.port, spec.routing.policy, spec.early_rejection.mode) == (
+        "simulated",
+        8000,
+        "fairlead",
+        "Disabled",
+    )
     assert (spec.slo.ttft_seconds, spec.slo.tpot_seconds, spec.drain.timeout_seconds, spec.routing.session.ttl_seconds) == (
         5,
         0.1,
@@ -106,7 +111,9 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
         ({"model": "m", "slo": "fast"}, "spec.slo", "object with fields"),
         ({"model": "m", "routing": {"policy": "fastest"}}, "spec.routing.policy", "round-robin, least-loaded"),
         ({"model": "m", "routing": {"parameters": [1]}}, "spec.routing.parameters", "write an object"),
-        ({"model": "m", "earlyRejection": {"mode": "load"}}, "spec.earlyRejection.mode", "one of Off, Load"),
+        ({"model": "m", "earlyRejection": {"mode": "load"}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
+        ({"model": "m", "earlyRejection": {"mode": "Off"}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
+        ({"model": "m", "earlyRejection": {"mode": False}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "drain": {"migrateSessions": "yes"}}, "spec.drain.migrateSessions", "true or false"),
     ],
 )

@@ -48,16 +48,16 @@ def test_a_comparison_prints_a_table_and_writes_a_row_per_run(trace: Path, tmp_p
     out = tmp_path / "rows.json"
     result = run(
         "--trace", trace, "--instances", 4, "--rates", "2,1x", "--policies", "round-robin,dualmap:rebalance=false", "--early-rejection",
-        "off,load", "--seeds", 2, "--warmup", 20, "--json", out,
+        "disabled,load", "--seeds", 2, "--warmup", 20, "--json", out,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "saturation about" in result.output
-    assert "early rejection off" in result.output
+    assert "early rejection disabled" in result.output
     assert "dualmap:rebalance=false" in result.output.replace("│\n│", "")
     rows: list[dict[str, Any]] = orjson.loads(out.read_bytes())
     assert len(rows) == 2 * 2 * 2 * 2
     assert all(set(row) >= FIELDS for row in rows)
-    assert {row["early_rejection"] for row in rows} == {"off", "load"}
+    assert {row["early_rejection"] for row in rows} == {"disabled", "load"}
     assert {row["seed"] for row in rows} == {0, 1}
     assert all(row["rate_achieved"] == pytest.approx(row["rate_target"]) for row in rows)
     assert all(0 <= row["hit_rate"] <= row["ideal_hit_rate"] + 0.02 for row in rows if row["rejected_share"] == 0)
@@ -111,7 +111,9 @@ def test_plots_are_written_twice_alike(trace: Path, tmp_path: Path) -> None:
         )
     first = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
     assert set(first) == {
-        f"{plot}.{form}" for plot in ("rates-off", "balance-off", "load-off-dualmap", "load-off-ear") for form in ("png", "svg")
+        f"{plot}.{form}"
+        for plot in ("rates-disabled", "balance-disabled", "load-disabled-dualmap", "load-disabled-ear")
+        for form in ("png", "svg")
     }
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "second").iterdir()}
 

@@ -92,7 +92,7 @@ def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
     facts += [(f"· {name}", str(value)) for name, value in sorted((_at(spec, "routing", "parameters", default={})).items())]
     facts += [
         ("Anchors per instance", str(_at(spec, "routing", "anchorsPerInstance", default=160))),
-        ("Early rejection", str(_at(spec, "earlyRejection", "mode", default="Off"))),
+        ("Early rejection", str(_at(spec, "earlyRejection", "mode", default="Disabled"))),
         ("Session header", str(_at(spec, "routing", "session", "header", default="x-session-id"))),
         ("Drain timeout", str(_at(spec, "drain", "timeout", default="120s"))),
     ]

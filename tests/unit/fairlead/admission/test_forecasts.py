@@ -204,7 +204,7 @@ def test_prediction_admits_when_the_decodes_will_have_left() -> None:
 
 
 def test_a_gate_that_is_turned_on_knows_what_already_decodes() -> None:
-    scheduler = split_scheduler("Off")
+    scheduler = split_scheduler("Disabled")
     for number in range(4):
         scheduler.submit(request(f"r{number}"), 0.0)
         scheduler.first_token(f"r{number}", 1.0)

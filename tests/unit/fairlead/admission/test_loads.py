@@ -49,7 +49,7 @@ def test_headroom_scales_the_limit() -> None:
 
 
 def test_mode_off_refuses_nothing() -> None:
-    assert early_rejection(request("r", 6250), 99.0, view_of([900_000], mode="Off")) is None
+    assert early_rejection(request("r", 6250), 99.0, view_of([900_000], mode="Disabled")) is None
 
 
 def test_without_candidates_nothing_can_be_predicted() -> None:

@@ -154,7 +154,7 @@ def test_a_fetch_comes_from_the_holder_that_serves_the_fewest() -> None:
     assert fetching({"i0": 6144, "i1": 6144}, *holders).transfer_from == "i1"
 
 
-def pool(window: int = 1, mode: str = "Off", **parameters: Any) -> PoolScheduler:
+def pool(window: int = 1, mode: str = "Disabled", **parameters: Any) -> PoolScheduler:
     """One instance, a TTFT SLO of 5 s, 6,250 tokens/s."""
     of = table(1, policy="fairlead", window=window, parameters=parameters, rejection=EarlyRejectionFacts(mode=mode))
     return PoolScheduler(of, "router-0", 1)
@@ -252,7 +252,7 @@ def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> No
 @given(
     st.lists(st.tuples(st.integers(100, 30_000), st.floats(0.0, 2.0)), min_size=1, max_size=40),
     st.sampled_from([0.0, 0.02, 0.5]),
-    st.sampled_from(["Off", "Load"]),
+    st.sampled_from(["Disabled", "Load"]),
 )
 def test_no_request_waits_beyond_the_queue_timeout(arrivals: list[tuple[int, float]], share: float, mode: str) -> None:
     """An instance that computes what it gets: every request is dispatched or refused within the timeout, however late it is."""

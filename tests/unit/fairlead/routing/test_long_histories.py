@@ -23,7 +23,7 @@ from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from routing_builders import POOL, entry, request, table
 from watched_policy import watched_policies
 
-MODES = ("Off", "Load", "Predicted", "AfterPrefill")
+MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 UNFIT = (InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST, InstanceState.STARTING)
 STEPS = 260
 SEEDS = range(8)

@@ -50,7 +50,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         policy=st.sampled_from(policy_names()),
         instances=INSTANCES,
         window=st.integers(0, 2),
-        mode=st.sampled_from(["Off", "Load", "Predicted", "AfterPrefill"]),
+        mode=st.sampled_from(["Disabled", "Load", "Predicted", "AfterPrefill"]),
         discipline=st.sampled_from(DISCIPLINES),
         estimate=st.sampled_from(["configured", "bilinear"]),
         speculative=st.booleans(),
@@ -241,7 +241,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         instances=INSTANCES,
         moved=st.booleans(),
         policy=st.sampled_from([None, *policy_names()]),
-        mode=st.sampled_from([None, "Off", "Predicted"]),
+        mode=st.sampled_from([None, "Disabled", "Predicted"]),
     )
     def table_changes(self, instances: Fitness, moved: bool, policy: str | None, mode: str | None) -> None:
         self.version += 1

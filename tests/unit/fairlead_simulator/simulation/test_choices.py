@@ -36,8 +36,8 @@ def test_impossible_parameters_are_told_in_one_line(text: str, told: str) -> Non
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(UnknownName, match=r"'fastest' is unknown; known: .*dualmap"):
         parse_policies("fastest")
-    with pytest.raises(UnknownName, match="known: after-prefill, load, off, predicted"):
-        early_rejection_modes("off,sometimes")
+    with pytest.raises(UnknownName, match="known: after-prefill, disabled, load, predicted"):
+        early_rejection_modes("disabled,sometimes")
 
 
 def test_rates_are_numbers_or_multiples_of_saturation() -> None:
@@ -51,4 +51,4 @@ def test_rates_that_are_none_are_refused(text: str) -> None:
 
 
 def test_early_rejection_modes_are_those_of_a_table() -> None:
-    assert early_rejection_modes("Off, load,predicted,after-prefill") == ("Off", "Load", "Predicted", "AfterPrefill")
+    assert early_rejection_modes("Disabled, load,predicted,after-prefill") == ("Disabled", "Load", "Predicted", "AfterPrefill")

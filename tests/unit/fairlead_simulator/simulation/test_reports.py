@@ -16,7 +16,7 @@ from fairlead_simulator.simulation.running import RunResult
 NOTHING: Figures = measure(RunResult([]), [], 0, Targets(ttft_seconds=5.0))
 
 
-def result(rate: float, attainment: float, *, seed: int = 0, label: str = "ear", mode: str = "Off") -> CellResult:
+def result(rate: float, attainment: float, *, seed: int = 0, label: str = "ear", mode: str = "Disabled") -> CellResult:
     spec = PoolSpec(preset=preset("vllm-h100-8b"), instances=2, early_rejection=mode, prefill_tokens_per_second=1.0)
     cell = Cell(label=label, spec=spec, plan=Plan(rate=rate, seed=seed), targets=Targets(ttft_seconds=5.0))
     figures = replace(NOTHING, attainment=attainment, rate_achieved=rate)
@@ -42,7 +42,7 @@ def test_a_mean_leaves_out_what_is_not_known() -> None:
 def test_there_is_a_table_per_mode_with_a_row_per_rate_and_policy_and_its_goodput() -> None:
     results = [
         result(rate, 0.95 if rate < 2 else 0.5, label=label, mode=mode)
-        for mode in ("Off", "Load")
+        for mode in ("Disabled", "Load")
         for rate in (1.0, 2.0)
         for label in ("ear", "a")
     ]
@@ -53,6 +53,6 @@ def test_there_is_a_table_per_mode_with_a_row_per_rate_and_policy_and_its_goodpu
         for table in tables:
             console.print(table)
     text = printed.get()
-    assert "early rejection off" in text
+    assert "early rejection disabled" in text
     assert "early rejection load" in text
     assert text.count("1.00/s") == 4
