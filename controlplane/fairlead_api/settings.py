@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from fairlead.errors import InvalidInput
 
-ROLES = ("viewer", "operator", "admin", "system")
-"""Roles of people in rising order, and `system` for routers and operators."""
+ROLES = ("viewer", "operator", "admin", "system-operator", "system-router")
+"""Roles of people in rising order, and those of the operator process and of routers."""
 
 
 class BootstrapToken(NamedTuple):

@@ -417,7 +417,7 @@ class ApplyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who is asking. `role` is viewer, operator, admin or system; `expires_at` None for a bootstrap token."""
+    """Who is asking. `role` is viewer, operator, admin, system-operator or system-router; `expires_at` None for a bootstrap token."""
 
     subject: str
     role: str

@@ -20,7 +20,7 @@ class SecretTokens:
     @property
     def bootstrap(self) -> str:
         """Value of FAIRLEAD_BOOTSTRAP_TOKENS."""
-        return f"admin:sandbox:{self.admin},system:operator:{self.operator},system:router:{self.router}"
+        return f"admin:sandbox:{self.admin},system-operator:operator:{self.operator},system-router:router:{self.router}"
 
 
 def load_or_create(path: Path) -> SecretTokens:

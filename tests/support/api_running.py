@@ -18,7 +18,11 @@ from fairlead_client.client import ControlApi
 from streaming_asgi import StreamingAsgiTransport
 
 CHAT = PoolKey(namespace="default", name="chat")
-SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system")}
+SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system-operator", "system-router")}
+BOOTSTRAP = tuple(
+    BootstrapToken(role, {"system-router": "router", "system-operator": "operator"}.get(role, f"test-{role}"), secret)
+    for role, secret in SECRETS.items()
+)
 SPEC: dict[str, Any] = {"model": "tiny", "replicas": 2, "engine": {"type": "simulated"}, "routing": {"policy": "dualmap"}}
 
 
@@ -45,8 +49,14 @@ class ApiInstance:
     roles: dict[str, ControlApi] = field(default_factory=dict)
 
     @property
-    def system(self) -> ControlApi:
-        return self.base.with_token(SECRETS["system"])
+    def router(self) -> ControlApi:
+        """Speaks for `router`, `router-0`, `router-1`, …"""
+        return self.base.with_token(SECRETS["system-router"])
+
+    @property
+    def pool_operator(self) -> ControlApi:
+        """The operator process (`operator` is a person of that role)."""
+        return self.base.with_token(SECRETS["system-operator"])
 
     @property
     def viewer(self) -> ControlApi:
@@ -62,7 +72,6 @@ class ApiInstance:
 
 
 def settings_for(database_url: str, **changes: Any) -> Settings:
-    tokens = tuple(BootstrapToken(role, f"test-{role}", secret) for role, secret in SECRETS.items())
     values: dict[str, Any] = {
         "web": False,
         "migrate": False,
@@ -71,7 +80,7 @@ def settings_for(database_url: str, **changes: Any) -> Settings:
         "share_seconds": 0.0,
         **changes,
     }
-    return Settings(database_url=database_url, bootstrap_tokens=tokens, **values)
+    return Settings(database_url=database_url, bootstrap_tokens=BOOTSTRAP, **values)
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ def audit(now: datetime) -> list[AuditEntry]:
                 id=number,
                 at=now - timedelta(minutes=(60 - number) * 7 + 1),
                 actor=("ada", "grace", HOSTILE, "operator")[kind] if number == 58 else ("ada", "grace", "ada", "operator")[kind],
-                role=("operator", "viewer", "admin", "system")[kind],
+                role=("operator", "viewer", "admin", "system-operator")[kind],
                 source="127.0.0.1",
                 action=action,
                 object=CHAT if kind in (0, 3) else "web-session" if kind == 1 else "token/ci",

@@ -20,7 +20,7 @@ SECTIONS = (
 )
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc")
-RANKS = {"viewer": 1, "operator": 2, "admin": 3, "system": 3}
+RANKS = {"viewer": 1, "operator": 2, "admin": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

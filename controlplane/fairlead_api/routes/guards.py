@@ -26,11 +26,19 @@ class Guard:
             now = self._clock()
             identity, key = await self._access.identify(bearer(request), now)
             caller = Caller(identity=identity, key=key, request_id=request.state.request_id)
-            await self._access.require(caller, role, f"{request.method} {request.url.path}"[:200], now)
+            await self._access.require(caller, role, _target(request), now)
             request.state.actor = identity.subject
             return caller
 
         return dependency
+
+    async def require_router(self, request: Request, caller: Caller, router: str) -> None:
+        """Raises Denied unless the caller's token speaks for this router."""
+        await self._access.require_router(caller, router, _target(request), self._clock())
+
+
+def _target(request: Request) -> str:
+    return f"{request.method} {request.url.path}"[:200]
 
 
 def bearer(request: Request) -> str | None:

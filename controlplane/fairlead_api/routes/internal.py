@@ -1,4 +1,4 @@
-"""Endpoints of routers and operators (role system)."""
+"""Endpoints of the operator process (role system-operator) and of routers (role system-router)."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -39,44 +39,49 @@ def internal_routes(
 ) -> APIRouter:
     """Everything under /internal/v1."""
     routes = APIRouter(prefix="/internal/v1", tags=["internal"])
-    System = Annotated[Caller, Depends(guard.needs("system"))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs("system-operator"))]  # noqa: N806 - it is a type
+    Router = Annotated[Caller, Depends(guard.needs("system-router"))]  # noqa: N806 - it is a type
 
     @routes.put("/pools/{namespace}/{name}/state")
-    async def put_state(namespace: str, name: str, state: PoolState, caller: System) -> PoolObservations:
+    async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
         """The operator's whole view of a pool; sending it again changes nothing. 409 when it is older than the stored one."""
         return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
 
     @routes.post("/pools/{namespace}/{name}/events", status_code=204)
-    async def post_events(namespace: str, name: str, body: PoolEvents, caller: System) -> None:
+    async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
         """Things the operator did or refused; repeated ones are stored once."""
         await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
 
     @routes.delete("/pools/{namespace}/{name}", status_code=204)
-    async def delete_pool(namespace: str, name: str, caller: System) -> None:
+    async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
         """The object was deleted; repeating it changes nothing."""
         await mirroring.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
 
     @routes.get("/pools/{namespace}/{name}/table")
-    async def get_table(namespace: str, name: str, caller: System) -> RoutingTable:
+    async def get_table(namespace: str, name: str, caller: Router) -> RoutingTable:
         """The newest routing table."""
         return await store.table(PoolKey(namespace=namespace, name=name))
 
     @routes.get("/stream", response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
-    async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], caller: System) -> Any:
-        """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s."""
+    async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:
+        """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s. The token must speak for the router."""
+        await guard.require_router(request, caller, router)
         return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
 
     @routes.post("/reports", response_model=ReportReceipt, openapi_extra=described(Report))
-    async def post_report(request: Request, caller: System) -> Response:
+    async def post_report(request: Request, caller: Router) -> Response:
         """One batch of a router, stored once however often it is sent."""
-        done = await ingestion.take(decode_body(await request.body(), Report), clock())
+        report = decode_body(await request.body(), Report)
+        await guard.require_router(request, caller, report.router)
+        done = await ingestion.take(report, clock())
         if done.ignored:
             on_ignored(done.ignored)
         return Response(msgspec.json.encode(done.receipt), media_type="application/json")
 
     @routes.post("/routers/gone", status_code=204)
-    async def post_gone(gone: RouterGone, caller: System) -> None:
+    async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:
         """A router's last act."""
+        await guard.require_router(request, caller, gone.router)
         await ingestion.forget_router(gone)
 
     return routes

@@ -7,19 +7,24 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
 from fairlead_api.services.audit_chain import AuditDraft
+from fairlead_api.services.denials import DenialBudgets
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
 from fairlead_client.resources import Identity, LoginLink, LoginLinkRequest, Page, TokenItem, TokenRequest, WebSession
 
 _log = logging.getLogger(__name__)
 
 RANKS = {"viewer": 1, "operator": 2, "admin": 3}
-"""Roles of people; each may do what the lower ones may. `system` stands apart: internal endpoints, and reading."""
+"""Roles of people; each may do what the lower ones may."""
+
+MACHINE_ROLES = ("system-operator", "system-router")
+"""Roles of processes. They stand apart: the operator process tells the state of pools, routers read tables and report. Neither does the other's
+work nor reads what people read."""
 
 IDLE = timedelta(hours=8)
 ABSOLUTE = timedelta(hours=24)
@@ -102,7 +107,7 @@ class Access:
         self._new_secret = new_secret
         self._open = open_to_all
         self._seen: dict[bytes, tuple[Identity, datetime]] = {}
-        self._failures: dict[str, datetime] = {}
+        self._denials = DenialBudgets()
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
         """Raises NotAuthenticated; StoreUnavailable if the database is away and the caller was not seen lately."""
@@ -143,14 +148,26 @@ class Access:
         self._seen[key] = (identity, now)
 
     async def require(self, caller: Caller, role: str, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller's role reaches `role`; `system` is reached by itself and the open mode only."""
+        """Raises Denied (and records it) unless the caller's role reaches `role`; a machine's role is reached by itself and the open mode only."""
         held = caller.identity.role
-        if held == role or (role == "viewer" and held == "system") or caller.identity.source == "none":
+        if held == role or caller.identity.source == "none" or RANKS.get(held, 0) >= RANKS.get(role, 99):
             return
-        if RANKS.get(held, 0) >= RANKS.get(role, 99):
-            return
-        await self.note(caller.draft("access.denied", target, result="denied", reason=f"needs role {role}"), now)
+        await self._denied(caller, target, f"needs role {role}", now)
         raise Denied(f"{caller.identity.subject} has role {held}; this needs {role}")
+
+    async def require_router(self, caller: Caller, router: str, target: str, now: datetime) -> None:
+        """Raises Denied (and records it) unless the caller may speak for `router`: a token named `edge` speaks for `edge` and every `edge-…`,
+        so that one token serves all replicas of a Deployment and no router can report as another's."""
+        name = caller.identity.subject
+        if caller.identity.source == "none" or router == name or router.startswith(f"{name}-"):
+            return
+        await self._denied(caller, target, f"does not speak for router {router[:200]}", now)
+        raise Denied(f"token {name!r} speaks for router {name!r} and {name + '-…'!r}, not for {router[:200]!r}; use a token of that name")
+
+    async def _denied(self, caller: Caller, target: str, reason: str, now: datetime) -> None:
+        counted = self._denials.spend(caller.key, now)
+        if counted is not None:
+            await self.note(_with_count(caller.draft("access.denied", target, result="denied", reason=reason), counted), now)
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
         """Records what belongs to no other change; the answer stands even if the database is away."""
@@ -173,8 +190,8 @@ class Access:
         except NotAuthenticated:
             await self._failed(address, "token unknown, expired or revoked", request_id, now)
             raise
-        if found.role == "system":
-            raise Denied("system tokens are for routers and operators; log in with a person's token")
+        if found.role in MACHINE_ROLES:
+            raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
         if secret.startswith("fls_"):
             raise Denied("this is a web session's own token; log in with a login link or an API token")
         expires_at = min(now + ABSOLUTE, found.expires_at or now + ABSOLUTE)
@@ -183,13 +200,9 @@ class Access:
         return WebSession(token=token, identity=identity, expires_at=expires_at)
 
     async def _failed(self, address: str, reason: str, request_id: str, now: datetime) -> None:
-        """Records failed logins, at most one a second and address so that nobody can fill the log."""
-        last = self._failures.get(address)
-        if last is not None and now - last < timedelta(seconds=1):
+        counted = self._denials.spend(address, now)
+        if counted is None:
             return
-        if len(self._failures) >= 1000:
-            self._failures.clear()
-        self._failures[address] = now
         draft = AuditDraft(
             actor="unknown",
             role="none",
@@ -200,7 +213,7 @@ class Access:
             result="denied",
             request_id=request_id,
         )
-        await self.note(draft, now)
+        await self.note(_with_count(draft, counted), now)
 
     async def logout(self, caller: Caller, now: datetime) -> None:
         """Ends a web session; for other credentials there is nothing to end."""
@@ -209,7 +222,7 @@ class Access:
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
         """Raises InvalidInput."""
-        _check_role(request.role)
+        _check_role(request.role, tuple(RANKS))
         if not 1 <= request.minutes <= 10:
             raise InvalidInput("minutes", request.minutes, "write 1 to 10")
         if not request.subject or len(request.subject) > 200:
@@ -224,7 +237,7 @@ class Access:
 
     async def create_token(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
         """The only answer that holds the secret. Raises InvalidInput."""
-        _check_role(request.role, system=True)
+        _check_role(request.role, (*RANKS, *MACHINE_ROLES))
         if not 1 <= request.days <= 365:
             raise InvalidInput("days", request.days, "write 1 to 365")
         if not request.name.strip() or len(request.name) > 200:
@@ -249,7 +262,11 @@ class Access:
         await self._store.revoke_token(token_id, caller, now)
 
 
-def _check_role(role: str, *, system: bool = False) -> None:
-    known = (*RANKS, "system") if system else tuple(RANKS)
+def _with_count(draft: AuditDraft, counted: int) -> AuditDraft:
+    """The entry, saying how many refusals of the same caller before it were only counted."""
+    return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
+
+
+def _check_role(role: str, known: tuple[str, ...]) -> None:
     if role not in known:
         raise InvalidInput("role", role, f"write one of {', '.join(known)}")

@@ -140,7 +140,7 @@ class PostgresPools:
             await connection.execute(update(pools).where(pools.c.id == row.id).values(deleted_at=now, facts=None))
             await notifying.send(connection, [PoolDeleted(pool)])
             draft = AuditDraft(
-                actor=actor, role="system", source="operator", action="pool.deleted", object=str(pool), before={"uid": row.uid}
+                actor=actor, role="system-operator", source="operator", action="pool.deleted", object=str(pool), before={"uid": row.uid}
             )
             await audit.append(connection, [draft], now)
 
@@ -355,7 +355,7 @@ async def _save_pool(
 def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
     return AuditDraft(
         actor=actor,
-        role="system",
+        role="system-operator",
         source="operator",
         action=f"operator.{event.reason}",
         object=f"{pool}/{event.instance}" if event.instance else str(pool),

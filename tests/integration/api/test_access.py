@@ -7,7 +7,9 @@ import httpx
 import psycopg
 import pytest
 
-from api_running import CHAT, SECRETS, ApiInstance, a_state, an_instance
+from api_running import CHAT, SECRETS, ApiInstance, a_report, a_state, an_instance
+from fairlead.reports import RouterGone
+from fairlead_api.services.denials import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources import LoginLinkRequest, TokenRequest
 from postgres import plain
@@ -19,9 +21,11 @@ OPERATOR = {"/v1/pools/{namespace}/{name}/plans", "/v1/plans/{plan_id}/apply", "
 RANK = {"viewer": 1, "operator": 2, "admin": 3}
 
 
-def allowed(path: str, role: str) -> bool:
+def allowed(path: str, method: str, role: str) -> bool:
     if path.startswith("/internal"):
-        return role == "system"
+        return role == ("system-operator" if method in {"put", "delete"} or path.endswith("/events") else "system-router")
+    if role.startswith("system-"):
+        return False
     if path in ADMIN:
         return role == "admin"
     if path in OPERATOR:
@@ -47,7 +51,7 @@ async def test_every_url_admits_exactly_the_roles_it_should(api: ApiInstance) ->
                 right = status not in {401, 403} or path == "/v1/login"
             elif role in {None, "wrong"}:
                 right = status == 401
-            elif allowed(path, str(role)):
+            elif allowed(path, method, str(role)):
                 right = status not in {401, 403}
             else:
                 right = status == 403
@@ -131,11 +135,54 @@ async def test_no_secret_is_stored(api: ApiInstance, database_url: str) -> None:
         assert secret[4:] not in stored
 
 
+async def test_a_router_speaks_for_itself_and_its_replicas_only(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("r1", "router"))
+    await api.router.post_report(a_report("r2", "router-7f9c"))
+    for other in ("edge", "route", "routers", "operator"):
+        for attempt in (
+            api.router.post_report(a_report("r3", other)),
+            api.router.post_router_gone(RouterGone(router=other, at=0.0)),
+            anext(api.router.stream(other)),
+        ):
+            with pytest.raises(ApiProblem) as caught:
+                await attempt
+            assert caught.value.problem.status == 403
+            assert other in str(caught.value.problem.detail)
+
+
+async def test_a_router_cannot_tell_a_pools_state_nor_the_operator_report(api: ApiInstance) -> None:
+    for attempt in (
+        api.router.put_pool_state(CHAT, a_state(an_instance("a"))),
+        api.router.delete_pool(CHAT),
+        api.router.pools(),
+        api.pool_operator.post_report(a_report("r1", "operator")),
+        api.pool_operator.sessions({}),
+    ):
+        with pytest.raises(ApiProblem) as caught:
+            await attempt
+        assert caught.value.problem.status == 403
+
+
+async def test_refusals_in_a_loop_do_not_fill_the_audit_log(api: ApiInstance) -> None:
+    async def refused(times: int) -> None:
+        for number in range(times):
+            with pytest.raises(ApiProblem):
+                await api.viewer.revoke_token(f"t{number}")
+
+    await refused(BURST + 30)
+    assert (await api.admin.audit_verification()).entries == BURST
+    api.clock.skip(REFILL_SECONDS)
+    await refused(1)
+    newest = (await api.admin.audit({})).items[0]
+    assert (newest.action, newest.after) == ("access.denied", {"refusals_counted_before": 30})
+
+
 async def test_system_tokens_cannot_log_in_and_roles_are_checked(api: ApiInstance) -> None:
     with pytest.raises(ApiProblem) as caught:
-        await api.base.login(SECRETS["system"])
+        await api.base.login(SECRETS["system-router"])
     assert caught.value.problem.status == 403
-    for request in (LoginLinkRequest(role="root"), LoginLinkRequest(role="viewer", minutes=60), LoginLinkRequest(role="system")):
+    for request in (LoginLinkRequest(role="root"), LoginLinkRequest(role="viewer", minutes=60), LoginLinkRequest(role="system-operator")):
         with pytest.raises(ApiProblem) as caught:
             await api.admin.create_login_link(request)
         assert caught.value.problem.status == 422
@@ -169,7 +216,7 @@ async def test_logins_denials_and_tokens_are_in_the_audit_log(api: ApiInstance) 
 
 
 async def test_tampering_with_the_audit_log_shows(api: ApiInstance, database_url: str) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     for number in range(5):
         await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
     intact = await api.admin.audit_verification()

@@ -12,12 +12,12 @@ from fairlead_client.client import BindingsLine, StreamLine, SyncedLine
 
 
 async def with_instances(api: ApiInstance, *names: str) -> None:
-    await api.system.put_pool_state(CHAT, a_state(*(an_instance(name) for name in names)))
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in names)))
 
 
 async def test_a_cold_binding_is_stored_with_version_one(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
-    receipt = await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    receipt = await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
     assert not receipt.duplicate
     assert receipt.conflicts == ()
     found = await api.viewer.session(CHAT, "s")
@@ -27,10 +27,10 @@ async def test_a_cold_binding_is_stored_with_version_one(api: ApiInstance) -> No
 
 async def test_the_same_report_twice_gives_the_same_receipt_and_stores_once(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
     losing = a_report("r2", router="router-1", bindings=(a_binding("s", "b"),))
-    first = await api.system.post_report(losing)
-    again = await api.system.post_report(losing)
+    first = await api.router.post_report(losing)
+    again = await api.router.post_report(losing)
     assert (first.duplicate, again.duplicate) == (False, True)
     assert first.conflicts == again.conflicts
     assert [(conflict.session, conflict.instance, conflict.version) for conflict in first.conflicts] == [("s", "a", 1)]
@@ -38,7 +38,7 @@ async def test_the_same_report_twice_gives_the_same_receipt_and_stores_once(api:
 
 async def test_a_move_writes_binding_history_and_migration_together(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
     move = a_binding("s", "b", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
     record = MigrationRecord(
         id="m1",
@@ -55,7 +55,7 @@ async def test_a_move_writes_binding_history_and_migration_together(api: ApiInst
         benefit_seconds=3.0,
         actual_ttft_seconds=1.5,
     )
-    await api.system.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
+    await api.router.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
     found = await api.viewer.session(CHAT, "s")
     assert (found.session.instance, found.session.version, found.session.migrations) == ("b", 2, 1)
     assert [(holder.instance, holder.migration) for holder in found.history] == [("b", "m1"), ("a", None)]
@@ -66,15 +66,15 @@ async def test_a_move_writes_binding_history_and_migration_together(api: ApiInst
 
 async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    await api.system.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", reason=BindingReason.SLO, based_on=1),)))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.router.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", reason=BindingReason.SLO, based_on=1),)))
     page = await api.viewer.migrations({"session": "s"})
     assert [(m.source, m.target, m.trigger, m.paid_off) for m in page.items] == [("a", "b", "slo", None)]
 
 
 async def test_a_binding_to_an_unknown_instance_is_ignored_and_counted(api: ApiInstance) -> None:
     await with_instances(api, "a")
-    receipt = await api.system.post_report(a_report("r1", bindings=(a_binding("s", "nowhere"), a_binding("t", "a"))))
+    receipt = await api.router.post_report(a_report("r1", bindings=(a_binding("s", "nowhere"), a_binding("t", "a"))))
     assert receipt.conflicts == ()
     page = await api.viewer.sessions({})
     assert [item.session for item in page.items] == ["t"]
@@ -88,8 +88,8 @@ async def test_two_routers_binding_one_session_at_once_agree_on_one_home(
     for round_number in range(10):
         session = f"s{round_number}"
         one, two = await asyncio.gather(
-            api.system.post_report(a_report(f"x{round_number}", bindings=(a_binding(session, "a"),))),
-            other.system.post_report(a_report(f"y{round_number}", router="router-1", bindings=(a_binding(session, "b"),))),
+            api.router.post_report(a_report(f"x{round_number}", bindings=(a_binding(session, "a"),))),
+            other.router.post_report(a_report(f"y{round_number}", router="router-1", bindings=(a_binding(session, "b"),))),
         )
         losers = [*one.conflicts, *two.conflicts]
         assert len(losers) == 1
@@ -122,7 +122,7 @@ async def test_whatever_arrives_in_whatever_order_history_and_present_agree(
     ]
     sent = [*reports, *reports[:repeats]]
     shuffle(sent)
-    await asyncio.gather(*(api.system.post_report(report) for report in sent))
+    await asyncio.gather(*(api.router.post_report(report) for report in sent))
     for name in {f"{run}{session}" for session, *_ in steps}:
         found = await api.viewer.session(CHAT, name)
         open_holders = [holder for holder in found.history if holder.released_at is None]
@@ -146,19 +146,19 @@ async def test_a_binding_committed_at_one_replica_reaches_routers_at_the_other(
     api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]
 ) -> None:
     await with_instances(api, "a", "b")
-    await api.system.post_report(a_report("r1", bindings=(a_binding("old", "a"),)))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("old", "a"),)))
     other = await start_api()
     lines: asyncio.Queue[StreamLine] = asyncio.Queue()
 
     async def read() -> None:
-        async for line in other.system.stream("router-9"):
+        async for line in other.router.stream("router-9"):
             await lines.put(line)
 
     reader = asyncio.create_task(read())
     snapshot = await read_until_synced(lines)
     bindings = [binding.session for line in snapshot if isinstance(line, BindingsLine) for binding in line.bindings]
     assert bindings == ["old"]
-    await api.system.post_report(a_report("r2", bindings=(a_binding("new", "b"),)))
+    await api.router.post_report(a_report("r2", bindings=(a_binding("new", "b"),)))
     while not isinstance(line := await asyncio.wait_for(lines.get(), 5), BindingsLine):
         pass
     assert [(binding.session, binding.instance) for binding in line.bindings] == [("new", "b")]

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from api_running import BOOTSTRAP, CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead.reports import Report, ReportReceipt
 from fairlead_api.store.upgrading import upgrade
 from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
@@ -47,7 +47,7 @@ async def until_ready(api: ApiInstance) -> None:
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:
     async with running_api(own_postgres.url) as api:
-        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         person = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)
         reader = api.base.with_token(person.token)
         before = await reader.pools()
@@ -58,7 +58,7 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
         async def send(reports: list[Report]) -> None:
             for report in reports:
                 try:
-                    acknowledged.append(await api.system.post_report(report))
+                    acknowledged.append(await api.router.post_report(report))
                 except ApiProblem as error:
                     refused.append(error)
 
@@ -71,7 +71,7 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
         assert {(error.problem.status, error.retry_after_seconds is not None) for error in refused} == {(503, True)}
 
         with pytest.raises(ApiProblem) as caught:
-            await api.system.put_pool_state(CHAT, a_state(an_instance("a"), version=2))
+            await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2))
         assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
         assert await reader.pools() == before  # the last good answer, for a person seen lately
         async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
@@ -84,7 +84,7 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
         await until_ready(api)
         before_repeat = {receipt.id for receipt in acknowledged}
         for report in sent:
-            again = await api.system.post_report(report)
+            again = await api.router.post_report(report)
             if report.id in before_repeat:
                 assert again.duplicate
         sessions = (await api.viewer.sessions({"limit": 100})).items
@@ -94,12 +94,12 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
 
 async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_postgres: PostgresProcess) -> None:
     async with running_api(own_postgres.url) as api:
-        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         seen: set[str] = set()
         synced = asyncio.Event()
 
         async def follow() -> None:
-            async for line in api.system.stream("router-9"):
+            async for line in api.router.stream("router-9"):
                 if isinstance(line, BindingsLine):
                     seen.update(binding.session for binding in line.bindings)
                 elif isinstance(line, SyncedLine):
@@ -111,7 +111,7 @@ async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_po
         await asyncio.sleep(0.5)
         own_postgres.start()
         await until_ready(api)
-        await api.system.post_report(a_report("r1", bindings=(a_binding("after", "a"),)))
+        await api.router.post_report(a_report("r1", bindings=(a_binding("after", "a"),)))
         async with asyncio.timeout(15):
             while "after" not in seen:
                 await asyncio.sleep(0.05)
@@ -128,7 +128,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def api_process(database_url: str, port: int) -> AsyncIterator["subprocess.Popen[bytes]"]:
-    tokens = ",".join(f"{role}:{role}:{secret}" for role, secret in SECRETS.items())
+    tokens = ",".join(":".join(token) for token in BOOTSTRAP)
     environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens, "FAIRLEAD_WEB": "0"}
     process = subprocess.Popen([sys.executable, "-m", "fairlead_api.main", "--port", str(port)], env=environment)
     try:
@@ -150,8 +150,8 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
     port = free_port()
     sent = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "ab"[number % 2]),)) for number in range(200)]
     acknowledged: set[str] = set()
-    async with api_process(database_url, port) as process, ControlApi(f"http://127.0.0.1:{port}", SECRETS["system"]) as client:
-        await client.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    async with api_process(database_url, port) as process, ControlApi(f"http://127.0.0.1:{port}", SECRETS["system-router"]) as client:
+        await client.with_token(SECRETS["system-operator"]).put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
 
         async def send(reports: list[Report]) -> None:
             for report in reports:
@@ -167,7 +167,7 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
         stored = {item.session for item in (await api.viewer.sessions({"limit": 100})).items}
         total = (await api.viewer.sessions({})).total
         assert len(acknowledged) <= (total or 0) < 200
-        receipts = [await api.system.post_report(report) for report in sent]
+        receipts = [await api.router.post_report(report) for report in sent]
         assert acknowledged <= {receipt.id for receipt in receipts if receipt.duplicate}
         assert stored
         assert (await api.viewer.sessions({})).total == 200

@@ -91,13 +91,13 @@ def assert_equals_reference(heatmap: Heatmap, values: dict[tuple[str, int], floa
 async def test_heatmap_numbers_equal_plain_arithmetic_for_every_metric(api: ApiInstance) -> None:
     now = datetime.now(UTC)
     start = int(now.timestamp()) // 60 * 60 - 300
-    await api.system.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
     sent = samples(7, start, 150)
     for router, rows in sent.items():
         half = len(rows) // 2
-        await api.system.post_report(a_report(f"{router}-late", router, loads=tuple(rows[half:])))
-        await api.system.post_report(a_report(f"{router}-early", router, loads=tuple(rows[:half])))
-        await api.system.post_report(a_report(f"{router}-early", router, loads=tuple(rows[:half])))
+        await api.router.post_report(a_report(f"{router}-late", router, loads=tuple(rows[half:])))
+        await api.router.post_report(a_report(f"{router}-early", router, loads=tuple(rows[:half])))
+        await api.router.post_report(a_report(f"{router}-early", router, loads=tuple(rows[:half])))
     await api.app.state.upkeep.roll_up(now)
     everything = [sample for rows in sent.values() for sample in rows]
     begun, ended = (datetime.fromtimestamp(start + offset, UTC).isoformat() for offset in (0, 180))
@@ -113,10 +113,10 @@ async def test_heatmap_numbers_equal_plain_arithmetic_for_every_metric(api: ApiI
 async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstance) -> None:
     now = datetime.now(UTC)
     second = int(now.timestamp()) // 60 * 60 - 120
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
-    await api.system.post_report(a_report("r1", loads=(a_load("a", second, requests=3, prompt_tokens=10, hit_tokens=5),)))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("r1", loads=(a_load("a", second, requests=3, prompt_tokens=10, hit_tokens=5),)))
     await api.app.state.upkeep.roll_up(now)
-    await api.system.post_report(a_report("r2", "router-1", loads=(a_load("a", second, requests=4, prompt_tokens=10, hit_tokens=0),)))
+    await api.router.post_report(a_report("r2", "router-1", loads=(a_load("a", second, requests=4, prompt_tokens=10, hit_tokens=0),)))
     await api.app.state.upkeep.roll_up(now)
     begun, ended = (datetime.fromtimestamp(second + offset, UTC).isoformat() for offset in (0, 60))
     for columns in (6, 1):
@@ -128,9 +128,9 @@ async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstanc
 
 async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> None:
     second = int(datetime.now(UTC).timestamp()) - 60
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
-    await api.system.post_report(a_report("late", at=second + 3.0, loads=(a_load("a", second, running=2),)))
-    await api.system.post_report(a_report("early", at=second + 1.0, loads=(a_load("a", second, running=9),)))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("late", at=second + 3.0, loads=(a_load("a", second, running=2),)))
+    await api.router.post_report(a_report("early", at=second + 1.0, loads=(a_load("a", second, running=9),)))
     at = datetime.fromtimestamp(second, UTC)
     found = await api.viewer.heatmap(CHAT, metric="running", start=at.isoformat(), end=(at + timedelta(seconds=1)).isoformat())
     assert found.rows[0].values == [2]
@@ -148,7 +148,7 @@ async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> 
     ],
 )
 async def test_a_bad_heatmap_query_names_its_field(api: ApiInstance, query: dict[str, str], field: str) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     with pytest.raises(ApiProblem) as caught:
         await api.viewer.heatmap(CHAT, **query)  # type: ignore[arg-type]  # columns is a number in one case
     assert (caught.value.problem.status, caught.value.problem.field) == (422, field)
@@ -172,17 +172,17 @@ async def test_days_are_made_ahead_and_dropped_by_retention(api: ApiInstance, da
     assert f"load_samples_{today:%Y%m%d}" not in later
     assert f"decisions_{today:%Y%m%d}" not in later
     assert f"decisions_{today + timedelta(days=12):%Y%m%d}" in later
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     at = api.clock().timestamp()
-    receipt = await api.system.post_report(a_report("r1", at=at, loads=(a_load("a", int(at)),)))
+    receipt = await api.router.post_report(a_report("r1", at=at, loads=(a_load("a", int(at)),)))
     assert not receipt.duplicate
 
 
 async def test_rows_of_impossible_times_are_dropped_and_the_rest_kept(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     now = int(datetime.now(UTC).timestamp())
     loads = (a_load("a", now), a_load("a", 12), a_load("a", now + 10**9), a_load("a", 10**15))
-    await api.system.post_report(a_report("r1", loads=loads))
+    await api.router.post_report(a_report("r1", loads=loads))
     found = await api.viewer.heatmap(CHAT, metric="running", start="now-1m", end="now")
     assert [value for value in found.rows[0].values if value is not None] in ([1.0], [])
 
@@ -191,22 +191,22 @@ async def test_sessions_not_heard_of_end_and_routers_are_told(api: ApiInstance) 
     from api_running import a_binding
 
     spec = {**SPEC, "routing": {"session": {"ttl": "1m"}}}
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "a"))))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "a"))))
     api.clock.skip(121)
-    await api.system.post_report(a_report("r2", bindings=(a_binding("t", "a", at=api.clock().timestamp(), based_on=1),)))
+    await api.router.post_report(a_report("r2", bindings=(a_binding("t", "a", at=api.clock().timestamp(), based_on=1),)))
     await api.app.state.upkeep.end_sessions(api.clock())
     ended, living = await api.viewer.session(CHAT, "s"), await api.viewer.session(CHAT, "t")
     assert (ended.session.instance, ended.session.version) == (None, 2)
     assert ended.history[0].released_at is not None
     assert (living.session.instance, living.session.version) == ("a", 1)
-    again = await api.system.post_report(a_report("r3", bindings=(a_binding("s", "a", based_on=1),)))
+    again = await api.router.post_report(a_report("r3", bindings=(a_binding("s", "a", based_on=1),)))
     assert again.conflicts == ()
     assert (await api.viewer.session(CHAT, "s")).session.version == 3
 
 
 async def test_decisions_and_rejections_are_found_again_with_everything_in_them(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     now = datetime.now(UTC).timestamp()
     score = CandidateScore(
         instance="b",
@@ -248,7 +248,7 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
         for offset in range(3)
     ]
     loads = (a_load("b", int(now) - 1, completed=21),)
-    await api.system.post_report(a_report("r1", decisions=(decision,), rejections=tuple(refused), loads=loads))
+    await api.router.post_report(a_report("r1", decisions=(decision,), rejections=tuple(refused), loads=loads))
     found = await api.viewer.decision("d1")
     assert found.candidates[0].terms == {"load": 1.0, "hit": 0.5}
     assert (found.chosen, found.runner_up, found.sample_rate, found.router) == ("b", "a", 0.1, "router-0")

@@ -22,11 +22,11 @@ def cluster() -> FakeCluster:
 @pytest.fixture
 async def api(database_url: str, cluster: FakeCluster) -> AsyncIterator[ApiInstance]:
     async with running_api(database_url, overrides={"cluster": cluster}) as instance:
-        await instance.system.put_pool_state(
+        await instance.pool_operator.put_pool_state(
             CHAT, a_state(*(an_instance(name) for name in "abc"), an_instance("d", InstanceState.STARTING))
         )
         bindings = [a_binding(f"s{number}", "abc"[number % 3 if number < 6 else 2], context_tokens=100) for number in range(12)]
-        await instance.system.post_report(a_report("r1", bindings=tuple(bindings)))
+        await instance.router.post_report(a_report("r1", bindings=tuple(bindings)))
         yield instance
 
 

@@ -18,8 +18,8 @@ def acknowledging(name: str, version: int, router: str = "router-0", **content: 
 
 
 async def test_the_same_state_twice_changes_nothing(api: ApiInstance) -> None:
-    first = await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-    again = await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    first = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    again = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     assert first == again
     assert first.table_version == 1
     assert len((await api.viewer.revisions(CHAT)).items) == 1
@@ -40,135 +40,137 @@ async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: Ap
         )
     ):
         assert number >= 0
-        versions.append((await api.system.put_pool_state(CHAT, state)).table_version)
+        versions.append((await api.pool_operator.put_pool_state(CHAT, state)).table_version)
     assert versions == [1, 1, 1, 2, 3, 4, 5]
-    table = await api.system.table(CHAT)
+    table = await api.router.table(CHAT)
     assert (table.version, table.routing.policy) == (5, "ear")
     assert [(entry.id, entry.anchors) for entry in table.instances] == [("a", 160), ("b", 160)]
 
 
 async def test_an_older_state_is_a_conflict(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), version=9, generation=2))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=9, generation=2))
     for outdated in (a_state(version=8, generation=2), a_state(version=9, generation=1)):
         with pytest.raises(ApiProblem) as caught:
-            await api.system.put_pool_state(CHAT, outdated)
+            await api.pool_operator.put_pool_state(CHAT, outdated)
         assert caught.value.problem.status == 409
 
 
 async def test_a_bad_spec_keeps_the_last_good_one_in_force(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     bad = {**SPEC, "routing": {"policy": "dualmap", "parameters": {"nonsense": 1}}}
-    await api.system.put_pool_state(
+    await api.pool_operator.put_pool_state(
         CHAT, a_state(an_instance("a"), version=2, generation=2, spec=bad, problem="routing.parameters: unknown")
     )
-    assert (await api.system.table(CHAT)).routing.parameters == {}
+    assert (await api.router.table(CHAT)).routing.parameters == {}
     pool = await api.viewer.pool(CHAT)
     assert (pool.pool.ready, pool.pool.ready_message) == (False, "routing.parameters: unknown")
     revisions = (await api.viewer.revisions(CHAT)).items
     assert [revision.number for revision in revisions] == [2, 1]
     with pytest.raises(ApiProblem) as caught:
-        await api.system.put_pool_state(CHAT, a_state(version=3, generation=3, spec={"model": "tiny", "replicas": "many"}))
+        await api.pool_operator.put_pool_state(CHAT, a_state(version=3, generation=3, spec={"model": "tiny", "replicas": "many"}))
     assert caught.value.problem.field == "spec.replicas"
 
 
 async def test_draining_moves_sessions_to_the_least_bound_with_history_and_migrations(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
     bindings = [a_binding(f"a{number}", "a") for number in range(4)] + [a_binding("b0", "b")]
-    await api.system.post_report(a_report("r1", bindings=tuple(bindings)))
+    await api.router.post_report(a_report("r1", bindings=tuple(bindings)))
     draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), an_instance("c"), version=2)
-    seen = await api.system.put_pool_state(CHAT, draining)
+    seen = await api.pool_operator.put_pool_state(CHAT, draining)
     assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 0, "b": 3, "c": 2}
     moves = (await api.viewer.migrations({"trigger": "drain"})).items
     assert sorted(move.session or "" for move in moves) == ["a0", "a1", "a2", "a3"]
     assert {move.source for move in moves} == {"a"}
-    await api.system.put_pool_state(CHAT, draining)
+    await api.pool_operator.put_pool_state(CHAT, draining)
     assert len((await api.viewer.migrations({})).items) == 4
     late = a_binding("late", "a")
-    await api.system.post_report(a_report("r2", bindings=(late,)))
-    assert {found.id: found.bound_sessions for found in (await api.system.put_pool_state(CHAT, draining)).instances}["a"] == 0
+    await api.router.post_report(a_report("r2", bindings=(late,)))
+    assert {found.id: found.bound_sessions for found in (await api.pool_operator.put_pool_state(CHAT, draining)).instances}["a"] == 0
 
 
 async def test_a_drain_without_migration_leaves_sessions(api: ApiInstance) -> None:
     spec = {**SPEC, "drain": {"migrateSessions": False}}
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=spec))
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    seen = await api.system.put_pool_state(CHAT, a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2, spec=spec))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=spec))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    seen = await api.pool_operator.put_pool_state(
+        CHAT, a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2, spec=spec)
+    )
     assert [found.bound_sessions for found in seen.instances] == [1, 0]
 
 
 async def test_an_instance_is_acknowledged_when_every_live_router_has_its_table(api: ApiInstance) -> None:
     async def acknowledged(version: int) -> dict[str, bool]:
         state = a_state(an_instance("a"), an_instance("b", InstanceState.DRAINING), version=version)
-        return {found.id: found.acknowledged for found in (await api.system.put_pool_state(CHAT, state)).instances}
+        return {found.id: found.acknowledged for found in (await api.pool_operator.put_pool_state(CHAT, state)).instances}
 
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     assert await acknowledged(2) == {"a": True, "b": True}  # nobody routes
-    await api.system.post_report(acknowledging("r1", 1, "router-0"))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(acknowledging("r1", 1, "router-0"))  # type: ignore[arg-type]  # a Report
     assert await acknowledged(3) == {"a": True, "b": False}
-    await api.system.post_report(acknowledging("r2", 1, "router-1"))  # type: ignore[arg-type]  # a Report
-    await api.system.post_report(acknowledging("r3", 2, "router-0"))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(acknowledging("r2", 1, "router-1"))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(acknowledging("r3", 2, "router-0"))  # type: ignore[arg-type]  # a Report
     assert await acknowledged(4) == {"a": True, "b": False}
-    await api.system.post_router_gone(RouterGone(router="router-1", at=datetime.now(UTC).timestamp()))
+    await api.router.post_router_gone(RouterGone(router="router-1", at=datetime.now(UTC).timestamp()))
     assert await acknowledged(5) == {"a": True, "b": True}
 
 
 async def test_in_flight_sums_live_routers_and_takes_only_their_newest_word(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     now = datetime.now(UTC).timestamp()
 
     def working(name: str, router: str, at: float, in_flight: int, waiting: int) -> object:
         return a_report(name, router, at, in_flight=(InstanceInFlight(pool=CHAT, instance="a", in_flight=in_flight, waiting=waiting),))
 
-    await api.system.post_report(working("n1", "router-0", now, 3, 1))  # type: ignore[arg-type]  # a Report
-    await api.system.post_report(working("n2", "router-1", now, 2, 0))  # type: ignore[arg-type]  # a Report
-    await api.system.post_report(working("n0", "router-0", now - 5, 50, 0))  # type: ignore[arg-type]  # a Report
-    seen = await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(working("n1", "router-0", now, 3, 1))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(working("n2", "router-1", now, 2, 0))  # type: ignore[arg-type]  # a Report
+    await api.router.post_report(working("n0", "router-0", now - 5, 50, 0))  # type: ignore[arg-type]  # a Report
+    seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     assert (seen.live_routers, seen.instances[0].in_flight) == (2, 6)
     assert (await api.viewer.pool(CHAT)).instances[0].in_flight == 6
 
 
 async def test_versions_go_on_after_deletion_and_re_creation(api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    await api.system.delete_pool(CHAT)
-    await api.system.delete_pool(CHAT)
-    for call in (api.system.table(CHAT), api.viewer.pool(CHAT)):
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.pool_operator.delete_pool(CHAT)
+    await api.pool_operator.delete_pool(CHAT)
+    for call in (api.router.table(CHAT), api.viewer.pool(CHAT)):
         with pytest.raises(ApiProblem) as caught:
             await call
         assert caught.value.problem.status == 404
     with pytest.raises(ApiProblem) as caught:
-        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), version=5))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=5))
     assert caught.value.problem.type == "pool-deleted"
     restarted = await start_api()
-    seen = await restarted.system.put_pool_state(CHAT, a_state(an_instance("a"), uid="uid-2"))
+    seen = await restarted.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), uid="uid-2"))
     assert seen.table_version == 2
     assert seen.instances[0].bound_sessions == 0
     with pytest.raises(ApiProblem) as caught:
-        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), version=99))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=99))
     assert caught.value.problem.type == "pool-replaced"
     history = (await api.viewer.session(CHAT, "s")).history
     assert [holder.released_at is not None for holder in history] == [True]
 
 
 async def test_missing_instances_are_gone_and_their_story_stays(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-    await api.system.put_pool_state(CHAT, a_state(an_instance("b"), version=2))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("b"), version=2))
     assert [item.id for item in (await api.viewer.instances(CHAT)).items] == ["b"]
     story = await api.viewer.instance(CHAT, "a")
     assert [(change.before, change.after) for change in story.transitions] == [("Serving", "Gone"), (None, "Serving")]
 
 
 async def test_spec_changes_and_events_are_audited_with_their_actor_once(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     marks = {"fairlead.dev/changed-by": "ada", "fairlead.dev/change-reason": "more load"}
     changed = a_state(an_instance("a"), version=2, generation=2, spec={**SPEC, "replicas": 5}, changed_by="fairlead-api", annotations=marks)
-    await api.system.put_pool_state(CHAT, changed)
+    await api.pool_operator.put_pool_state(CHAT, changed)
     event = PoolEvent(at=1_700_000_000.0, reason="ScaledUp", message="from 2 to 5", before={"replicas": 2}, after={"replicas": 5})
-    await api.system.post_pool_events(CHAT, (event,))
-    await api.system.post_pool_events(CHAT, (event,))
+    await api.pool_operator.post_pool_events(CHAT, (event,))
+    await api.pool_operator.post_pool_events(CHAT, (event,))
     entries = (await api.viewer.audit({})).items
     assert [(entry.actor, entry.action, entry.reason) for entry in entries] == [
-        ("test-system", "operator.ScaledUp", "from 2 to 5"),
+        ("operator", "operator.ScaledUp", "from 2 to 5"),
         ("ada", "pool.spec-changed", "more load"),
         ("kubectl", "pool.created", None),
     ]
@@ -178,8 +180,8 @@ async def test_spec_changes_and_events_are_audited_with_their_actor_once(api: Ap
 
 
 async def test_an_slo_change_opens_a_new_version(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), version=2, generation=2, spec={**SPEC, "slo": {"ttft": "2s"}}))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2, generation=2, spec={**SPEC, "slo": {"ttft": "2s"}}))
     versions = (await api.viewer.slo_versions(CHAT)).items
     assert [(item.version, item.ttft_seconds, item.active_until is None) for item in versions] == [(2, 2.0, True), (1, 5.0, False)]
 
@@ -188,7 +190,7 @@ async def test_states_of_many_pools_at_once_keep_the_audit_chain(api: ApiInstanc
     from fairlead.tables import PoolKey
 
     keys = [PoolKey(namespace="default", name=f"p{number}") for number in range(12)]
-    await asyncio.gather(*(api.system.put_pool_state(key, a_state(an_instance("a"), uid=f"uid-{key.name}")) for key in keys))
+    await asyncio.gather(*(api.pool_operator.put_pool_state(key, a_state(an_instance("a"), uid=f"uid-{key.name}")) for key in keys))
     found = await api.admin.audit_verification()
     assert (found.intact, found.entries) == (True, 12)
     page = await api.viewer.pools(limit=5)

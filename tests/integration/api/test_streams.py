@@ -45,27 +45,27 @@ async def until(lines: "asyncio.Queue[StreamLine]", wanted: Callable[[StreamLine
 
 
 async def test_a_table_made_at_one_replica_arrives_at_the_other(api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     other = await start_api()
-    async with following(other.system) as lines:
+    async with following(other.router) as lines:
         await until(lines, lambda line: isinstance(line, TableLine) and line.table.version == 1)
         await until(lines, lambda line: isinstance(line, SyncedLine))
-        await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
         found = await until(lines, lambda line: isinstance(line, TableLine) and line.table.version == 2)
         assert isinstance(found, TableLine)
         assert [entry.id for entry in found.table.instances] == ["a", "b"]
         await until(lines, lambda line: isinstance(line, HeartbeatLine))
-        await api.system.delete_pool(CHAT)
+        await api.pool_operator.delete_pool(CHAT)
         await until(lines, lambda line: line == PoolDeletedLine(pool=CHAT))
 
 
 async def test_a_drain_of_many_sessions_reaches_routers_complete(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     names = [f"{'long-session-name-' * 4}{number}" for number in range(300)]
-    await api.system.post_report(a_report("r1", bindings=tuple(a_binding(name, "a") for name in names)))
-    async with following(api.system) as lines:
+    await api.router.post_report(a_report("r1", bindings=tuple(a_binding(name, "a") for name in names)))
+    async with following(api.router) as lines:
         await until(lines, lambda line: isinstance(line, SyncedLine))
-        await api.system.put_pool_state(CHAT, a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2))
         moved: set[str] = set()
         while len(moved) < 300:
             line = await until(lines, lambda line: isinstance(line, BindingsLine))
@@ -76,7 +76,7 @@ async def test_a_drain_of_many_sessions_reaches_routers_complete(api: ApiInstanc
 
 async def test_a_reader_that_does_not_read_is_cut_off(api: ApiInstance, monkeypatch: Any) -> None:
     monkeypatch.setattr(BoundedStream, "patience_seconds", 0.3)
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     never = asyncio.Event()
 
     async def receive() -> MutableMapping[str, Any]:
@@ -96,8 +96,8 @@ async def test_a_reader_that_does_not_read_is_cut_off(api: ApiInstance, monkeypa
         "method": "GET",
         "path": "/internal/v1/stream",
         "raw_path": b"/internal/v1/stream",
-        "query_string": b"router=stuck",
-        "headers": [(b"authorization", f"Bearer {SECRETS['system']}".encode())],
+        "query_string": b"router=router-stuck",
+        "headers": [(b"authorization", f"Bearer {SECRETS['system-router']}".encode())],
         "http_version": "1.1",
         "scheme": "http",
         "server": ("api.test", 80),
@@ -115,15 +115,15 @@ async def events_of(client: ControlApi, topics: tuple[str, ...], into: "asyncio.
 
 
 async def test_live_events_tell_pools_and_new_migrations(api: ApiInstance) -> None:
-    await api.system.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     events: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
     reader = asyncio.create_task(events_of(api.viewer, ("pools", "migrations"), events))
     first = await asyncio.wait_for(events.get(), 5)
     assert first is not None
     assert first.event == "pools"
     assert [pool["name"] for pool in json.loads(first.data)] == ["chat"]
-    await api.system.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    await api.system.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", based_on=1),)))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    await api.router.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", based_on=1),)))
     moved: LiveEvent | None = None
     async with asyncio.timeout(10):
         while moved is None or moved.event != "migrations":

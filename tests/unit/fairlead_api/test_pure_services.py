@@ -194,8 +194,8 @@ def test_settings_never_show_a_secret_in_an_error() -> None:
     with pytest.raises(InvalidInput) as caught:
         from_environment({"FAIRLEAD_DATABASE_URL": "postgres://me:topsecret@host/db"})
     assert "topsecret" not in str(caught.value)
-    tokens = parse_bootstrap_tokens("admin:me:0123456789abcdef, system:router:0123456789:abcdef")
+    tokens = parse_bootstrap_tokens("admin:me:0123456789abcdef, system-router:router:0123456789:abcdef")
     assert [(token.role, token.name, token.secret) for token in tokens] == [
         ("admin", "me", "0123456789abcdef"),
-        ("system", "router", "0123456789:abcdef"),
+        ("system-router", "router", "0123456789:abcdef"),
     ]

@@ -57,7 +57,7 @@ def test_secrets_are_made_once_and_kept_private(tmp_path: Path) -> None:
     assert load_or_create(path) == made
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len({made.admin, made.operator, made.router}) == 3
-    assert [entry.split(":")[0] for entry in made.bootstrap.split(",")] == ["admin", "system", "system"]
+    assert [entry.split(":")[0] for entry in made.bootstrap.split(",")] == ["admin", "system-operator", "system-router"]
 
 
 def test_a_damaged_secrets_file_is_refused_and_not_overwritten(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""How many refusals of one caller are written down one by one. Pure.
+
+Every audit entry takes its turn in one chain, so a caller who is refused in a loop would fill the log and hold up everybody else's entries. The
+first refusals of a caller are written as they come; later ones are counted, and the next entry says how many there were.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+
+BURST = 10
+"""Refusals of one caller that are written one by one."""
+
+REFILL_SECONDS = 60.0
+"""One more may be written after so long."""
+
+MAX_CALLERS = 1000
+
+
+@dataclass(slots=True)
+class _Budget:
+    left: float
+    at: datetime
+    unwritten: int = 0
+
+
+class DenialBudgets:
+    """A budget per caller (any hashable name of a credential or address), for the MAX_CALLERS refused last."""
+
+    def __init__(self) -> None:
+        self._budgets: OrderedDict[object, _Budget] = OrderedDict()
+
+    def spend(self, caller: object, now: datetime) -> int | None:
+        """None: count this refusal only. Otherwise write it, and say that so many before it were only counted."""
+        budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
+        self._budgets[caller] = budget
+        if len(self._budgets) > MAX_CALLERS:
+            self._budgets.popitem(last=False)
+        budget.left = min(float(BURST), budget.left + max(0.0, (now - budget.at).total_seconds()) / REFILL_SECONDS)
+        budget.at = now
+        if budget.left < 1.0:
+            budget.unwritten += 1
+            return None
+        budget.left -= 1.0
+        counted, budget.unwritten = budget.unwritten, 0
+        return counted
