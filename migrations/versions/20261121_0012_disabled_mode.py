@@ -4,6 +4,7 @@ Revision: 0012_disabled_mode
 Revises: 0011_audit_log
 """
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = "0012_disabled_mode"
@@ -11,12 +12,17 @@ down_revision = "0011_audit_log"
 branch_labels = None
 depends_on = None
 
-PLACES = (("routing_tables", "content", "{early_rejection,mode}"), ("pools", "facts", "{table,early_rejection,mode}"))
+STATEMENTS = (
+    "UPDATE routing_tables SET content = jsonb_set(content, '{early_rejection,mode}', to_jsonb(CAST(:after AS text))) "
+    "WHERE content #>> '{early_rejection,mode}' = :before",
+    "UPDATE pools SET facts = jsonb_set(facts, '{table,early_rejection,mode}', to_jsonb(CAST(:after AS text))) "
+    "WHERE facts #>> '{table,early_rejection,mode}' = :before",
+)
 
 
 def _respell(before: str, after: str) -> None:
-    for table, column, path in PLACES:
-        op.execute(f"UPDATE {table} SET {column} = jsonb_set({column}, '{path}', '\"{after}\"') WHERE {column} #>> '{path}' = '{before}'")
+    for statement in STATEMENTS:
+        op.execute(sa.text(statement).bindparams(before=before, after=after))
 
 
 def upgrade() -> None:

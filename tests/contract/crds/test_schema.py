@@ -201,7 +201,12 @@ def test_a_change_against_a_rule_is_refused_with_its_sentence(patch: dict[str, A
     ],
 )
 def test_a_value_the_operator_would_refuse_is_refused_by_the_api(spec: dict[str, Any], message: str, client: KubernetesClient) -> None:
-    body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "refused"}, "spec": {"model": "m", **spec}}
+    body: dict[str, Any] = {
+        "apiVersion": "fairlead.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"name": "refused"},
+        "spec": {"model": "m", **spec},
+    }
     response = client.session.post(client.server + POOLS, json=body, timeout=10)
     assert response.status_code == 422
     assert message in response.json()["message"]
