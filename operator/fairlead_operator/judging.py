@@ -23,8 +23,9 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecChange:
-    """One named change between two specs, for events and history."""
+    """One named change between two specs, for events and history. `member` of the spec is what differs."""
 
+    member: str
     reason: str
     message: str
     before: dict[str, Any]
@@ -82,6 +83,7 @@ def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange
     if before.replicas != after.replicas:
         found.append(
             SpecChange(
+                member="replicas",
                 reason="ScalingUp" if after.replicas > before.replicas else "ScalingDown",
                 message=f"Instances wanted: {before.replicas} → {after.replicas}",
                 before={"replicas": before.replicas},
@@ -89,14 +91,14 @@ def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange
             )
         )
     pairs = (
-        ("PolicyChanged", "Routing", _routing(before), _routing(after)),
-        ("SLOChanged", "SLO", _slo(before), _slo(after)),
-        ("EarlyRejectionChanged", "Early rejection", _early_rejection(before), _early_rejection(after)),
+        ("routing", "PolicyChanged", "Routing", _routing(before), _routing(after)),
+        ("slo", "SLOChanged", "SLO", _slo(before), _slo(after)),
+        ("earlyRejection", "EarlyRejectionChanged", "Early rejection", _early_rejection(before), _early_rejection(after)),
     )
-    for reason, title, old, new in pairs:
+    for member, reason, title, old, new in pairs:
         if old != new:
             words = "; ".join(f"{name} {old.get(name)} → {new.get(name)}" for name in new if old.get(name) != new.get(name))
-            found.append(SpecChange(reason=reason, message=f"{title}: {words}", before=old, after=new))
+            found.append(SpecChange(member=member, reason=reason, message=f"{title}: {words}", before=old, after=new))
     return tuple(found)
 
 

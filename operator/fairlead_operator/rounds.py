@@ -18,7 +18,7 @@ from fairlead_operator.children import PoolIdentity, disruption_budget, service,
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.farewells import FINALIZER, Farewell
 from fairlead_operator.judging import Judgement, changes, judge
-from fairlead_operator.observing import Pod, format_second, last_spec_manager, read_pods
+from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager, who_changed
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.statuses import is_urgent, merge_patch, status_document
 from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
@@ -122,7 +122,7 @@ class PoolRounds:
 
     async def _tell_changes(self, identity: PoolIdentity, pool: dict[str, Any], judgement: Judgement, now: float) -> None:
         for change in changes(judgement.previous, judgement.spec):
-            message = f"{change.message} (by {last_spec_manager(pool['metadata'])})"
+            message = f"{change.message} (by {spec_manager(pool['metadata'], change.member)})"
             await self._teller.tell(identity, now, change.reason, message, before=change.before, after=change.after)
         if judgement.problem is not None and not _already_refused(pool, judgement):
             await self._teller.tell(identity, now, "SpecRefused", judgement.problem.message)
@@ -151,7 +151,7 @@ class PoolRounds:
             judgement,
             facts,
             selector=identity.selector(),
-            changed_by=last_spec_manager(pool["metadata"]),
+            changed_by=spec_manager(pool["metadata"], "replicas"),
             now=format_second(now),
         )
         old = pool.get("status") or {}
@@ -219,7 +219,7 @@ def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], judgement: Judgement
         spec=pool.get("spec") or {},
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
-        changed_by=last_spec_manager(metadata),
+        changed_by=who_changed(pool),
         problem=judgement.problem.message if judgement.problem is not None else None,
         conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
         instances=tuple(pod.report(port) for pod in pods),

@@ -41,6 +41,9 @@ from fairlead_sandbox.kubernetes_api.server_side_apply import (
 )
 from fairlead_sandbox.kubernetes_api.store import Store, Stored
 
+SCALE = "scale"
+"""The subresource whose writes change the object itself, in one field."""
+
 _SERVER_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 _OBJECT_CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -199,13 +202,14 @@ class Resources:
         requested_managers = new["metadata"].get("managedFields")
         new = self._confined(kind, old, new, subresource)
         metadata = new["metadata"]
-        if not subresource:
+        of_object = subresource in {"", SCALE}
+        if of_object:
             fill_defaults(kind, new, old, lambda: [one.object for one in self.store.list(kind.storage) if one is not stored])
         elif kind.custom:
             fill_defaults(kind, new, old, tuple)
         self._refuse_new_finalizers(kind, old, new)
-        check(kind, new, old, status_only=bool(subresource))
-        if kind.has_generation and not subresource and _desired(kind, old) != _desired(kind, new):
+        check(kind, new, old, status_only=not of_object)
+        if kind.has_generation and of_object and _desired(kind, old) != _desired(kind, new):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
         if owners is None:
             base = old["metadata"].get("managedFields", [])
@@ -316,12 +320,13 @@ class Resources:
             item["status"] = established_status(item, timestamp(self.clock()))
 
     def _manager(self, kind: ResourceKind, options: WriteOptions, operation: str, subresource: str = "") -> Manager:
+        """Who writes. The scale subresource keeps its times apart from the object's, and they are lost on the way back: it has none."""
         return Manager(
             name=options.field_manager,
             operation=operation,
             api_version=kind.api_version,
             subresource=subresource,
-            time=timestamp(self.clock()),
+            time="" if subresource == SCALE else timestamp(self.clock()),
         )
 
 

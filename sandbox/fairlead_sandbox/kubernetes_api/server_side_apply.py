@@ -13,6 +13,7 @@ from typing import Any
 from fairlead_sandbox.kubernetes_api.errors import Cause, Conflict
 from fairlead_sandbox.kubernetes_api.field_sets import (
     FieldSet,
+    Path,
     changed_fields,
     field_set,
     from_fields_v1,
@@ -64,7 +65,7 @@ def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
 
 
 def write_ownership(owners: Ownership) -> list[Object]:
-    """Entries in the server's order: applies first, then by time and name; managers that own nothing are dropped."""
+    """Entries in the server's order: applies first, then by time (none comes first) and name; managers that own nothing are dropped."""
     entries = []
     kept = [owner for owner in owners.values() if owner[1]]
     for manager, fields in sorted(kept, key=lambda one: (one[0].operation, one[0].time, one[0].name)):
@@ -72,7 +73,7 @@ def write_ownership(owners: Ownership) -> list[Object]:
             "manager": manager.name,
             "operation": manager.operation,
             "apiVersion": manager.api_version,
-            "time": manager.time,
+            **({"time": manager.time} if manager.time else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields_v1(fields),
         }
@@ -119,14 +120,14 @@ def apply(
     differing = {path for path in fields if value_at(current, path, schema) != value_at(wanted, path, schema)}
     differing = {path for path in differing if path[-1].startswith("f:")}
     result: Ownership = {}
-    causes: list[Cause] = []
+    conflicts: list[tuple[Manager, Path]] = []
     for identity, (other, theirs) in owners.items():
         taken = theirs & differing if identity != manager.identity else frozenset()
         if not force:
-            causes += [_conflict(other, path) for path in sorted(taken - inherited)]
+            conflicts += [(other, path) for path in sorted(taken - inherited)]
         result[identity] = (other, theirs - taken)
-    if causes:
-        raise _refusal(causes)
+    if conflicts:
+        raise _refusal(conflicts)
     last = owners[manager.identity][1] if manager.identity in owners else frozenset()
     held_by_others = frozenset().union(*(theirs for identity, (_, theirs) in result.items() if identity != manager.identity))
     merged = _merge(copy_of(live), applied, schema)
@@ -154,15 +155,20 @@ def _merge(live: Any, applied: Any, schema: Object | None) -> Any:
     return copy_of(applied)
 
 
-def _conflict(other: Manager, path: tuple[str, ...]) -> Cause:
-    using = f" using {other.api_version}" if other.operation == UPDATE else ""
-    at = f" at {other.time}" if other.operation == UPDATE and other.time else ""
-    return Cause(reason="FieldManagerConflict", field=path_text(path), message=f'conflict with "{other.name}"{using}{at}')
+def _described(manager: Manager) -> str:
+    through = f' with subresource "{manager.subresource}"' if manager.subresource else ""
+    using = f" using {manager.api_version}" if manager.operation == UPDATE else ""
+    return f'"{manager.name}"{through}{using}'
 
 
-def _refusal(causes: list[Cause]) -> Conflict:
-    many = "s" if len(causes) > 1 else ""
-    listing = "\n".join(f"- {cause.message}: {cause.field}" for cause in causes) if many else f"{causes[0].message}: {causes[0].field}"
-    between = ":\n" if many else ": "
-    count = f"{len(causes)} conflict{many}"
-    return Conflict(f"Apply failed with {count}{between}{listing}", details={"causes": [cause.as_object() for cause in causes]})
+def _refusal(conflicts: Sequence[tuple[Manager, Path]]) -> Conflict:
+    described = [(_described(manager), path_text(path)) for manager, path in conflicts]
+    if len(described) == 1:
+        message = f"Apply failed with 1 conflict: conflict with {described[0][0]}: {described[0][1]}"
+    else:
+        lines = []
+        for manager in sorted({manager for manager, _ in described}):
+            lines += [f"conflicts with {manager}:", *(f"- {path}" for owner, path in described if owner == manager)]
+        message = f"Apply failed with {len(described)} conflicts: " + "\n".join(lines)
+    causes = [Cause(reason="FieldManagerConflict", field=path, message=f"conflict with {manager}") for manager, path in described]
+    return Conflict(message, details={"causes": [cause.as_object() for cause in causes]})

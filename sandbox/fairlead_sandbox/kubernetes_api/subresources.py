@@ -16,7 +16,7 @@ from fairlead_sandbox.kubernetes_api.logs import LogSource
 from fairlead_sandbox.kubernetes_api.objects import Object, at_path, copy_of, timestamp
 from fairlead_sandbox.kubernetes_api.representations import scale_of, set_replicas, to_external
 from fairlead_sandbox.kubernetes_api.request_paths import NO_SUCH_RESOURCE, Target
-from fairlead_sandbox.kubernetes_api.resources import Resources, conflict
+from fairlead_sandbox.kubernetes_api.resources import SCALE, Resources, conflict
 
 _STREAMING = frozenset({"exec", "attach", "portforward", "proxy"})
 _UNSUPPORTED_LOG_OPTIONS = ("previous", "timestamps", "sinceSeconds", "sinceTime")
@@ -81,7 +81,7 @@ class Subresources:
             return changed
 
         options = write_options(request, account.username)
-        written = self._resources.update(kind, target.namespace, target.name, rescale, options)
+        written = self._resources.update(kind, target.namespace, target.name, rescale, options, subresource=SCALE)
         return answer(scale_of(paths, written.object))
 
     async def _evict(self, request: web.Request, target: Target) -> web.Response:

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
-from fairlead_operator.observing import format_time, last_spec_manager, parse_time, pod_health, read_pod
+from fairlead_operator.observing import format_time, parse_time, pod_health, read_pod, spec_manager, who_changed
 
 
 def status(phase: str, *, ready: str | None = None, ip: str | None = "127.0.0.1", waiting: str | None = None) -> dict[str, Any]:
@@ -74,14 +74,41 @@ def test_times_survive_being_written_down() -> None:
     assert parse_time(format_time(1_800_000_000.123456)) == pytest.approx(1_800_000_000.123456, abs=1e-6)
 
 
-def test_the_last_writer_of_the_spec_is_found_also_behind_the_scale_subresource() -> None:
-    def entry(manager: str, time: str, field: str, subresource: str = "") -> dict[str, Any]:
-        return {"manager": manager, "time": time, "fieldsV1": {field: {}}, "subresource": subresource}
+def entry(manager: str, operation: str, fields: dict[str, Any], *, time: str | None = None, subresource: str = "") -> dict[str, Any]:
+    """One entry of managedFields; a real server writes no time for the scale subresource."""
+    found = {"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": fields}
+    return {**found, "time": time} if time else found
 
-    fields = [
-        entry("kubectl-client-side-apply", "2026-01-01T00:00:00Z", "f:spec"),
-        entry("kubectl", "2026-01-01T00:01:00Z", "f:spec", "scale"),
-        entry("fairlead-operator", "2026-01-01T00:02:00Z", "f:status", "status"),
-    ]
-    assert last_spec_manager({"managedFields": fields}) == "kubectl"
-    assert last_spec_manager({}) == "unknown"
+
+APPLIED_THEN_SCALED = [
+    entry("kubectl", "Update", {"f:spec": {"f:replicas": {}}}, subresource="scale"),
+    entry("gitops", "Apply", {"f:spec": {"f:model": {}, "f:slo": {"f:ttft": {}}}}, time="2026-01-01T00:01:00Z"),
+    entry("somebody", "Update", {"f:spec": {"f:slo": {"f:tpot": {}}}}, time="2026-01-01T00:00:00Z"),
+    entry("fairlead-operator", "Update", {"f:status": {"f:replicas": {}}}, time="2026-01-01T00:02:00Z", subresource="status"),
+]
+
+
+def test_who_scaled_is_who_owns_the_replicas_although_the_scale_subresource_writes_no_time() -> None:
+    metadata = {"managedFields": APPLIED_THEN_SCALED}
+    assert spec_manager(metadata, "replicas") == "kubectl"
+    assert spec_manager(metadata, "model") == "gitops"
+
+
+def test_of_two_owners_of_a_member_the_one_that_wrote_last_is_named() -> None:
+    assert spec_manager({"managedFields": APPLIED_THEN_SCALED}, "slo") == "gitops"
+
+
+def test_a_member_that_nobody_owns_is_the_last_writers() -> None:
+    assert spec_manager({"managedFields": APPLIED_THEN_SCALED}, "drain") == "gitops"
+    assert spec_manager({"managedFields": APPLIED_THEN_SCALED}) == "gitops"
+    assert spec_manager({}, "replicas") == "unknown"
+
+
+def test_a_change_of_the_replicas_alone_is_told_as_their_owners() -> None:
+    def pool(in_force: dict[str, Any] | None) -> dict[str, Any]:
+        status = {} if in_force is None else {"specInForce": {"spec": in_force}}
+        return {"metadata": {"managedFields": APPLIED_THEN_SCALED}, "spec": {"model": "m", "replicas": 3}, "status": status}
+
+    assert who_changed(pool({"model": "m", "replicas": 2})) == "kubectl"
+    assert who_changed(pool({"model": "m", "replicas": 2, "slo": {}})) == "gitops", "more than one member changed"
+    assert who_changed(pool(None)) == "gitops"
