@@ -69,8 +69,8 @@ should be compared. Amplification is the wall-clock span of a closed loop over t
 
 {_verdicts(at_table)}
 
-**Migrations.** No session may move more often than 1 + lifetime / T_cool. Sessions that did, over all runs with a cooldown: {beyond}. The session that moved
-most did so {most} times.
+**Migrations.** No session may move more often than 1 + lifetime / T_cool. Sessions that did, over all runs of `ear` with a cooldown (no other
+policy here has one): {beyond}. The session that moved most did so {most} times.
 
 **The default policy.** `fairlead`, without its queues as everything is sent at once here, is no part of the draft's comparison; it is in the tables for who
 has to choose. {_beside(at_table)}

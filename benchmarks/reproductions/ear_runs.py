@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.reproductions.sections import Context
 
+from fairlead.routing.catalogue import policy_parameters
 from fairlead_simulator.simulation.experiments import Cell, simulate_cell
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.measuring import Figures, Targets, measure
@@ -126,7 +127,7 @@ def simulate(setting: Setting) -> Outcome:
     # The plan has no warm-up of its own: it would stretch the two parts differently.
     figures = measure(result, ideal, setting.warmup, cell.targets)
     moves = Counter(move.session or "" for move in result.migrations)
-    cooldown = setting.variant.parameters.get("cooldown_seconds", 30.0)
+    cooldown = cooldown_seconds(setting.variant)
     return Outcome(
         setting=setting,
         figures=figures,
@@ -136,6 +137,12 @@ def simulate(setting: Setting) -> Outcome:
         beyond_bound=sessions_beyond_bound(result, cooldown) if cooldown else 0,
         amplification=amplification(result, workload, setting.rate),
     )
+
+
+def cooldown_seconds(variant: Variant) -> float:
+    """T_cool of a variant; 0 for a policy that has no cooldown and so promises no bound on a session's moves."""
+    defaults = {fact.name: fact.default for fact in policy_parameters(variant.policy)}
+    return float(variant.parameters.get("cooldown_seconds", defaults.get("cooldown_seconds") or 0.0))
 
 
 def tails(jobs: Sequence[Job], warmup: int) -> tuple[float, ...]:

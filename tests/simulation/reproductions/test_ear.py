@@ -9,7 +9,7 @@ from benchmarks.reproductions.ear import SECTION
 from benchmarks.reproductions.ear_equilibria import Equilibrium, Law, in_window, mean_curve, missing_turns, steps_of
 from benchmarks.reproductions.ear_law import concurrency, sensitivity, slope_at_last
 from benchmarks.reproductions.ear_policies import AFFINITY, EAR
-from benchmarks.reproductions.ear_runs import Setting, sessions_beyond_bound, simulate, tails
+from benchmarks.reproductions.ear_runs import Setting, Variant, cooldown_seconds, sessions_beyond_bound, simulate, tails
 from benchmarks.reproductions.ear_trace import held_by_busiest, shape_of
 from benchmarks.reproductions.sections import Context
 from hypothesis import given
@@ -129,6 +129,13 @@ def test_a_session_may_move_once_and_once_more_per_cooldown_it_lives() -> None:
     twice, thrice = [moved("s", at) for at in (0.0, 30.0)], [moved("t", at) for at in (0.0, 30.0, 60.0)]
     assert sessions_beyond_bound(RunResult(jobs, migrations=twice + thrice), 30.0) == 0
     assert sessions_beyond_bound(RunResult(jobs, migrations=[*twice, moved("s", 59.0), *thrice]), 30.0) == 1
+
+
+def test_only_a_policy_with_a_cooldown_is_held_to_the_bound_on_moves() -> None:
+    assert cooldown_seconds(Variant(label="ear", policy="ear")) == 30.0
+    assert cooldown_seconds(Variant(label="ear", policy="ear", parameters={"cooldown_seconds": 0.0})) == 0.0
+    assert cooldown_seconds(Variant(label="ours", policy="fairlead")) == 0.0
+    assert cooldown_seconds(Variant(label="sticky", policy="sticky")) == 0.0
 
 
 def row(session: str, ids: tuple[int, ...], tokens: int, output: int = 10) -> TraceRow:
