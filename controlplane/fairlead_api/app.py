@@ -21,6 +21,7 @@ from fairlead.routing.rings import key_shares
 from fairlead.tables import PoolKey
 from fairlead_api import problems
 from fairlead_api.cluster import KubernetesCluster
+from fairlead_api.identifying import Identify
 from fairlead_api.jobs import scheduled
 from fairlead_api.routes.access import access_routes
 from fairlead_api.routes.bodies import with_definitions
@@ -36,6 +37,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.heatmap_reading import HeatmapReading
 from fairlead_api.services.ingestion import Ingestion
 from fairlead_api.services.live import Live, Snapshot, Tail, Topic
+from fairlead_api.services.notices import CredentialsRevoked, Notice
 from fairlead_api.services.plans import ClusterGateway, Plans
 from fairlead_api.services.pool_mirroring import PoolMirroring
 from fairlead_api.services.reading import Span
@@ -130,11 +132,18 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
             stack.push_async_callback(database.close)
             listening = asyncio.Event()
 
+            async def noticed(notice: Notice) -> None:
+                if isinstance(notice, CredentialsRevoked):
+                    access.forget_seen()
+                else:
+                    await stream.on_notice(notice)
+
             def connected() -> None:
+                access.forget_seen()
                 stream.on_gap()
                 listening.set()
 
-            await stack.enter_async_context(running(partial(listen, settings.database_url, stream.on_notice, connected)))
+            await stack.enter_async_context(running(partial(listen, settings.database_url, noticed, connected)))
             with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
                 await asyncio.wait_for(listening.wait(), 3)
             if settings.background:
@@ -151,6 +160,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     )
     problems.install(app)
     app.add_middleware(StaleReads)
+    app.add_middleware(Identify, access=access, clock=clock)
     app.add_middleware(Instrument, telemetry=telemetry)
     app.include_router(health_routes(guard, lambda: openapi(app), ready, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))

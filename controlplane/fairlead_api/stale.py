@@ -1,6 +1,7 @@
 """Reads while the database is away: the last good answer to the same question of the same person, marked stale.
 
-Only 503 answers are replaced; a refused login stays refused. Answers say their age in `age` and `x-fairlead-stale`.
+Only 503 answers are replaced, and only for a caller `Identify` knows: who was revoked, or is not known while the database is away, gets none.
+Answers say their age in `age` and `x-fairlead-stale`.
 """
 
 import hashlib
@@ -11,9 +12,13 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fairlead_api.services.access import Caller
+
 MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024
 MAX_AGE_SECONDS = 600.0
+NEVER_STALE = ("/v1/live", "/v1/audit/verification")
+"""A stream, and a verdict that must be about the log as it is."""
 
 _Key = bytes
 _Answer = tuple[float, list[tuple[bytes, bytes]], bytes]
@@ -29,7 +34,8 @@ class StaleReads:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        if scope["type"] != "http" or scope["method"] != "GET" or not path.startswith("/v1/") or path.endswith((".csv", "/live")):
+        known = scope["type"] == "http" and "caller" in scope.get("state", {})
+        if not known or scope["method"] != "GET" or not path.startswith("/v1/") or path.endswith(".csv") or path in NEVER_STALE:
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(self, _key(scope), send)
@@ -85,5 +91,5 @@ class _Exchange:
 
 
 def _key(scope: Scope) -> _Key:
-    authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-    return hashlib.sha256(b"\0".join((authorization, scope["path"].encode(), scope["query_string"]))).digest()
+    caller: Caller = scope["state"]["caller"]
+    return hashlib.sha256(b"\0".join((caller.key, scope["path"].encode(), scope["query_string"]))).digest()

@@ -258,8 +258,12 @@ class Access:
         return item
 
     async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
-        self._seen.clear()
+        self.forget_seen()
         await self._store.revoke_token(token_id, caller, now)
+
+    def forget_seen(self) -> None:
+        """Somebody's credential ended, here or in another process: believe nobody again without looking."""
+        self._seen.clear()
 
 
 def _with_count(draft: AuditDraft, counted: int) -> AuditDraft:

@@ -29,10 +29,14 @@ class BindingsChanged(msgspec.Struct, frozen=True, tag="bindings"):
     bindings: tuple[Binding, ...]
 
 
-Notice = TableChanged | PoolDeleted | BindingsChanged
+class CredentialsRevoked(msgspec.Struct, frozen=True, tag="credentials_revoked"):
+    """A token or a web session ended: nobody seen before may be believed without looking again."""
 
-_decoder: "msgspec.json.Decoder[TableChanged | PoolDeleted | BindingsChanged]" = msgspec.json.Decoder(
-    TableChanged | PoolDeleted | BindingsChanged
+
+Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked
+
+_decoder: "msgspec.json.Decoder[TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked]" = msgspec.json.Decoder(
+    TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked
 )
 
 

@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.services.access import ABSOLUTE, IDLE, Caller
 from fairlead_api.services.audit_chain import AuditDraft
 from fairlead_api.services.errors import NotFound
-from fairlead_api.store import audit, tables
+from fairlead_api.services.notices import CredentialsRevoked
+from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_client.resources import Identity, LoginLinkRequest, Page, TokenItem
@@ -70,6 +71,7 @@ class PostgresAccess:
         async def work(connection: AsyncConnection) -> None:
             closed = update(sessions).where(sessions.c.token_hash == caller.key, sessions.c.revoked_at.is_(None)).values(revoked_at=now)
             if (await connection.execute(closed.returning(sessions.c.subject))).scalar_one_or_none() is not None:
+                await notifying.send(connection, [CredentialsRevoked()])
                 await audit.append(connection, [caller.draft("logout", "web")], now)
 
         await self._database.writing(work)
@@ -130,6 +132,7 @@ class PostgresAccess:
             await connection.execute(
                 update(sessions).where(sessions.c.source == f"token:{token_id}", sessions.c.revoked_at.is_(None)).values(revoked_at=now)
             )
+            await notifying.send(connection, [CredentialsRevoked()])
             draft = replace(caller.draft("token.revoked", token_id), before={"name": row.name, "role": row.role})
             await audit.append(connection, [draft], now)
 

@@ -1,6 +1,8 @@
 """Who may do what: every URL of the document by every role, tokens, login links, sessions, and what the audit log keeps of it."""
 
 import itertools
+import json
+from collections.abc import MutableMapping
 from typing import Any
 
 import httpx
@@ -187,6 +189,23 @@ async def test_system_tokens_cannot_log_in_and_roles_are_checked(api: ApiInstanc
             await api.admin.create_login_link(request)
         assert caught.value.problem.status == 422
         assert caught.value.problem.field in {"role", "minutes"}
+
+
+@pytest.mark.parametrize("path", ["/v1/tokens", "/v1/plans/x/apply", "/internal/v1/reports", "/v1/no-such-path"])
+async def test_a_stranger_learns_nothing_and_their_body_is_not_read(api: ApiInstance, path: str) -> None:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        raise AssertionError("the body was read")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": [], "state": {}}
+    await api.app(scope, receive, send)
+    headers = dict(sent[0]["headers"])
+    assert (sent[0]["status"], headers[b"www-authenticate"], headers[b"content-type"]) == (401, b"Bearer", b"application/problem+json")
+    assert json.loads(sent[1]["body"])["type"] == "token-missing"
 
 
 async def test_an_unknown_field_is_refused_not_ignored(api: ApiInstance) -> None:

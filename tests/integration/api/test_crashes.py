@@ -19,7 +19,7 @@ from fairlead.reports import Report, ReportReceipt
 from fairlead_api.store.upgrading import upgrade
 from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
 from fairlead_client.problems import ApiProblem, ClientError
-from fairlead_client.resources import LoginLinkRequest
+from fairlead_client.resources import LoginLinkRequest, TokenRequest
 from postgres import PostgresProcess
 from streaming_asgi import StreamingAsgiTransport
 
@@ -90,6 +90,30 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
         sessions = (await api.viewer.sessions({"limit": 100})).items
         assert sorted(item.session for item in sessions) == sorted(f"s{number}" for number in range(60))
         assert {item.version for item in sessions} == {1}
+
+
+async def test_who_was_revoked_reads_nothing_while_the_database_is_away(own_postgres: PostgresProcess) -> None:
+    async with running_api(own_postgres.url) as api, running_api(own_postgres.url) as replica:
+        kept = await api.admin.create_token(TokenRequest(name="ada", role="viewer"))
+        revoked = await api.admin.create_token(TokenRequest(name="eve", role="viewer"))
+        https = [httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(one.app)) for one in (api, replica)]
+
+        async def statuses(path: str) -> list[int]:
+            headers = [{"authorization": f"Bearer {token.secret}"} for token in (kept, revoked)]
+            return [(await http.get(path, headers=one)).status_code for http in https for one in headers]
+
+        assert await statuses("/v1/pools") == [200, 200, 200, 200]
+        await api.admin.revoke_token(revoked.id)
+        async with asyncio.timeout(10):
+            while await statuses("/v1/pools") != [200, 401, 200, 401]:
+                await asyncio.sleep(0.05)
+        await statuses("/v1/audit/verification")
+        own_postgres.kill()
+        assert await statuses("/v1/pools") == [200, 503, 200, 503]
+        assert await statuses("/v1/audit/verification") == [503, 503, 503, 503]
+        own_postgres.start()
+        for http in https:
+            await http.aclose()
 
 
 async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_postgres: PostgresProcess) -> None:

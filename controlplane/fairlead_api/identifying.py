@@ -1,0 +1,57 @@
+"""Who is asking is settled before anything of a request is parsed, cached or looked up.
+
+A stranger learns nothing from a 401: no field names, no paths, and their body is not read. What comes after, remembered answers of `StaleReads`
+among it, can rely on a known caller.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead_api.problems import of_service, problem_response
+from fairlead_api.services.access import Access, Caller
+from fairlead_api.services.errors import NotAuthenticated, ServiceError
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/v1/login"})
+"""What answers without a token."""
+
+_BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
+
+
+class Identify:
+    """Middleware that puts a Caller into the request's state, or answers 401 (503 while the database is away and the caller was not seen lately).
+
+    Cookies are ignored, so a browser can be tricked into nothing.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, clock: Callable[[], datetime]) -> None:
+        self._app = app
+        self._access = access
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            request = Request(scope)
+            try:
+                identity, key = await self._access.identify(bearer(request), self._clock())
+            except ServiceError as error:
+                problem, headers = of_service(error)
+                await problem_response(request, problem, headers)(scope, receive, send)
+                return
+            request.state.caller = Caller(identity=identity, key=key, request_id=request.state.request_id)
+            request.state.actor = identity.subject
+        await self._app(scope, receive, send)
+
+
+def bearer(request: Request) -> str | None:
+    """The token of the Authorization header, None without the header. Raises NotAuthenticated for other schemes."""
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    match = _BEARER.fullmatch(header)
+    if match is None:
+        raise NotAuthenticated("token-invalid", "the Authorization header must be: Bearer <token>")
+    return match[1]
