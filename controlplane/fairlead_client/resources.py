@@ -72,6 +72,8 @@ class InstanceDetail:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSummary:
     """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour` are over the last 5 minutes (None: no traffic).
+    `attainment` is meant at `slo_percentile` (0-100); `ttft_at_percentile_seconds` is the TTFT there, to be held against `ttft_slo_seconds`.
+    `state_digest` changes with the generation, the routing table, the conditions and the instances' states, and with nothing else.
     `owner` names the GitOps tool that owns the object, if any: then it is read-only here."""
 
     namespace: str
@@ -86,14 +88,17 @@ class PoolSummary:
     serving: int
     draining: int
     attainment: float | None
+    slo_percentile: float
     ttft_slo_seconds: float
     ttft_p50_seconds: float | None
     ttft_p95_seconds: float | None
+    ttft_at_percentile_seconds: float | None
     hit_rate: float | None
     requests_per_second: float
     rejections_per_second: float
     migrations_per_hour: float
     table_version: int
+    state_digest: str
     owner: str | None
     created_at: datetime
 

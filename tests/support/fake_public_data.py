@@ -38,6 +38,10 @@ class World:
     now: datetime
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
+    percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
+    starting: set[str] = field(default_factory=set)
+    well: set[str] = field(default_factory=lambda: {CHAT})
+    attainment: dict[str, float | None] = field(default_factory=lambda: {CHAT: 0.954, CODE: 0.871})
     slo_changed: bool = True
     extra_migrations: list[Migration] = field(default_factory=list)
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
@@ -45,7 +49,12 @@ class World:
 
     def instance(self, pool: str, name: str) -> InstanceSummary:
         index = INSTANCES[pool].index(name)
-        state = {6: "Warming", 7: "Draining"}.get(index, "Serving") if pool == CHAT else ("Lost" if index == 3 else "Serving")
+        state = (
+            {6: "Warming", 7: "Draining"}.get(index, "Serving")
+            if pool == CHAT
+            else ("Lost" if index == 3 and pool not in self.well else "Serving")
+        )
+        state = "Starting" if pool in self.starting and index == 0 else state
         at = self.now.timestamp()
         hit, ttft, usage = (cell(pool, name, metric, at) for metric in ("hit_rate", "ttft_p95", "kv_usage"))
         return InstanceSummary(
@@ -78,28 +87,31 @@ class World:
         namespace, name = pool.split("/")
         found = self.instances(pool)
         serving = sum(one.state == "Serving" for one in found)
-        chat = pool == CHAT
+        chat, starting, well = pool == CHAT, pool in self.starting, pool in self.well
         return PoolSummary(
             namespace=namespace,
             name=name,
             model="Qwen/Qwen3-32B" if chat else "deepseek-ai/DeepSeek-Coder-V2-Lite",
             engine="simulated",
             policy="dualmap" if chat else "ear",
-            ready=chat,
-            ready_reason="AllReady" if chat else "InstancesMissing",
-            ready_message="" if chat else "3 of 4 instances are ready",
+            ready=well and not starting,
+            ready_reason="InstancesStarting" if starting else "AllServing" if well else "InstancesLost",
+            ready_message=f"{serving} of {self.desired[pool]} instances serve" if starting or not well else "",
             desired=self.desired[pool],
             serving=serving,
             draining=sum(one.state == "Draining" for one in found),
-            attainment=0.954 if chat else 0.871,
+            attainment=self.attainment[pool],
+            slo_percentile=self.percentile[pool],
             ttft_slo_seconds=SLO_TTFT[pool],
             ttft_p50_seconds=0.412 if chat else 0.733,
             ttft_p95_seconds=3.904 if chat else 3.118,
+            ttft_at_percentile_seconds=3.204 if chat else 2.61,
             hit_rate=0.687 if chat else 0.541,
             requests_per_second=14.2 if chat else 3.4,
             rejections_per_second=0.6 if chat else 0.0,
             migrations_per_hour=118.0 if chat else 12.0,
             table_version=214 if chat else 31,
+            state_digest=f"{self.desired[pool]}-{serving}",
             owner=self.owner[pool],
             created_at=self.now - timedelta(days=3, hours=4),
         )
@@ -158,14 +170,15 @@ class World:
         return found
 
     def conditions(self, pool: str) -> list[Condition]:
-        ready = pool == CHAT
+        found = self.pool(pool)
+        ready = found.ready
         since = self.now - timedelta(minutes=41)
         return [
             Condition(
                 type="Ready",
                 status=str(ready),
-                reason=self.pool(pool).ready_reason,
-                message="All instances serve." if ready else "One pod failed.",
+                reason=found.ready_reason,
+                message="All instances serve." if ready else found.ready_message,
                 since=since,
             ),
             Condition(type="RingSynced", status="True", reason="Acknowledged", message="All live routers use table 214.", since=since),

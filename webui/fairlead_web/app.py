@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx
@@ -18,6 +19,7 @@ from fairlead_client.problems import ClientError
 from fairlead_client.resources import Problem
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
+from fairlead_web.fragments import Fragments
 from fairlead_web.pages import (
     access,
     audit,
@@ -42,7 +44,7 @@ from fairlead_web.rendering import Renderer
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.settings import web_settings
 from fairlead_web.staleness import api_client, watch
-from fairlead_web.visits import Site, Visit, visit_of
+from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
 Handler = Callable[[Visit], Awaitable[Response]]
 POOL = "/pools/{namespace}/{name}"
@@ -111,6 +113,7 @@ def create_web_app(
         assets=assets,
         renderer=Renderer(assets, settings.base_path, clock),
         clock=clock,
+        fragments=Fragments(),
     )
 
     @asynccontextmanager
@@ -174,11 +177,27 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
                     detail = "The form's token does not belong to this session. Nothing was changed; reload the page and submit again."
                     problem = Problem(type="form-token", title="Form refused", status=403, detail=detail, remedy="Reload the page first.")
                     return errors.page(site, request, problem, signed_in=True)
-            return await handler(visit_of(site, request, token, ages))
+            visit = visit_of(site, request, token, ages)
+            if not shareable(request):
+                return await handler(visit)
+            named = replace(visit, identity=await visit.api.whoami())  # a shared part is for people the API knows
+            return await site.fragments.get(shared_key(named), lambda: handler(named))
         except ClientError as error:
             return errors.answer(site, request, error)
 
     return endpoint
+
+
+def shareable(request: Request) -> bool:
+    """Whether the answer depends on address and role alone: regions of live pages, and pictures."""
+    return request.method == "GET" and bool(regions_of(request) or request.url.path.endswith(".png"))
+
+
+def shared_key(visit: Visit) -> tuple[object, ...]:
+    """What makes two such requests the same; `tick` only keeps a browser from showing an old picture."""
+    params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
+    role = visit.identity.role if visit.identity else ""
+    return visit.here.path, params, regions_of(visit.request), role, visit.request.headers.get("if-none-match")
 
 
 def _titles(status: int) -> str:

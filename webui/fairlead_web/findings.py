@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fairlead_client.resources import InstanceSummary, PoolSummary
 from fairlead_web import formats
 from fairlead_web.addresses import instance_path, pool_path
+from fairlead_web.health import STARTING, out_of_slo
 
 MOST = 3
 KV_NEARLY_FULL = 0.95
@@ -25,11 +26,13 @@ def of_pools(pools: Iterable[PoolSummary]) -> tuple[Finding, ...]:
     found: list[tuple[int, Finding]] = []
     for pool in pools:
         name, path = f"{pool.namespace}/{pool.name}", pool_path(f"{pool.namespace}/{pool.name}")
-        if not pool.ready:
+        if not pool.ready and pool.ready_reason == STARTING:
+            sentence = f"{name} is starting instances: {pool.serving} of {pool.desired} serve."
+            found.append((3, Finding(level="warn", sentence=sentence, path=f"{path}/instances")))
+        elif not pool.ready:
             found.append((0, Finding(level="bad", sentence=f"{name} is not ready: {pool.ready_message or pool.ready_reason}.", path=path)))
-        if pool.attainment is not None and pool.attainment < 0.9:
-            sentence = f"{name} meets its TTFT objective for {formats.share(pool.attainment)} of requests."
-            found.append((1, Finding(level="bad", sentence=sentence, path=f"{path}/heatmap?metric=ttft_p95")))
+        if out_of_slo(pool):
+            found.append((1, Finding(level="bad", sentence=_late(pool, name), path=f"{path}/heatmap?metric=ttft_p95")))
         if pool.rejections_per_second > 0:
             sentence = f"{name} refuses {formats.rate(pool.rejections_per_second)} requests per second."
             found.append((2, Finding(level="warn", sentence=sentence, path=f"/rejections?pool={name}")))
@@ -37,6 +40,17 @@ def of_pools(pools: Iterable[PoolSummary]) -> tuple[Finding, ...]:
             sentence = f"{name} is draining {pool.draining} instance{'s' if pool.draining > 1 else ''}."
             found.append((4, Finding(level="warn", sentence=sentence, path=f"{path}/instances?state=Draining")))
     return _first(found)
+
+
+def _late(pool: PoolSummary, name: str) -> str:
+    percentile = formats.percentile(pool.slo_percentile)
+    sentence = (
+        f"{name} is out of its SLO: {formats.share(pool.attainment)} of requests had their first token in time, the goal is {percentile} %"
+    )
+    if pool.ttft_at_percentile_seconds is None:
+        return f"{sentence}."
+    reached, limit = formats.seconds(pool.ttft_at_percentile_seconds), formats.seconds(pool.ttft_slo_seconds)
+    return f"{sentence} (TTFT p{percentile} {reached}, limit {limit})."
 
 
 def of_pool(pool: PoolSummary, instances: Iterable[InstanceSummary]) -> tuple[Finding, ...]:

@@ -6,6 +6,11 @@ from datetime import UTC, datetime
 NONE = "–"
 
 
+def percentile(value: float) -> str:
+    """A percentile without needless decimals: 90.0 → `90`, 99.9 → `99.9`."""
+    return f"{value:g}"
+
+
 def count(value: float | None) -> str:
     """Whole number with thousands separated: 12345 → `12,345`; None → an en dash."""
     return NONE if value is None else f"{math.floor(value + 0.5):,}"

@@ -1,6 +1,6 @@
 """Contexts to HTML. One Jinja environment, strict about undefined names; one frozen dataclass per template, whose fields are exactly its variables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from fairlead_web import addresses, formats
 from fairlead_web.assets import Assets
+from fairlead_web.health import condition_level, health_of, out_of_slo, state_mark
 from fairlead_web.time_ranges import stamp
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -50,6 +51,11 @@ class Renderer:
             segment=addresses.segment,
             time=self._time,
             plain=plain,
+            health=health_of,
+            late=out_of_slo,
+            state_mark=state_mark,
+            percentile=formats.percentile,
+            condition_level=condition_level,
         )
         self._environment.globals.update(
             asset=lambda name: base + assets.path(name),
@@ -72,6 +78,15 @@ class Renderer:
             raise LookupError(f"{context.template} has no block {block!r}")
         return "".join(owner.blocks[block](owner.new_context(values)))
 
+    def regions(self, context: Context, names: Iterable[str]) -> str:
+        """Those regions that the page has, each wrapped for the swap that replaces it."""
+        found = [(name, name.replace("-", "_")) for name in names]
+        return "".join(
+            f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{self.render(context, block)}</hx-partial>'
+            for name, block in found
+            if self._owner(context, block) is not None
+        )
+
     @property
     def filter_names(self) -> tuple[str, ...]:
         """Filters templates may use."""
@@ -81,10 +96,6 @@ class Renderer:
     def global_names(self) -> tuple[str, ...]:
         """Names templates may use beside their context."""
         return tuple(self._environment.globals)
-
-    def has_block(self, context: Context, block: str) -> bool:
-        """Whether the context's template, or the page layout around it, can answer with this block alone."""
-        return self._owner(context, block) is not None
 
     def _owner(self, context: Context, block: str) -> Template | None:
         templates = (self._environment.get_template(context.template), self._environment.get_template(LAYOUT))

@@ -16,10 +16,11 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
-from fairlead_client.resources import Page, PoolSummary, Problem
+from fairlead_client.resources import Identity, Page, PoolSummary, Problem
 from fairlead_web.addresses import Here
 from fairlead_web.assets import Assets
 from fairlead_web.findings import Finding
+from fairlead_web.fragments import Fragments
 from fairlead_web.rendering import Context, Renderer
 from fairlead_web.security import csrf_token
 from fairlead_web.settings import WebSettings
@@ -28,7 +29,10 @@ from fairlead_web.time_ranges import DEFAULT_START, TimeRange, lifetime_start, p
 
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
-PAGE_ROWS = 100
+PAGE_ROWS = 50
+"""Rows of a list: more make a phone scroll for ever and a browser slow."""
+REGIONS_HEADER = "Fairlead-Regions"
+REGIONS_MOST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +44,15 @@ class Site:
     assets: Assets
     renderer: Renderer
     clock: Callable[[], datetime]
+    fragments: Fragments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request of a signed-in person. `range_problem` says what was wrong with the URL's range, which then fell back to the last hour."""
+    """A request of a signed-in person; `identity` is theirs if it was asked for already.
+
+    `range_problem` says what was wrong with the URL's range, which then fell back to the last hour.
+    """
 
     site: Site
     request: Request
@@ -57,6 +65,7 @@ class Visit:
     now: datetime
     failures: list[str]
     stale_ages: list[int]
+    identity: Identity | None = None
 
     def param(self, name: str) -> str | None:
         """A query parameter that is set and not empty."""
@@ -111,7 +120,8 @@ class Visit:
         pools: list[PoolSummary] | None = None,
     ) -> Shell:
         """The page's frame; asks the API who this is and which pools there are."""
-        identity, listed = await asyncio.gather(self.api.whoami(), _known(pools) if pools is not None else self._pools())
+        known = self.api.whoami() if self.identity is None else _known(self.identity)
+        identity, listed = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
         return Shell(
             title=title,
             section=section,
@@ -139,13 +149,12 @@ class Visit:
         return page.items if page else []
 
     def page(self, context: Context, status: int = 200) -> Response:
-        """The page, or only the block htmx asked for: a partial request that targets an element names a block by that element's id."""
-        headers = {"Vary": "HX-Request, HX-Request-Type, HX-Target, Cookie"}
-        block = None
-        if self.request.headers.get("hx-request-type") == "partial":
-            wanted = self.request.headers.get("hx-target", "").partition("#")[2].replace("-", "_")
-            block = wanted if wanted and self.site.renderer.has_block(context, wanted) else None
-        return HTMLResponse(self.site.renderer.render(context, block), status, headers)
+        """The page, or only its regions that the request names; a region is a block by its element's id, a name without one is left out."""
+        headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie"}
+        wanted = regions_of(self.request)
+        if not wanted:
+            return HTMLResponse(self.site.renderer.render(context), status, headers)
+        return HTMLResponse(self.site.renderer.regions(context, wanted), status, headers)
 
     def redirect(self, path: str) -> Response:
         """After a write: go and see. htmx is told by a header, since it would follow a redirect silently."""
@@ -158,8 +167,13 @@ class Visit:
         return await self.request.form()
 
 
-async def _known(pools: list[PoolSummary]) -> list[PoolSummary]:
-    return pools
+def regions_of(request: Request) -> tuple[str, ...]:
+    """Ids of the regions a live page asks for again, at most REGIONS_MOST of them; none = the whole page is wanted."""
+    return tuple(request.headers.get(REGIONS_HEADER, "").split()[:REGIONS_MOST])
+
+
+async def _known(answer: Answer) -> Answer:
+    return answer
 
 
 def problem_of(error: ClientError) -> Problem:

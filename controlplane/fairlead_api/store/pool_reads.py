@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
+import zlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -39,10 +40,12 @@ SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(
 FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY r.pool_id
 """
 _LATENCY = """
-SELECT l.pool_id, percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY t) AS found
-FROM load_samples l, unnest(l.ttft_seconds) AS t WHERE l.pool_id = ANY(:pools) AND l.second > CAST(:now AS timestamptz) - interval '5 minutes'
-GROUP BY l.pool_id
+SELECT wanted.id AS pool_id, percentile_cont(ARRAY[0.5, 0.95, wanted.share]) WITHIN GROUP (ORDER BY t) AS found
+FROM unnest(CAST(:pools AS bigint[]), CAST(:shares AS float8[])) AS wanted (id, share)
+JOIN load_samples l ON l.pool_id = wanted.id AND l.second > CAST(:now AS timestamptz) - interval '5 minutes', unnest(l.ttft_seconds) AS t
+GROUP BY wanted.id, wanted.share
 """
+"""TTFT at the median, at p95, and at each pool's own percentile (`shares`, 0-1, in the order of `pools`)."""
 _REFUSED = """
 SELECT pool_id, sum(count) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
@@ -52,7 +55,8 @@ SELECT pool_id, count(*) AS moved FROM migrations
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
 """
 _STATES = """
-SELECT pool_id, count(*) FILTER (WHERE state IN ('Serving', 'Warming')) AS serving, count(*) FILTER (WHERE state = 'Draining') AS draining
+SELECT pool_id, count(*) FILTER (WHERE state = 'Serving') AS serving, count(*) FILTER (WHERE state = 'Draining') AS draining,
+       string_agg(id || ' ' || state, ',' ORDER BY id) AS each
 FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 """
 _NEWEST = """
@@ -222,7 +226,10 @@ async def _summaries(connection: AsyncConnection, rows: list[Any], now: datetime
     ids = [row.id for row in rows]
     if not ids:
         return []
-    traffic, latency, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _LATENCY, _REFUSED, _MOVED)]
+    traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _REFUSED, _MOVED)]
+    shares = [_slo(row).percentile / 100 for row in rows]
+    measured = await connection.execute(text(_LATENCY), {"pools": ids, "shares": shares, "now": now})
+    latency = {row.pool_id: row for row in measured}
     states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}
     return [
         _summary(row, traffic.get(row.id), latency.get(row.id), refused.get(row.id), moved.get(row.id), states.get(row.id), now)
@@ -234,7 +241,8 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(_conditions(row), row.problem)
     seconds = float(traffic.seconds) if traffic else 0.0
-    p50, p95 = latency.found if latency and latency.found else (None, None)
+    p50, p95, at_percentile = latency.found if latency and latency.found else (None, None, None)
+    slo = _slo(row)
     # over what there was of the last 5 minutes, so that a young pool's rates are not too low
     window = min(300.0, max(10.0, (now - row.created_at).total_seconds()))
     return PoolSummary(
@@ -250,17 +258,30 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         serving=states.serving if states else 0,
         draining=states.draining if states else 0,
         attainment=_share(traffic.within, traffic.total) if traffic else None,
-        ttft_slo_seconds=facts.table.slo.ttft_seconds if facts else SloFacts().ttft_seconds,
+        slo_percentile=slo.percentile,
+        ttft_slo_seconds=slo.ttft_seconds,
         ttft_p50_seconds=p50,
         ttft_p95_seconds=p95,
+        ttft_at_percentile_seconds=at_percentile,
         hit_rate=_share(traffic.hits, traffic.prompts) if traffic else None,
         requests_per_second=float(traffic.requests) / seconds if traffic and seconds else 0.0,
         rejections_per_second=float(refused.refused) / window if refused else 0.0,
         migrations_per_hour=moved.moved / window * 3600 if moved else 0.0,
         table_version=row.table_version,
+        state_digest=_digest(row, states.each if states else ""),
         owner=owner_of(row.labels, row.annotations, (row.changed_by,)),
         created_at=row.created_at,
     )
+
+
+def _slo(row: Any) -> SloFacts:
+    return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
+
+
+def _digest(row: Any, instances: str) -> str:
+    """Eight hex digits over what a page shows of the pool's state and no rate or latency."""
+    seen = (row.generation, row.table_version, row.problem, row.conditions, instances)
+    return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
 
 
 def _inside(spec: Mapping[str, Any], *path: str) -> Any:

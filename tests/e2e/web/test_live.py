@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Request
 
 from browser_site import RunningSite, signed_in, wait_until
 from fairlead_client.resources import Migration
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
-from fake_loads import CHAT, INSTANCES
+from fake_loads import CHAT, CODE, INSTANCES
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +26,94 @@ def test_a_new_migration_appears_within_two_seconds(page: Page, site: RunningSit
     page.wait_for_selector("#live-pill[data-state=live]")
     site.push("migrations", [new_migration(site, "m-fresh")])
     page.wait_for_selector("tr[data-key=m-fresh]", timeout=2000)
+
+
+def watched(page: Page, site: RunningSite) -> list[str]:
+    """Paths the page asks for from now on, streams and assets apart; regions are named after a `#`."""
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        path = request.url.removeprefix(site.url)
+        if not path.startswith(("/live", "/static")):
+            regions = request.headers.get("fairlead-regions", "")
+            asked.append(f"{path}#{regions}" if regions else path)
+
+    page.on("request", note)
+    return asked
+
+
+def push_pools(site: RunningSite, **changes: object) -> None:
+    world = site.fake.world
+    site.push("pools", [replace(world.pool(name), **changes) for name in world.pools_known])  # type: ignore[arg-type]  # fields vary by test
+
+
+def test_numbers_that_change_are_patched_and_nothing_is_asked_for(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    wait_until(page, "[...document.images].every(one => one.complete)")
+    asked = watched(page, site)
+    for number in range(1, 6):
+        push_pools(site, requests_per_second=100.0 * number)
+        wait_until(
+            page, f"document.querySelector('#totals [data-total=requests_per_second]').textContent === '{200 * number:,}'", seconds=2.0
+        )
+    assert page.locator("#cards [data-field=requests_per_second]").all_inner_texts() == ["500", "500"]
+    assert asked == []
+
+
+def test_totals_of_live_events_are_the_ones_the_server_writes(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    written = page.locator("#totals [data-total]").all_inner_texts()
+    for cell in page.locator("#totals [data-total]").all():
+        cell.evaluate("cell => { cell.textContent = 'x'; }")
+    push_pools(site)
+    wait_until(page, "document.querySelector('#totals [data-total=requests_per_second]').textContent !== 'x'", seconds=2.0)
+    assert page.locator("#totals [data-total]").all_inner_texts() == written
+
+
+def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/pools/default/chat")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    wait_until(page, "[...document.images].every(one => one.complete)")
+    asked = watched(page, site)
+    site.fake.world.desired[CHAT] = 9
+    site.fake.world.starting.add(CHAT)
+    push_pools(site)
+    page.wait_for_selector("#heading:has-text('starting, 5 of 9 serve')", timeout=3000)
+    assert "5 / 9" in page.inner_text("#status")
+    assert "Starting 1" in " ".join(page.inner_text("#states").split())
+    assert "5 serving" in page.inner_text("#facts")
+    assert "InstancesStarting" in page.inner_text("#conditions")
+    assert "is starting instances: 5 of 9 serve" in page.inner_text("#findings")
+    pages = [path for path in asked if "#" in path]
+    assert len(pages) == 1, pages
+    site.fake.world.starting.clear()
+    push_pools(site)
+    page.wait_for_selector("#heading .badge.good", timeout=4000)
+    assert "6 / 9" in page.inner_text("#status")
+    assert page.locator("#findings:has-text('starting')").count() == 0
+
+
+def test_an_answer_older_than_its_event_is_asked_for_again(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/pools/default/chat")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    push_pools(site, state_digest="newer")  # the API's own answer still has the old state
+    page.wait_for_timeout(500)
+    site.fake.world.starting.add(CHAT)
+    push_pools(site)
+    page.wait_for_selector("#heading:has-text('starting')", timeout=5000)
+
+
+def test_a_pool_that_falls_out_of_its_slo_turns_red_and_moves_up(page: Page, site: RunningSite) -> None:
+    site.fake.world.attainment[CODE] = 0.99
+    site.fake.world.well.add(CODE)
+    page.goto(f"{site.url}/")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    site.fake.world.attainment[CODE] = 0.42
+    push_pools(site)
+    page.wait_for_selector(".pool-card.bad:first-child .badge:has-text('out of SLO')", timeout=4000)
+    assert page.locator("#totals .stat.bad").count() == 1
 
 
 def test_a_pause_holds_back_and_counts_and_resuming_shows(page: Page, site: RunningSite) -> None:
@@ -132,7 +220,7 @@ def test_without_scripts_filters_paging_ranges_plan_and_apply_work(chromium: Bro
     page.goto(f"{site.url}/migrations")
     first = page.locator("tr[data-key]").first.get_attribute("data-key")
     page.click("text=Next page")
-    page.wait_for_url("**cursor=100**")
+    page.wait_for_url("**cursor=50**")
     assert page.locator("tr[data-key]").first.get_attribute("data-key") != first
     page.select_option("select[name=trigger]", "drain")
     page.click("button:has-text('Filter')")

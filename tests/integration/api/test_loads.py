@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from api_running import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
+from fairlead.instances import InstanceState
 from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources import METRICS, Heatmap
@@ -124,6 +125,36 @@ async def test_a_late_report_corrects_a_bucket_already_rolled_up(api: ApiInstanc
         assert found.rows[0].values[0] == 7
     pool = (await api.viewer.pools()).items[0]
     assert (pool.hit_rate, pool.requests_per_second) == (0.25, 0.7)
+
+
+async def test_a_pools_ttft_is_given_at_its_own_percentile_too(api: ApiInstance) -> None:
+    spec = {**SPEC, "slo": {"ttft": "2s", "percentile": 75}}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))
+    times = tuple(number / 10 for number in range(1, 31))
+    second = int(datetime.now(UTC).timestamp()) - 30
+    await api.router.post_report(a_report("r-1", loads=(a_load("a", second, ttft_seconds=times),)))
+    (pool,) = (await api.viewer.pools()).items
+    assert (pool.slo_percentile, pool.ttft_slo_seconds) == (75.0, 2.0)
+    assert pool.ttft_at_percentile_seconds == pytest.approx(float(np.percentile(times, 75)))
+    assert pool.ttft_p95_seconds == pytest.approx(float(np.percentile(times, 95)))
+
+
+async def test_a_pools_state_digest_changes_with_its_state_only(api: ApiInstance) -> None:
+    digests = []
+    for step, state in enumerate(
+        (
+            a_state(an_instance("a"), version=1),
+            a_state(an_instance("a"), version=2),
+            a_state(an_instance("a"), version=3, conditions=({"type": "SLOMet", "status": "False", "reason": "Missed"},)),
+            a_state(an_instance("a"), an_instance("b", InstanceState.PENDING, address=None), version=4),
+        )
+    ):
+        await api.pool_operator.put_pool_state(CHAT, state)
+        second = int(datetime.now(UTC).timestamp()) - 30 + step
+        await api.router.post_report(a_report(f"d-{step}", loads=(a_load("a", second, ttft_seconds=(0.5,)),)))
+        digests.append((await api.viewer.pool(CHAT)).pool.state_digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
 
 
 async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> None:

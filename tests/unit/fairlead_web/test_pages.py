@@ -1,8 +1,10 @@
 """Every page answers, whole and in part, full, empty, broken and refused, with a sentence that helps."""
 
+import asyncio
 import csv
 import io
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -60,19 +62,43 @@ async def test_pages_render_for_every_role(path: str, role: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_every_part_that_htmx_asks_for_is_also_a_full_page(path: str) -> None:
+async def test_a_live_page_gives_all_its_regions_in_one_answer_and_nothing_else(path: str) -> None:
     async with visitor("admin") as admin:
         whole = (await admin.http.get(path)).text
-        regions = re.findall(r'<(\w+)[^>]*\sid="([\w-]+)"[^>]*\shx-get="([^"]+)"', whole)
-        for tag, name, address in regions:
-            headers = {"hx-request": "true", "hx-request-type": "partial", "hx-target": f"{tag}#{name}"}
-            part = await admin.http.get(address.replace("&amp;", "&"), headers=headers)
-            assert part.status_code == 200
-            assert part.text.strip().startswith(f"<{tag} ")
-            assert f'id="{name}"' in part.text
-            assert "<html" not in part.text
-            assert "HX-Request-Type" in part.headers["vary"]
-            assert "<html" in (await admin.http.get(address.replace("&amp;", "&"))).text
+        regions = re.findall(r'\sid="([\w-]+)"[^>]*\sdata-live-refresh="', whole)
+        asker = re.search(r'id="live-regions" hidden hx-get="([^"]+)"', whole)
+        assert (asker is not None) == bool(regions)
+        if asker is None:
+            return
+        address = asker[1].replace("&amp;", "&")
+        part = await admin.http.get(address, headers={"hx-request": "true", "fairlead-regions": " ".join([*regions, "none-such"])})
+        assert part.status_code == 200
+        assert re.findall(r'<hx-partial hx-target="#([\w-]+)"', part.text) == regions
+        assert all(re.search(rf'<(\w+)[^>]*\sid="{name}"', part.text) for name in regions)
+        assert "<html" not in part.text
+        assert "csrf" not in part.text
+        assert "Fairlead-Regions" in part.headers["vary"]
+        assert "<html" in (await admin.http.get(address)).text
+
+
+async def test_a_region_is_rendered_once_for_all_who_look_at_it() -> None:
+    async with visitor() as operator:
+        operator.fake.requests.clear()
+        asks = [operator.http.get("/", headers={"fairlead-regions": "totals"}) for _ in range(10)]
+        bodies = {answer.text for answer in await asyncio.gather(*asks)}
+        assert len(bodies) == 1
+        asked = Counter(path for _, path in operator.fake.requests)
+        assert asked["/v1/pools"] == 1
+        assert asked["/v1/whoami"] == 10, "everyone is known to the API before they are given a shared answer"
+
+
+async def test_a_shared_region_is_for_people_with_a_session_only() -> None:
+    async with visitor() as operator:
+        assert (await operator.http.get("/", headers={"fairlead-regions": "totals"})).status_code == 200
+        operator.fake.tokens.pop("operator-token")
+        refused = await operator.http.get("/", headers={"fairlead-regions": "totals", "hx-request": "true"})
+        assert refused.status_code == 401
+        assert "stat" not in refused.text
 
 
 @pytest.mark.parametrize("path", LISTS)
@@ -86,18 +112,18 @@ async def test_lists_come_as_csv_and_json_too(path: str) -> None:
         assert (await operator.http.get(f"{path}.json")).json()
 
 
-async def test_an_export_has_all_rows_of_the_filter_and_the_page_a_hundred() -> None:
+async def test_an_export_has_all_rows_of_the_filter_and_the_page_fifty() -> None:
     async with visitor() as operator:
         page = (await operator.http.get("/migrations?pool=default/chat")).text
         rows = list(csv.DictReader(io.StringIO((await operator.http.get("/migrations.csv?pool=default/chat")).text)))
         assert len(rows) == 104
         assert {row["pool"] for row in rows} == {CHAT}
-        assert page.count("<tr data-key=") == 100
-        assert "100 of 104 shown" in page
+        assert page.count("<tr data-key=") == 50
+        assert "50 of 104 shown" in page
         following = re.search(r'href="([^"]+)" rel="next"', page)
         assert following is not None
         second = (await operator.http.get(following[1].replace("&amp;", "&"))).text
-        assert second.count("<tr data-key=") == 4
+        assert second.count("<tr data-key=") == 50
 
 
 async def test_the_flow_matrix_sums_to_the_list() -> None:

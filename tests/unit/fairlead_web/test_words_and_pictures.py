@@ -26,7 +26,7 @@ WORLD = World(now=NOW)
 def test_the_worst_is_found_first_and_three_are_enough() -> None:
     found = findings.of_pools([WORLD.pool(CHAT), WORLD.pool(CODE)])
     assert [one.level for one in found] == ["bad", "bad", "warn"]
-    assert found[0].sentence == "research/code is not ready: 3 of 4 instances are ready."
+    assert found[0].sentence == "research/code is not ready: 3 of 4 instances serve."
 
 
 def test_a_quiet_pool_has_no_findings() -> None:

@@ -25,7 +25,7 @@ from fairlead_web.shells import Shell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over all pools; shares are weighted by requests, None without traffic."""
+    """Sums over all pools; shares are weighted by requests, None without traffic; `late` pools are out of their SLO."""
 
     desired: int
     serving: int
@@ -34,6 +34,7 @@ class Totals:
     migrations_per_hour: float
     attainment: float | None
     hit_rate: float | None
+    late: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,6 @@ class PoolPage(Context):
     detail: PoolDetail
     roles: list[tuple[str, int]]
     states: list[tuple[str, int]]
-    percentile: float
     routing: list[tuple[str, str]]
     mix: list[tuple[str, float]] | None
     migrations: list[Migration] | None

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from fairlead_client.resources import PoolSummary
 from fairlead_web import findings
 from fairlead_web.contexts.pools import FleetPage, Totals
+from fairlead_web.health import out_of_slo, pain
 from fairlead_web.visits import PAGE_ROWS, Visit
 
 
@@ -29,7 +30,7 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         FleetPage(
             shell=shell,
-            pools=pools.items,
+            pools=sorted(pools.items, key=pain),
             totals=totals(pools.items),
             migrations=migrations.items if migrations else None,
             changes=changes.items if changes else None,
@@ -47,6 +48,7 @@ def totals(pools: Sequence[PoolSummary]) -> Totals:
         migrations_per_hour=sum(pool.migrations_per_hour for pool in pools),
         attainment=_weighted([(pool.attainment, pool.requests_per_second) for pool in pools]),
         hit_rate=_weighted([(pool.hit_rate, pool.requests_per_second) for pool in pools]),
+        late=sum(out_of_slo(pool) for pool in pools),
     )
 
 

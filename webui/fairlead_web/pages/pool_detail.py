@@ -63,7 +63,6 @@ async def _page(visit: Visit, replicas: str | None, problem: Problem | None) -> 
             detail=detail,
             roles=sorted(Counter(instance.role for instance in detail.instances).items()),
             states=sorted(Counter(instance.state for instance in detail.instances).items(), key=lambda item: -item[1]),
-            percentile=float(_at(detail.spec, "slo", "percentile", default=90)),
             routing=routing_facts(detail),
             mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
             migrations=migrations.items if migrations else None,

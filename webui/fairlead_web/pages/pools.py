@@ -9,16 +9,25 @@ from fairlead_client.resources import PoolSummary
 from fairlead_web import findings
 from fairlead_web.addresses import Here
 from fairlead_web.contexts.pools import Facet, PoolsPage
+from fairlead_web.health import STARTING, out_of_slo, pain
 from fairlead_web.shells import Crumb
 from fairlead_web.visits import Visit
+
+
+def _health(pool: PoolSummary) -> str:
+    if not pool.ready:
+        return "starting" if pool.ready_reason == STARTING else "not ready"
+    return "out of SLO" if out_of_slo(pool) else "well"
+
 
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,
     "policy": lambda pool: pool.policy,
-    "health": lambda pool: "ready" if pool.ready else "not ready",
+    "health": _health,
 }
 SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
+    "pain": pain,
     "name": lambda pool: (pool.namespace, pool.name),
     "attainment": lambda pool: (2.0 if pool.attainment is None else pool.attainment,),
     "requests": lambda pool: (-pool.requests_per_second,),
@@ -30,8 +39,8 @@ SORTS: dict[str, Callable[[PoolSummary], tuple[float | str, ...]]] = {
 
 async def index(visit: Visit) -> Response:
     listing = await visit.api.pools(cursor=visit.param("cursor"), limit=100)
-    sort = visit.param("sort") or "name"
-    sort = sort if sort in SORTS else "name"
+    sort = visit.param("sort") or "pain"
+    sort = sort if sort in SORTS else "pain"
     shown = sorted(chosen(listing.items, visit.here), key=SORTS[sort])
     shell = await visit.shell(
         "Pools", "pools", crumbs=(Crumb(words="Pools"),), live="pools", findings=findings.of_pools(listing.items), pools=listing.items

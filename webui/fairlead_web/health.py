@@ -1,0 +1,64 @@
+"""How a pool is, in one word and one level, from its own objective: a pool that answers too late is not well, however ready it is. Pure."""
+
+from dataclasses import dataclass
+
+from fairlead_client.resources import Condition, PoolSummary
+
+STARTING = "InstancesStarting"
+"""The Ready reason of a scale-up on its way: worth showing, nothing to be alarmed by."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """`level` is good, warn or bad; `words` fit a badge."""
+
+    level: str
+    words: str
+
+
+def out_of_slo(pool: PoolSummary) -> bool:
+    """Whether fewer requests than the pool's own percentile asks for had their first token in time; without traffic it is not out."""
+    return pool.attainment is not None and pool.attainment * 100 + _ROUNDING < pool.slo_percentile
+
+
+def health_of(pool: PoolSummary) -> Health:
+    """Ready and within its SLO is good; starting instances alone are a notice."""
+    late = out_of_slo(pool)
+    if pool.ready:
+        return Health(level="bad", words="ready, out of SLO") if late else Health(level="good", words="ready")
+    if pool.ready_reason == STARTING:
+        words = f"starting, {pool.serving} of {pool.desired} serve"
+        return Health(level="bad", words=f"{words}, out of SLO") if late else Health(level="warn", words=words)
+    return Health(level="bad", words=f"{pool.ready_reason}, out of SLO" if late else pool.ready_reason)
+
+
+def condition_level(condition: Condition) -> str:
+    """Level of a condition's mark: what is not known is neither good nor bad, what is on its way is a notice."""
+    if condition.status not in ("True", "False"):
+        return "plain"
+    if condition.type in ("Degraded", "Progressing"):
+        return "good" if condition.status == "False" else "bad" if condition.type == "Degraded" else "warn"
+    if condition.status == "True":
+        return "good"
+    return "warn" if condition.reason in (STARTING, "WaitingForRouters") else "bad"
+
+
+def pain(pool: PoolSummary) -> tuple[int, float, str]:
+    """A sort key, the pool that hurts most first: cannot serve, out of its SLO (furthest first), refusing, starting, the rest by name."""
+    gap = pool.slo_percentile / 100 - pool.attainment if pool.attainment is not None and out_of_slo(pool) else 0.0
+    if not pool.ready and pool.ready_reason != STARTING:
+        rank = 0
+    elif gap > 0:
+        rank = 1
+    elif pool.rejections_per_second > 0:
+        rank = 2
+    else:
+        rank = 4 if pool.ready else 3
+    return rank, -gap, f"{pool.namespace}/{pool.name}"
+
+
+def state_mark(pool: PoolSummary) -> str:
+    """What a page shows of the pool's state, as one string; `static/js/live.js` makes the same of live events and asks again when it differs."""
+    return f"{pool.state_digest}.{'o' if out_of_slo(pool) else ''}{'r' if pool.rejections_per_second > 0 else ''}"
