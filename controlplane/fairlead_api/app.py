@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import httpx
@@ -16,15 +17,14 @@ from fastapi import FastAPI
 from sqlalchemy import text
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.reports import Report
 from fairlead.routing.rings import key_shares
 from fairlead.tables import PoolKey
 from fairlead_api import problems
 from fairlead_api.cluster import KubernetesCluster
+from fairlead_api.documenting import openapi
 from fairlead_api.identifying import Identify
 from fairlead_api.jobs import scheduled
 from fairlead_api.routes.access import access_routes
-from fairlead_api.routes.bodies import with_definitions
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
 from fairlead_api.routes.history import history_routes
@@ -152,7 +152,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
 
     app = FastAPI(
         title="Fairlead control API",
-        version="0.1.0",
+        version=version("fairlead"),
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,
@@ -171,11 +171,6 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(internal_routes(guard, mirroring, ingestion, stream, streams, telemetry.count_ignored, clock))
     app.state.upkeep = upkeep
     return app
-
-
-def openapi(app: FastAPI) -> dict[str, Any]:
-    """The whole document; FastAPI builds it once."""
-    return with_definitions(app.openapi(), Report)
 
 
 def keep(retention: Retention) -> Keep:

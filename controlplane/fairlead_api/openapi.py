@@ -4,7 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from fairlead_api.app import create_api, openapi
+from fairlead_api.app import create_api
+from fairlead_api.documenting import openapi
 from fairlead_api.settings import Settings
 
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.bodies import MalformedBody
@@ -76,6 +77,12 @@ def of_validation(error: RequestValidationError) -> Problem:
     return _problem("invalid-input", 422, f"{field}: {first['msg']}", field=field, value=shown, remedy=first["msg"])
 
 
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """What a path takes; the framework's own answer names the methods of the first route only."""
+    paths = app.openapi()["paths"]
+    return sorted({method.upper() for template in paths if compile_path(template)[0].match(path) for method in paths[template]})
+
+
 def install(app: FastAPI) -> None:
     """Registers the handlers."""
 
@@ -103,7 +110,10 @@ def install(app: FastAPI) -> None:
             raise error
         detail = f"{request.method} {request.url.path}: {error.detail}"
         code = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "http-error")
-        return problem_response(request, _problem(code, error.status_code, detail), dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(allowed_methods(app, request.url.path))
+        return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
         """A value Postgres cannot hold (too large a number, a NUL in text) is the sender's; the rest is ours."""

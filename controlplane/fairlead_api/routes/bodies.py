@@ -19,7 +19,8 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that raises InvalidInput for top-level names `body` (a dataclass) does not have."""
+    """A dependency that raises InvalidInput for top-level names `body` (a dataclass) does not have and for texts that are no text,
+    MalformedBody for nesting no body of ours has."""
     names = [field.name for field in dataclasses.fields(body)]
 
     async def dependency(request: Request) -> None:
@@ -27,11 +28,20 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
             document = json.loads(await request.body())
         except ValueError:
             return  # malformed JSON is reported by the body's own validation
+        except RecursionError:
+            raise MalformedBody("it is nested too deeply") from None
         for name in document if isinstance(document, dict) else ():
             if name not in names:
-                raise InvalidInput(name, document[name], f"remove it; known fields: {', '.join(names)}")
+                raise InvalidInput(_shown(name), _shown(document[name]), f"remove it; known fields: {', '.join(names)}")
+            if isinstance(document[name], str) and _shown(document[name]) != document[name]:
+                raise InvalidInput(name, _shown(document[name]), "remove the lone surrogate (\\ud800 to \\udfff): it is half a character")
 
     return dependency
+
+
+def _shown(value: Any) -> Any:
+    """A text without lone surrogates, which cannot be written in UTF-8; anything else as it is."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def decode_body(content: bytes, kind: type[Body]) -> Body:
@@ -41,6 +51,8 @@ def decode_body(content: bytes, kind: type[Body]) -> Body:
     except msgspec.ValidationError as error:
         message, _, path = str(error).rpartition(" - at `$")
         raise InvalidInput(path.rstrip("`").lstrip(".") or "body", None, message or str(error)) from error
+    except RecursionError:
+        raise MalformedBody("it is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedBody(str(error)) from error
 

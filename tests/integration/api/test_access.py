@@ -208,6 +208,45 @@ async def test_a_stranger_learns_nothing_and_their_body_is_not_read(api: ApiInst
     assert json.loads(sent[1]["body"])["type"] == "token-missing"
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ('{"token": "\\ud800"}', 422, "token"),
+        ('{"\\ud800": 1}', 422, "?"),
+        ('{"token": "x", "y": ' + "[" * 100_000 + "]" * 100_000 + "}", 400, None),
+    ],
+    ids=["half a character", "half a character for a name", "deeply nested"],
+)
+async def test_a_body_that_cannot_be_written_down_is_refused_not_an_error(
+    api: ApiInstance, body: str, status: int, field: str | None
+) -> None:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {SECRETS['system-router']}"}
+        answered = await http.post("/v1/login", content=body, headers=headers)
+        assert (answered.status_code, answered.json().get("field")) == (status, field)
+        nested = "[" * 100_000 + "]" * 100_000
+        assert (await http.post("/internal/v1/reports", content=nested, headers=headers)).status_code in {400, 422}
+
+
+async def test_a_wrong_method_is_told_every_right_one(api: ApiInstance) -> None:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        answered = await http.put("/v1/tokens", headers={"authorization": f"Bearer {SECRETS['admin']}"})
+        assert (answered.status_code, answered.headers["allow"]) == (405, "GET, POST")
+
+
+async def test_the_document_names_credentials_and_refusals(api: ApiInstance) -> None:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        document = (await http.get("/openapi.json", headers={"authorization": f"Bearer {SECRETS['viewer']}"})).json()
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            assert operation["security"] == ([] if path in OPEN else [{"bearer": []}])
+            assert {"400", "404", "405", "422", "503"} <= operation["responses"].keys()
+            assert ("401" in operation["responses"]) == (path not in OPEN or path == "/v1/login")
+    assert document["components"]["schemas"]["TokenRequest"]["additionalProperties"] is False
+    assert "HTTPValidationError" not in json.dumps(document)
+
+
 async def test_an_unknown_field_is_refused_not_ignored(api: ApiInstance) -> None:
     async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
         headers = {"authorization": f"Bearer {SECRETS['admin']}"}

@@ -6,7 +6,8 @@ from pathlib import Path
 import psycopg
 
 from api_running import settings_for
-from fairlead_api.app import create_api, openapi
+from fairlead_api.app import create_api
+from fairlead_api.documenting import openapi
 from fairlead_api.store.upgrading import check, downgrade, upgrade
 from postgres import fresh_database, plain
 
