@@ -124,7 +124,7 @@ def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> s
     for study, results in both:
         last = results.multiples(none)[-1]
         shares = {label: results.mean(label, last, "attainment") for label in (none, plain, "dualmap")}
-        moves = {label: results.mean(label, last, "migrations") for label in (none, plain, "dualmap")}
+        moves = {label: results.mean(label, last, "moves") for label in (none, plain, "dualmap")}
         verdict = "gains" if shares["dualmap"] > shares[none] + 0.01 else "costs" if shares["dualmap"] < shares[none] - 0.01 else "changes"
         size = abs(shares["dualmap"] - shares[none])
         lines.append(

@@ -104,7 +104,7 @@ def details(study: Study, results: Results, labels: Sequence[str]) -> str:
     rows: list[list[str]] = []
     for multiple in (one for one in CLOSE if one in results.multiples("dualmap")):
         for label in labels:
-            figures = {name: results.mean(label, multiple, name) for name in ("ttft_p50", "ttft_p90", "hit_rate", "load_cv", "migrations")}
+            figures = {name: results.mean(label, multiple, name) for name in ("ttft_p50", "ttft_p90", "hit_rate", "load_cv", "moves")}
             rows.append(
                 [
                     f"`{label}` {multiple:g}×",
@@ -113,7 +113,7 @@ def details(study: Study, results: Results, labels: Sequence[str]) -> str:
                     percent(figures["hit_rate"]),
                     percent(figures["hit_rate"] / study.ideal_hit_rate),
                     f"{figures['load_cv']:.2f}",
-                    f"{figures['migrations']:.0f}",
+                    f"{figures['moves']:.0f}",
                 ]
             )
     return table([study.title, "P50 TTFT, s", "P90", "hit rate", "of the ideal", "CV of load", "moves"], rows)

@@ -103,7 +103,7 @@ def ablation_table(study: Study, results: Results) -> str:
             title,
             *(percent(results.mean(label, multiple, "attainment")) for multiple in multiples),
             *(percent(results.mean(label, multiple, "hit_rate") / study.ideal_hit_rate) for multiple in multiples),
-            f"{results.mean(label, multiples[-1], 'migrations'):.0f}",
+            f"{results.mean(label, multiples[-1], 'moves'):.0f}",
         ]
         for title, label in ABLATED
     ]

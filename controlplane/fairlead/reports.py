@@ -58,40 +58,63 @@ class BindingChange:
     context_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationRecord:
-    """A move of a session's home (`kind` session) or of one queued request (`kind` request) between instances.
+class MoveOutcome(StrEnum):
+    """What became of the request that carried a move; `underway` until it has had its first token or ended without one."""
 
-    TTFTs are the predictions at decision time; `benefit_seconds` their difference; `actual_ttft_seconds` is filled when the moved request
-    got its first token before the batch was cut, else None. `trigger` is a BindingReason.
+    UNDERWAY = "underway"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What a session migration and a re-route have in common.
+
+    TTFTs are the predictions at decision time for the request that carried the move; `benefit_seconds` is their difference, negative when leaving
+    was predicted to cost time. They are None where nothing could be predicted: the source is gone, or no request carried the move.
+    `actual_ttft_seconds` is filled when that request got its first token before the batch was cut, else None.
     """
 
     id: str
     pool: PoolKey
-    kind: str
-    session: str | None
     request: str
     source: str
     target: str
     trigger: BindingReason
     at: float
-    predicted_source_ttft_seconds: float
-    predicted_target_ttft_seconds: float
-    benefit_seconds: float
+    predicted_source_ttft_seconds: float | None
+    predicted_target_ttft_seconds: float | None
+    benefit_seconds: float | None
     tokens_moved: int = 0
     tokens_recomputed: int = 0
     actual_ttft_seconds: float | None = None
-    outcome: str = "completed"
+    outcome: MoveOutcome = MoveOutcome.UNDERWAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationRecord(Move):
+    """A session migration: the home of a bound session moved, at a request of it or together with a queued one."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReRouteRecord(Move):
+    """A re-route: a request that was queued or sent somewhere went elsewhere. No session's home moved; `session` is only what the request named."""
+
+    session: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOutcome:
-    """What became of an earlier MigrationRecord: the TTFT the moved request really had, or why it had none."""
+    """What became of an earlier MigrationRecord or ReRouteRecord: the TTFT its request really had, or why it had none."""
 
     id: str
     pool: PoolKey
     actual_ttft_seconds: float | None
-    outcome: str
+    outcome: MoveOutcome
 
 
 @value
@@ -202,6 +225,8 @@ class Report:
     bindings: tuple[BindingChange, ...] = ()
     migrations: tuple[MigrationRecord, ...] = ()
     migration_outcomes: tuple[MigrationOutcome, ...] = ()
+    reroutes: tuple[ReRouteRecord, ...] = ()
+    reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     decisions: tuple[DecisionRecord, ...] = ()
     rejections: tuple[RejectionRecord, ...] = ()
     loads: tuple[LoadSample, ...] = ()

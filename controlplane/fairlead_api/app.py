@@ -211,6 +211,7 @@ def live_topics(pools: PostgresPoolReads, history: PostgresHistory) -> dict[str,
         "pools": Snapshot(seconds=1.0, read=summaries),
         "instances": Snapshot(seconds=2.0, read=instances),
         "migrations": Tail(seconds=1.0, read=history.recent_migrations),
+        "reroutes": Tail(seconds=1.0, read=history.recent_reroutes),
         "decisions": Tail(seconds=1.0, read=history.recent_decisions, most=10),
         "rejections": Snapshot(seconds=2.0, read=rejections),
     }

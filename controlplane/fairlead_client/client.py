@@ -38,6 +38,7 @@ from fairlead_client.resources import (
     PoolSummary,
     Problem,
     RejectionReport,
+    ReRoute,
     RoutingDecision,
     ScalePlanRequest,
     SessionDetail,
@@ -208,6 +209,15 @@ class ControlApi:
 
     async def migration_matrix(self, filters: Query | None = None) -> MigrationMatrix:
         return await self._call("GET", "/v1/migrations/matrix", MigrationMatrix, query=filters)
+
+    async def reroutes(self, filters: Query | None = None) -> Page[ReRoute]:
+        return await self._call("GET", "/v1/reroutes", Page[ReRoute], query=filters)
+
+    async def reroute(self, reroute_id: str) -> ReRoute:
+        return await self._call("GET", f"/v1/reroutes/{_segment(reroute_id)}", ReRoute)
+
+    async def reroute_matrix(self, filters: Query | None = None) -> MigrationMatrix:
+        return await self._call("GET", "/v1/reroutes/matrix", MigrationMatrix, query=filters)
 
     async def decisions(self, filters: Query | None = None) -> Page[RoutingDecision]:
         return await self._call("GET", "/v1/decisions", Page[RoutingDecision], query=filters)

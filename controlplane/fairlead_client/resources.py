@@ -71,7 +71,8 @@ class InstanceDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSummary:
-    """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour` are over the last 5 minutes (None: no traffic).
+    """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`, `reroutes_per_hour` are over the last
+    5 minutes (None: no traffic).
     `attainment` is meant at `slo_percentile` (0-100); `ttft_at_percentile_seconds` is the TTFT there, to be held against `ttft_slo_seconds`.
     `state_digest` changes with the generation, the routing table, the conditions and the instances' states, and with nothing else.
     `owner` names the GitOps tool that owns the object, if any: then it is read-only here."""
@@ -97,6 +98,7 @@ class PoolSummary:
     requests_per_second: float
     rejections_per_second: float
     migrations_per_hour: float
+    reroutes_per_hour: float
     table_version: int
     state_digest: str
     owner: str | None
@@ -221,10 +223,12 @@ class SessionDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class Move:
+    """What migrations and re-routes have in common. Predictions are None where nothing could be predicted; `outcome` is the request's: underway,
+    completed, failed, cancelled or refused."""
+
     id: str
     pool: str
-    kind: str
     session: str | None
     request: str | None
     source: str
@@ -232,15 +236,30 @@ class Migration:
     trigger: str
     at: datetime
     router: str
-    predicted_source_ttft_seconds: float
-    predicted_target_ttft_seconds: float
-    benefit_seconds: float
+    predicted_source_ttft_seconds: float | None
+    predicted_target_ttft_seconds: float | None
+    benefit_seconds: float | None
+    """Predicted for staying minus predicted for moving: negative when the move was predicted to cost time."""
     actual_ttft_seconds: float | None
     tokens_moved: int
     tokens_recomputed: int
     outcome: str
     paid_off: bool | None
-    """Whether the real TTFT was below the one predicted for staying; None while unknown."""
+    """False when the real TTFT was not below the one predicted for staying, true when it was and a gain had been predicted, else None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration(Move):
+    """A bound session's home moved: a step of the session's history. `request` is the one that carried it, None when none did."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReRoute(Move):
+    """A queued or unbound request went elsewhere; no session's home moved. `session` is only what the request named."""
+
+    request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +271,8 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationMatrix:
+    """Flows between instances, of migrations or of re-routes."""
+
     flows: list[MigrationFlow]
     by_trigger: dict[str, int]
     timeline: list["TimelineBucket"]

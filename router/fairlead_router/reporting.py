@@ -27,6 +27,7 @@ from fairlead.reports import (
     RejectionRecord,
     Report,
     ReportReceipt,
+    ReRouteRecord,
     RouterGone,
 )
 from fairlead_router.metrics import RouterMetrics
@@ -46,12 +47,14 @@ _encoder = msgspec.json.Encoder()
 _receipt = msgspec.json.Decoder(ReportReceipt)
 _report = msgspec.json.Decoder(Report)
 
-Record = BindingChange | MigrationRecord | MigrationOutcome | DecisionRecord | RejectionRecord | LoadSample
+Record = BindingChange | MigrationRecord | MigrationOutcome | ReRouteRecord | DecisionRecord | RejectionRecord | LoadSample
 
 _FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.HISTORY, "bindings"),
     (Cargo.HISTORY, "migrations"),
     (Cargo.HISTORY, "migration_outcomes"),
+    (Cargo.HISTORY, "reroutes"),
+    (Cargo.HISTORY, "reroute_outcomes"),
     (Cargo.HISTORY, "rejections"),
     (Cargo.SAMPLES, "decisions"),
     (Cargo.SAMPLES, "loads"),

@@ -28,9 +28,9 @@ from fairlead_client.resources import (
     LoginLink,
     LoginLinkRequest,
     LoginRequest,
-    Migration,
     MigrationFlow,
     MigrationMatrix,
+    Move,
     Page,
     Plan,
     PoolDetail,
@@ -100,7 +100,8 @@ class FakePublicApi:
             f"{pool}/events": lambda request: self.world.events(self._pool(request)),
             f"{pool}/slo": lambda request: self.world.slo(self._pool(request)),
             "/v1/sessions": self._sessions,
-            "/v1/migrations": self._migrations,
+            "/v1/migrations": lambda request: self._moves(request, self.world.migrations()),
+            "/v1/reroutes": lambda request: self._moves(request, self.world.reroutes()),
             "/v1/decisions": self._decisions,
             "/v1/rejections": lambda request: self._rejections(request).groups,
             "/v1/audit": self._audit,
@@ -114,6 +115,7 @@ class FakePublicApi:
             Route("/v1/tokens", self._guard(self._create_token, "admin"), methods=["POST"]),
             Route("/v1/tokens/{token}", self._guard(self._revoke, "admin"), methods=["DELETE"]),
             Route("/v1/migrations/matrix", self._guard(self._matrix)),
+            Route("/v1/reroutes/matrix", self._guard(self._reroute_matrix)),
             Route("/v1/audit/verification", self._guard(self._verification)),
             Route("/v1/rejections", self._guard(self._report)),
             Route("/v1/live", self._guard(self._live)),
@@ -132,6 +134,7 @@ class FakePublicApi:
             Route(pool, self._guard(self._pool_detail)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", self._guard(self._session)),
             Route("/v1/migrations/{id}", self._guard(self._one(self.world.migrations))),
+            Route("/v1/reroutes/{id}", self._guard(self._one(self.world.reroutes))),
             Route("/v1/decisions/{id}", self._guard(self._one(self.world.decisions))),
             Route("/v1/audit/{id}", self._guard(self._one(self.world.audit))),
         ]
@@ -287,9 +290,11 @@ class FakePublicApi:
         wanted = request.query_params.get("q", "").lower()
         return [one for one in self._filtered(request, self.world.sessions(), ("pool", "instance")) if wanted in one.session.lower()]
 
-    def _migrations(self, request: Request) -> list[Any]:
+    def _moves(self, request: Request, moves: Sequence[Any]) -> list[Any]:
         names = ("pool", "source", "target", "trigger", "outcome", "session")
-        return self._in_range(request, self._filtered(request, self.world.migrations(), names))
+        paid_off = request.query_params.get("paid_off")
+        found = [move for move in moves if paid_off is None or move.paid_off is (paid_off == "true")]
+        return self._in_range(request, self._filtered(request, found, names))
 
     def _decisions(self, request: Request) -> list[Any]:
         found = self._in_range(request, self._filtered(request, self.world.decisions(), ("pool", "session", "reason")))
@@ -300,7 +305,12 @@ class FakePublicApi:
         return self._in_range(request, self._filtered(request, self.world.audit(), ("actor", "action", "object")))
 
     async def _matrix(self, request: Request) -> Response:
-        found: list[Migration] = self._migrations(request)
+        return self._flows(self._moves(request, self.world.migrations()))
+
+    async def _reroute_matrix(self, request: Request) -> Response:
+        return self._flows(self._moves(request, self.world.reroutes()))
+
+    def _flows(self, found: Sequence[Move]) -> Response:
         flows: dict[tuple[str, str], int] = {}
         triggers: dict[str, int] = {}
         buckets: dict[datetime, dict[str, int]] = {}

@@ -23,6 +23,7 @@ from fairlead_client.resources import (
     PoolRevision,
     PoolSummary,
     RejectionGroup,
+    ReRoute,
     RoutingDecision,
     SessionSummary,
     SloVersion,
@@ -110,6 +111,7 @@ class World:
             requests_per_second=14.2 if chat else 3.4,
             rejections_per_second=0.6 if chat else 0.0,
             migrations_per_hour=118.0 if chat else 12.0,
+            reroutes_per_hour=40.0 if chat else 3.0,
             table_version=214 if chat else 31,
             state_digest=f"{self.desired[pool]}-{serving}",
             owner=self.owner[pool],
@@ -253,35 +255,44 @@ class World:
         sessions = self.sessions()
         found = list(self.extra_migrations)
         for number in range(130):
-            random = Random(number)
-            pool = CHAT if number % 5 else CODE
-            source, target = random.sample(INSTANCES[pool], 2)
-            stay, move = 3 + random.random() * 4, 0.4 + random.random() * 2
-            actual = None if number == 0 else move * (0.8 + random.random() * (2.8 if number % 6 == 0 else 0.5))
-            mine = [one for one in sessions if one.pool == pool]
-            found.append(
-                Migration(
-                    id=f"m-{number:04d}",
-                    pool=pool,
-                    kind="request" if number % 7 == 3 else "session",
-                    session=None if number % 7 == 3 else (HOSTILE if number == 4 else mine[number % len(mine)].session),
-                    request=f"req-{number:05d}",
-                    source=source,
-                    target=target,
-                    trigger=TRIGGERS[number % len(TRIGGERS)],
-                    at=self.now - timedelta(seconds=12 + number * 26 + (number % 7) * 5),
-                    router=f"router-{number % 2}",
-                    predicted_source_ttft_seconds=stay,
-                    predicted_target_ttft_seconds=move,
-                    benefit_seconds=stay - move,
-                    actual_ttft_seconds=actual,
-                    tokens_moved=0,
-                    tokens_recomputed=2000 + int(random.random() * 30000),
-                    outcome="failed" if number == 11 else "completed",
-                    paid_off=None if actual is None else actual < stay,
-                )
-            )
+            facts = self._move(number)
+            mine = [one for one in sessions if one.pool == facts["pool"]]
+            session = HOSTILE if number == 4 else mine[number % len(mine)].session
+            found.append(Migration(id=f"m-{number:04d}", session=session, **facts))
         return sorted(found, key=lambda one: one.at, reverse=True)
+
+    def reroutes(self) -> list[ReRoute]:
+        return [ReRoute(id=f"q-{number:04d}", session=None, **self._move(number)) for number in range(40)]
+
+    def _move(self, number: int) -> dict[str, Any]:
+        """What migrations and re-routes have in common. Every ninth was predicted to cost time; the twelfth has no prediction for staying."""
+        random = Random(number)
+        pool = CHAT if number % 5 else CODE
+        source, target = random.sample(INSTANCES[pool], 2)
+        stay, move = 3 + random.random() * 4, 0.4 + random.random() * 2
+        if number % 9 == 5:
+            stay, move = move, stay
+        actual = None if number == 0 else min(stay, move) * (0.8 + random.random() * (2.8 if number % 6 == 0 else 0.5))
+        known = number != 11
+        benefit = stay - move
+        paid_off = None if actual is None or not known else False if actual >= stay else True if benefit > 0 else None
+        return {
+            "pool": pool,
+            "request": f"req-{number:05d}",
+            "source": source,
+            "target": target,
+            "trigger": TRIGGERS[number % len(TRIGGERS)],
+            "at": self.now - timedelta(seconds=12 + number * 26 + (number % 7) * 5),
+            "router": f"router-{number % 2}",
+            "predicted_source_ttft_seconds": stay if known else None,
+            "predicted_target_ttft_seconds": move,
+            "benefit_seconds": benefit if known else None,
+            "actual_ttft_seconds": actual,
+            "tokens_moved": 0,
+            "tokens_recomputed": 2000 + int(random.random() * 30000),
+            "outcome": "underway" if actual is None else "failed" if number == 11 else "completed",
+            "paid_off": paid_off,
+        }
 
     def decisions(self) -> list[RoutingDecision]:
         sessions, found = self.sessions(), []

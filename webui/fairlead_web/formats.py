@@ -41,6 +41,14 @@ def seconds(value: float | None) -> str:
     return f"{value:.2f} s" if abs(value) < 9.995 else f"{value:.1f} s"
 
 
+def benefit(value: float | None) -> str:
+    """What a move was predicted to gain: `4.22 s sooner`; never a gain where there is none."""
+    if value is None:
+        return "not predicted"
+    size = seconds(abs(value))
+    return "no difference" if size == seconds(0.0) else f"{size} sooner" if value > 0 else f"{size} later"
+
+
 def rate(value: float | None) -> str:
     """Per-second or per-hour rate: one decimal under 100, none above."""
     if value is None:

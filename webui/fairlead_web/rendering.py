@@ -42,6 +42,7 @@ class Renderer:
             compact=formats.compact,
             share=formats.share,
             seconds=formats.seconds,
+            benefit=formats.benefit,
             rate=formats.rate,
             score=formats.score,
             span=formats.span,

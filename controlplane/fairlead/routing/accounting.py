@@ -59,8 +59,12 @@ class TrackedRequest:
     decode_began: DecodeMark | None = None
     """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
     tried: tuple[str, ...] = ()
-    moves: list[str] = field(default_factory=list)
-    """Ids of the migrations this request carried, whose outcome it will tell."""
+    left: str = ""
+    """The instance it had to leave, until it has got another."""
+    migrations: list[str] = field(default_factory=list)
+    """Ids of the session migrations this request carried, whose outcome it will tell."""
+    reroutes: list[str] = field(default_factory=list)
+    """Ids of its own re-routes."""
 
     @property
     def decodes_on(self) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heappush
 from math import inf
+from typing import TypedDict
 
 from fairlead.admission.gates import build_gate, no_room_to_decode
 from fairlead.admission.refusals import queue_full
 from fairlead.instances import Role
-from fairlead.reports import BindingReason, MigrationRecord
+from fairlead.reports import BindingReason, MigrationRecord, ReRouteRecord
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
@@ -29,7 +30,7 @@ from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, Insta
 from fairlead.routing.queue_building import Queue, QueuesInOrder, build_queue
 from fairlead.routing.recording import Recorder
 from fairlead.routing.views import LiveView
-from fairlead.tables import RoutingTable
+from fairlead.tables import PoolKey, RoutingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,10 @@ class Placing:
         tracked.transfer_from = decision.transfer_from if instance == decision.instance else None
         tracked.waiting_since = now
         moved = self.bind(tracked, decision.session or request.session, instance, decision.bind or BindingReason.SLO, now)
+        if tracked.left:
+            if not moved and tracked.left != instance:
+                self.record_reroute(tracked, tracked.left, instance, self.reason_to_leave(tracked.left), now)
+            tracked.left = ""
         self.enqueue(tracked, instance, now, decision.decode)
         self.recorder.decided(tracked, decision, self.table, now, keep=moved)
         if decision.overloaded:
@@ -246,7 +251,7 @@ class Placing:
         self.recorder.bound(self.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens))
         if previous is None or previous.instance is None:
             return False
-        self._record_move("session", tracked, session, previous.instance, instance, reason, now)
+        self._record_migration(tracked, session, previous.instance, instance, reason, now)
         return True
 
     def touch_session(self, session: str, now: float) -> None:
@@ -258,13 +263,16 @@ class Placing:
     def move(
         self, tracked: TrackedRequest, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float] | None = None
     ) -> None:
-        """Move a queued request to `target`'s queue, and its session's home with it when that was the source. One migration record."""
+        """Move a queued request to `target`'s queue. Its session's home goes with it when that was the source: then it is a session migration,
+        else a re-route."""
         source = tracked.instance
         session = tracked.session
-        self._record_move("request", tracked, session, source, target, reason, now, ttfts)
         home = None if session is None else self.bindings.get(session)
         if session is not None and home is not None and home.instance == source:
+            self._record_migration(tracked, session, source, target, reason, now, ttfts)
             self.recorder.bound(self.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens))
+        else:
+            self.record_reroute(tracked, source, target, reason, now, ttfts)
         self._leave_queue(tracked)
         tracked.transfer_from = None
         tracked.alternate = source
@@ -287,15 +295,12 @@ class Placing:
 
     def replace_queued(self, tracked: TrackedRequest, now: float) -> Refusal | None:
         """Choose again for a request whose instance may no longer take it; a move if it lands elsewhere, held if nobody accepts."""
-        source = tracked.instance
-        moves_before = len(tracked.moves)
+        tracked.left = tracked.instance
         self._leave_queue(tracked)
         waiting_since = tracked.waiting_since
         refusal = self.place(tracked, now, admitted=True)
         if refusal is None and tracked.stage is Stage.QUEUED:
             tracked.waiting_since = waiting_since
-            if tracked.instance != source and len(tracked.moves) == moves_before:
-                self._record_move("request", tracked, tracked.session, source, tracked.instance, self.reason_to_leave(source), now)
         return refusal
 
     def reason_to_leave(self, instance: str) -> BindingReason:
@@ -350,32 +355,47 @@ class Placing:
                 return instance
         return None
 
-    def _record_move(
+    def _record_migration(
         self,
-        kind: str,
         tracked: TrackedRequest,
-        session: str | None,
+        session: str,
         source: str,
         target: str,
         reason: BindingReason,
         now: float,
         ttfts: tuple[float, float] | None = None,
     ) -> None:
+        facts = self._move_facts(tracked, source, target, reason, now, ttfts)
+        self.recorder.migrated(MigrationRecord(session=session, **facts), tracked)
+
+    def record_reroute(
+        self,
+        tracked: TrackedRequest,
+        source: str,
+        target: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: tuple[float, float] | None = None,
+    ) -> None:
+        """Write down that a request left `source` for `target` and no session's home went with it."""
+        facts = self._move_facts(tracked, source, target, reason, now, ttfts)
+        self.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
+
+    def _move_facts(
+        self, tracked: TrackedRequest, source: str, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float] | None
+    ) -> "MoveFacts":
         request = tracked.request
-        target_ttft = self.view.predicted_ttft_seconds(request, target) if ttfts is None else ttfts[1]
-        if ttfts is not None:
-            source_ttft = ttfts[0]
-        elif source in self.accounting.loads:
-            source_ttft = self.view.predicted_ttft_seconds(request, source)
+        if ttfts is None:
+            known = source in self.accounting.loads
+            source_ttft = self.view.predicted_ttft_seconds(request, source) if known else None
+            target_ttft = self.view.predicted_ttft_seconds(request, target)
         else:
-            source_ttft = target_ttft
+            source_ttft, target_ttft = ttfts
         lacking = max(0, self.view.hit_tokens(request, source) - self.view.hit_tokens(request, target))
         fetched = tracked.transfer_from == source
-        record = MigrationRecord(
+        return MoveFacts(
             id=self.recorder.new_id(),
             pool=self.table.pool,
-            kind=kind,
-            session=session or request.session,
             request=request.id,
             source=source,
             target=target,
@@ -383,8 +403,24 @@ class Placing:
             at=now,
             predicted_source_ttft_seconds=source_ttft,
             predicted_target_ttft_seconds=target_ttft,
-            benefit_seconds=source_ttft - target_ttft,
+            benefit_seconds=None if source_ttft is None else source_ttft - target_ttft,
             tokens_moved=lacking if fetched else 0,
             tokens_recomputed=0 if fetched else lacking,
         )
-        self.recorder.migrated(record, tracked)
+
+
+class MoveFacts(TypedDict):
+    """What both sorts of move are told with; see `fairlead.reports.Move`."""
+
+    id: str
+    pool: PoolKey
+    request: str
+    source: str
+    target: str
+    trigger: BindingReason
+    at: float
+    predicted_source_ttft_seconds: float | None
+    predicted_target_ttft_seconds: float
+    benefit_seconds: float | None
+    tokens_moved: int
+    tokens_recomputed: int

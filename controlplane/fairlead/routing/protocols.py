@@ -23,6 +23,7 @@ from fairlead.reports import (
     MigrationRecord,
     RejectionReason,
     RejectionRecord,
+    ReRouteRecord,
 )
 from fairlead.routing.decode_history import DecodeHistory
 from fairlead.tables import InstanceEntry, RoutingTable
@@ -290,6 +291,8 @@ class SchedulerRecords:
     decisions: tuple[DecisionRecord, ...]
     rejections: tuple[RejectionRecord, ...]
     loads: tuple[LoadSample, ...]
+    reroutes: tuple[ReRouteRecord, ...] = ()
+    reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
     """Records lost since the last take because nobody took them in time."""
 

@@ -5,14 +5,61 @@ lost because nobody took it in time is counted and told.
 """
 
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from xxhash import xxh3_128_hexdigest
 
-from fairlead.reports import BindingChange, DecisionRecord, MigrationOutcome, MigrationRecord, RejectionReason, RejectionRecord
+from fairlead.reports import (
+    BindingChange,
+    DecisionRecord,
+    MigrationOutcome,
+    MigrationRecord,
+    MoveOutcome,
+    RejectionReason,
+    RejectionRecord,
+    ReRouteRecord,
+)
 from fairlead.routing.accounting import TrackedRequest
 from fairlead.routing.load_samples import LoadSeconds
 from fairlead.routing.protocols import Decision, Refusal
 from fairlead.tables import PoolKey, RoutingTable
+
+M = TypeVar("M", MigrationRecord, ReRouteRecord)
+
+
+class _Moves(Generic[M]):
+    """Moves of one sort that nobody took yet, and the outcomes of those that were taken before they had one."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, M] = {}
+        self._outcomes: list[MigrationOutcome] = []
+
+    def add(self, record: M, carried: list[str], limit: int) -> bool:
+        """False when there are `limit` already."""
+        if len(self._records) >= limit:
+            return False
+        self._records[record.id] = record
+        carried.append(record.id)
+        return True
+
+    def settle(self, carried: list[str], pool: PoolKey, outcome: MoveOutcome, ttft_seconds: float | None, limit: int) -> int:
+        """Writes the outcome into each or beside it; how many could not be kept."""
+        lost = 0
+        for move in carried:
+            record = self._records.get(move)
+            if record is not None:
+                self._records[move] = replace(record, actual_ttft_seconds=ttft_seconds, outcome=outcome)
+            elif len(self._outcomes) >= limit:
+                lost += 1
+            else:
+                self._outcomes.append(MigrationOutcome(id=move, pool=pool, actual_ttft_seconds=ttft_seconds, outcome=outcome))
+        carried.clear()
+        return lost
+
+    def take(self) -> tuple[tuple[M, ...], tuple[MigrationOutcome, ...]]:
+        taken = tuple(self._records.values()), tuple(self._outcomes)
+        self._records, self._outcomes = {}, []
+        return taken
 
 
 class Recorder:
@@ -28,8 +75,8 @@ class Recorder:
         self._sample_below = f"{int(sample_rate * 0x1_0000_0000):09x}"
         self._limit = limit
         self._bindings: list[BindingChange] = []
-        self._migrations: dict[str, MigrationRecord] = {}
-        self._outcomes: list[MigrationOutcome] = []
+        self._migrations = _Moves[MigrationRecord]()
+        self._reroutes = _Moves[ReRouteRecord]()
         self._open_decisions: dict[str, DecisionRecord] = {}
         self._decisions: list[DecisionRecord] = []
         self._rejections: dict[tuple[int, RejectionReason, int], RejectionRecord] = {}
@@ -88,24 +135,18 @@ class Recorder:
         self._bindings.append(change)
 
     def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
-        """A move was made, carried by `tracked`, whose outcome will be the move's."""
-        if len(self._migrations) >= self._limit:
-            self._dropped += 1
-            return
-        self._migrations[record.id] = record
-        tracked.moves.append(record.id)
+        """A session's home moved, carried by `tracked`, whose outcome will be the move's."""
+        self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
-    def settle_moves(self, tracked: TrackedRequest, outcome: str, ttft_seconds: float | None = None) -> None:
-        """What became of the moves the request carried: completed, failed, cancelled or refused."""
-        for move in tracked.moves:
-            record = self._migrations.get(move)
-            if record is not None:
-                self._migrations[move] = replace(record, actual_ttft_seconds=ttft_seconds, outcome=outcome)
-            elif len(self._outcomes) >= self._limit:
-                self._dropped += 1
-            else:
-                self._outcomes.append(MigrationOutcome(id=move, pool=self._pool, actual_ttft_seconds=ttft_seconds, outcome=outcome))
-        tracked.moves.clear()
+    def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
+        """`tracked` goes elsewhere and takes no session's home along."""
+        self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
+
+    def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
+        """What became of the moves the request carried."""
+        for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
+            if carried:
+                self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, self._limit)
 
     def refused(self, refusal: Refusal, now: float) -> None:
         """A request was refused; counted per second, reason and status."""
@@ -134,10 +175,12 @@ class Recorder:
         return taken
 
     def take_migrations(self) -> tuple[tuple[MigrationRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Moves since the last take, and outcomes of moves taken earlier."""
-        moves, self._migrations = tuple(self._migrations.values()), {}
-        outcomes, self._outcomes = tuple(self._outcomes), []
-        return moves, outcomes
+        """Session migrations since the last take, and outcomes of those taken earlier."""
+        return self._migrations.take()
+
+    def take_reroutes(self) -> tuple[tuple[ReRouteRecord, ...], tuple[MigrationOutcome, ...]]:
+        """Re-routes since the last take, and outcomes of those taken earlier."""
+        return self._reroutes.take()
 
     def take_decisions(self) -> tuple[DecisionRecord, ...]:
         """Settled decisions since the last take."""

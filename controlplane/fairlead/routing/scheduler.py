@@ -12,7 +12,7 @@ from heapq import heappop
 
 from fairlead.admission.refusals import nobody_serves, shutting_down, too_late, unavailable, upstream_failed, waited_too_long
 from fairlead.instances import REACHABLE
-from fairlead.reports import Binding, BindingReason, RejectionReason
+from fairlead.reports import Binding, BindingReason, MoveOutcome, RejectionReason
 from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.catalogue import check_parameters
 from fairlead.routing.circuit import Circuit
@@ -111,7 +111,7 @@ class PoolScheduler(SchedulerReadings):
         note_decode_begin(self._placing, tracked, now)
         self._recorder.loads.first_token(self._loads[instance], now, ttft, self._placing.table.slo.ttft_seconds)
         self._recorder.settle_decision(request_id, tracked.queued_seconds, ttft)
-        self._recorder.settle_moves(tracked, "completed", ttft)
+        self._recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._answer((instance,), now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
@@ -131,7 +131,7 @@ class PoolScheduler(SchedulerReadings):
         tpot = None
         if tracked.first_token_at is not None and output_tokens > 1:
             tpot = (now - tracked.first_token_at) / (output_tokens - 1)
-        self._end(tracked, "completed", now)
+        self._end(tracked, MoveOutcome.COMPLETED, now)
         learn_decode(self._placing, tracked, decoded_on, now, output_tokens)
         self._recorder.loads.completed(
             self._loads.get(instance, decoded_on),
@@ -157,6 +157,7 @@ class PoolScheduler(SchedulerReadings):
         decode_failed = failed_instance == tracked.decode
         failed = self._loads.get(tracked.decodes_on if decode_failed else tracked.instance)
         stays = tracked.instance if decode_failed and tracked.instance in self._loads else None
+        source = tracked.instance
         placing.accounting.unplace(tracked)
         if failed is not None:
             self._recorder.loads.failed(failed, now)
@@ -169,18 +170,20 @@ class PoolScheduler(SchedulerReadings):
         if reason is BindingReason.RING_CHANGE:
             reason = BindingReason.INSTANCE_LOST
         tracked.reason = DecisionReason.FALLBACK
-        placing.bind(tracked, tracked.session, target, reason, now)
+        moved = placing.bind(tracked, tracked.session, target, reason, now)
         tracked.transfer_from = None
+        if not moved and target != source:
+            placing.record_reroute(tracked, source, target, reason, now)
         placing.count_in(tracked, target, now, excluded=(failed_instance,))
         return placing.dispatch(tracked, now)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Lost after the first byte, or given up."""
-        return self._abandon(request_id, "failed", now)
+        return self._abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """The client went away."""
-        return self._abandon(request_id, "cancelled", now)
+        return self._abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def instance_failed(self, instance: str, now: float) -> None:
         """A connection error or 5xx. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome."""
@@ -253,11 +256,14 @@ class PoolScheduler(SchedulerReadings):
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened since the last take; see the protocol."""
         recorder = self._recorder
-        migrations, outcomes = recorder.take_migrations()
+        migrations, migration_outcomes = recorder.take_migrations()
+        reroutes, reroute_outcomes = recorder.take_reroutes()
         return SchedulerRecords(
             bindings=recorder.take_bindings(),
             migrations=migrations,
-            migration_outcomes=outcomes,
+            migration_outcomes=migration_outcomes,
+            reroutes=reroutes,
+            reroute_outcomes=reroute_outcomes,
             decisions=recorder.take_decisions(),
             rejections=recorder.take_rejections(now, final=final),
             loads=recorder.loads.take(self._loads, now, final=final),
@@ -296,15 +302,15 @@ class PoolScheduler(SchedulerReadings):
 
     def _close_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
         self._recorder.refused(refusal, now)
-        self._end(tracked, "refused", now)
+        self._end(tracked, MoveOutcome.REFUSED, now)
 
-    def _end(self, tracked: TrackedRequest, outcome: str, now: float) -> None:
+    def _end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float) -> None:
         request_id = tracked.request.id
         self._end_probe(tracked, now)
         self._recorder.settle_decision(request_id, tracked.queued_seconds)
         self._recorder.settle_moves(tracked, outcome)
         if self._placing.gate.forecast is not None:
-            self._placing.gate.forecast.end(request_id, now, finished=outcome == "completed")
+            self._placing.gate.forecast.end(request_id, now, finished=outcome is MoveOutcome.COMPLETED)
         self._placing.unqueue(tracked)
         self._placing.accounting.end(tracked)
 
@@ -314,7 +320,7 @@ class PoolScheduler(SchedulerReadings):
             circuit.ended(tracked.request.id, now)
             self._placing.sync_circuit(self._loads[tracked.instance], circuit)
 
-    def _abandon(self, request_id: str, outcome: str, now: float) -> tuple[Outcome, ...]:
+    def _abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
         tracked = self._requests.get(request_id)
         if tracked is None:
             self._outbox = [refusal for refusal in self._outbox if refusal.request.id != request_id]
@@ -324,7 +330,7 @@ class PoolScheduler(SchedulerReadings):
         self._end(tracked, outcome, now)
         load = self._loads.get(instance)
         if load is not None:
-            if outcome == "failed":
+            if outcome is MoveOutcome.FAILED:
                 self._recorder.loads.failed(load, now)
             else:
                 self._recorder.loads.cancelled(load, now)

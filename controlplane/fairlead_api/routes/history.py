@@ -1,4 +1,4 @@
-"""Sessions, migrations, decisions, rejections and audit."""
+"""Sessions, migrations, re-routes, decisions, rejections and audit."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, answer, exporting, listing
 from fairlead_api.services.access import Caller
-from fairlead_api.services.reading import AuditFilter, DecisionFilter, HistoryReader, MigrationFilter, SessionFilter, Span
+from fairlead_api.services.reading import AuditFilter, DecisionFilter, HistoryReader, MoveFilter, SessionFilter, Span
 from fairlead_api.services.times import parse_range
 from fairlead_client.resources import (
     AuditEntry,
@@ -20,6 +20,7 @@ from fairlead_client.resources import (
     Page,
     RejectionGroup,
     RejectionReport,
+    ReRoute,
     RoutingDecision,
     SessionDetail,
     SessionSummary,
@@ -45,23 +46,37 @@ def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: 
         wanted = SessionFilter(pool=pool, instance=instance, q=q)
         return lambda span: reader.sessions(wanted, span)
 
-    def migration_filter(
+    def move_filter(
         pool: str | None = None,
         source: str | None = None,
         target: str | None = None,
         trigger: str | None = None,
         outcome: str | None = None,
         session: str | None = None,
+        paid_off: bool | None = None,
         start: From = None,
         end: To = None,
-    ) -> MigrationFilter:
+    ) -> MoveFilter:
         begun, ended = parse_range(start, end, clock())
-        return MigrationFilter(
-            pool=pool, source=source, target=target, trigger=trigger, outcome=outcome, session=session, start=begun, end=ended
+        return MoveFilter(
+            pool=pool,
+            source=source,
+            target=target,
+            trigger=trigger,
+            outcome=outcome,
+            session=session,
+            paid_off=paid_off,
+            start=begun,
+            end=ended,
         )
 
-    def migrations(wanted: Annotated[MigrationFilter, Depends(migration_filter)]) -> Fetch:
+    Moves = Annotated[MoveFilter, Depends(move_filter)]  # noqa: N806 - it is a type
+
+    def migrations(wanted: Moves) -> Fetch:
         return lambda span: reader.migrations(wanted, span)
+
+    def reroutes(wanted: Moves) -> Fetch:
+        return lambda span: reader.reroutes(wanted, span)
 
     def decisions(
         pool: str | None = None,
@@ -98,9 +113,14 @@ def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: 
         return fetch
 
     @routes.get("/migrations/matrix", response_model=MigrationMatrix)
-    async def get_matrix(caller: Viewer, wanted: Annotated[MigrationFilter, Depends(migration_filter)]) -> Any:
-        """Flows between instances, counts per trigger and a timeline of 60 buckets."""
+    async def get_matrix(caller: Viewer, wanted: Moves) -> Any:
+        """Session migrations: flows between instances, counts per trigger and a timeline of 60 buckets."""
         return answer(await reader.migration_matrix(wanted, clock()))
+
+    @routes.get("/reroutes/matrix", response_model=MigrationMatrix)
+    async def get_reroute_matrix(caller: Viewer, wanted: Moves) -> Any:
+        """The same of re-routes."""
+        return answer(await reader.reroute_matrix(wanted, clock()))
 
     @routes.get("/audit/verification", response_model=AuditVerification)
     async def get_verification(caller: Viewer) -> Any:
@@ -109,6 +129,7 @@ def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: 
 
     listing(routes, "/sessions", SessionSummary, viewer, session_filter)
     listing(routes, "/migrations", Migration, viewer, migrations)
+    listing(routes, "/reroutes", ReRoute, viewer, reroutes)
     listing(routes, "/decisions", RoutingDecision, viewer, decisions)
     listing(routes, "/audit", AuditEntry, viewer, entries)
 
@@ -127,8 +148,13 @@ def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: 
 
     @routes.get("/migrations/{migration_id:path}", response_model=Migration)
     async def get_migration(migration_id: str, caller: Viewer) -> Any:
-        """One migration."""
+        """One migration of a session."""
         return answer(await reader.migration(migration_id))
+
+    @routes.get("/reroutes/{reroute_id:path}", response_model=ReRoute)
+    async def get_reroute(reroute_id: str, caller: Viewer) -> Any:
+        """One re-route of a request."""
+        return answer(await reader.reroute(reroute_id))
 
     @routes.get("/decisions/{decision_id:path}", response_model=RoutingDecision)
     async def get_decision(decision_id: str, caller: Viewer) -> Any:

@@ -77,6 +77,7 @@ def plausible(report: Report, oldest: float, newest: float) -> tuple[Report, Cou
         report,
         bindings=tuple(b for b in report.bindings if fits(b.at, b.session, b.instance)),
         migrations=tuple(m for m in report.migrations if fits(m.at, m.id, m.session, m.request, m.source, m.target)),
+        reroutes=tuple(m for m in report.reroutes if fits(m.at, m.id, m.session, m.request, m.source, m.target)),
         decisions=tuple(d for d in report.decisions if fits(d.at, d.id, d.session, d.request, d.chosen)),
         rejections=tuple(r for r in report.rejections if fits(r.second, r.sample_request)),
         loads=tuple(sample for sample in report.loads if fits(sample.second, sample.instance)),

@@ -20,6 +20,7 @@ from fairlead_client.resources import (
     PoolRevision,
     PoolSummary,
     RejectionReport,
+    ReRoute,
     RoutingDecision,
     SessionDetail,
     SessionSummary,
@@ -45,13 +46,16 @@ class SessionFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationFilter:
+class MoveFilter:
+    """Of migrations or of re-routes. `paid_off` False finds those whose first token came no sooner than predicted for staying."""
+
     pool: str | None = None
     source: str | None = None
     target: str | None = None
     trigger: str | None = None
     outcome: str | None = None
     session: str | None = None
+    paid_off: bool | None = None
     start: datetime | None = None
     end: datetime | None = None
 
@@ -98,17 +102,23 @@ class PoolReader(Protocol):
 
 
 class HistoryReader(Protocol):
-    """Sessions, migrations, decisions, rejections, audit. Single reads raise NotFound."""
+    """Sessions, migrations, re-routes, decisions, rejections, audit. Single reads raise NotFound."""
 
     async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]: ...
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail: ...
 
-    async def migrations(self, wanted: MigrationFilter, span: Span) -> Page[Migration]: ...
+    async def migrations(self, wanted: MoveFilter, span: Span) -> Page[Migration]: ...
 
     async def migration(self, migration_id: str) -> Migration: ...
 
-    async def migration_matrix(self, wanted: MigrationFilter, now: datetime) -> MigrationMatrix: ...
+    async def migration_matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix: ...
+
+    async def reroutes(self, wanted: MoveFilter, span: Span) -> Page[ReRoute]: ...
+
+    async def reroute(self, reroute_id: str) -> ReRoute: ...
+
+    async def reroute_matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix: ...
 
     async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]: ...
 

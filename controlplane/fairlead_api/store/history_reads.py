@@ -1,17 +1,19 @@
-"""Sessions, migrations, decisions, rejections and audit as the public API shows them."""
+"""Sessions, migrations, re-routes, decisions, rejections and audit as the public API shows them."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
+from collections.abc import Callable
+from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, func, select, text
+from sqlalchemy import ColumnElement, Select, Table, func, select, text
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.reading import AuditFilter, DecisionFilter, MigrationFilter, SessionFilter, Span
+from fairlead_api.services.reading import AuditFilter, DecisionFilter, MoveFilter, SessionFilter, Span
 from fairlead_api.services.rejection_advice import advice
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
@@ -23,21 +25,24 @@ from fairlead_client.resources import (
     Migration,
     MigrationFlow,
     MigrationMatrix,
+    Move,
     Page,
     RejectionGroup,
     RejectionReport,
     RejectionSample,
+    ReRoute,
     RoutingDecision,
     SessionDetail,
     SessionSummary,
     TimelineBucket,
 )
 
+AnyMove = TypeVar("AnyMove", bound=Move)
 _BUCKETS = 60
 """Buckets of timelines and sparklines."""
 
 pools, sessions, bindings = tables.pools, tables.sessions, tables.bindings
-migrations, decisions, log = tables.migrations, tables.decisions, tables.audit_log
+migrations, reroutes, decisions, log = tables.migrations, tables.reroutes, tables.decisions, tables.audit_log
 
 _POOL = (pools.c.namespace + "/" + pools.c.name).label("pool")
 
@@ -86,28 +91,55 @@ class PostgresHistory:
             ]
         return SessionDetail(session=_session(row), history=history)
 
-    async def migrations(self, wanted: MigrationFilter, span: Span) -> Page[Migration]:
-        keys = (migrations.c.at, migrations.c.id)
-        async with self._database.reading() as connection:
-            return await page(connection, _migrations(wanted), keys, _migration, cursor=span.cursor, limit=span.limit)
+    async def migrations(self, wanted: MoveFilter, span: Span) -> Page[Migration]:
+        return await self._moves(migrations, _migration, wanted, span)
 
     async def migration(self, migration_id: str) -> Migration:
-        async with self._database.reading() as connection:
-            row = (await connection.execute(_migrations(MigrationFilter()).where(migrations.c.id == migration_id))).one_or_none()
-        if row is None:
-            raise NotFound("migration", migration_id)
-        return _migration(row)
+        return _migration(await self._move(migrations, "migration", migration_id))
 
     async def recent_migrations(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, Migration]]:
         """Those recorded since, oldest first, with the time of recording (when a report brought them)."""
-        query = _migrations(MigrationFilter(pool=pool)).where(migrations.c.recorded_at > since)
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query.order_by(migrations.c.recorded_at.desc(), migrations.c.id).limit(limit))).all()
-        return [(row.recorded_at, _migration(row)) for row in reversed(rows)]
+        return await self._recent_moves(migrations, _migration, pool, since, limit)
 
-    async def migration_matrix(self, wanted: MigrationFilter, now: datetime) -> MigrationMatrix:
+    async def migration_matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
+        return await self._matrix(migrations, wanted, now)
+
+    async def reroutes(self, wanted: MoveFilter, span: Span) -> Page[ReRoute]:
+        return await self._moves(reroutes, _reroute, wanted, span)
+
+    async def reroute(self, reroute_id: str) -> ReRoute:
+        return _reroute(await self._move(reroutes, "re-route", reroute_id))
+
+    async def recent_reroutes(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, ReRoute]]:
+        """As `recent_migrations`."""
+        return await self._recent_moves(reroutes, _reroute, pool, since, limit)
+
+    async def reroute_matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
+        return await self._matrix(reroutes, wanted, now)
+
+    async def _moves(self, moves: Table, build: Callable[[Any], AnyMove], wanted: MoveFilter, span: Span) -> Page[AnyMove]:
+        keys = (moves.c.at, moves.c.id)
+        async with self._database.reading() as connection:
+            return await page(connection, _moves(moves, wanted), keys, build, cursor=span.cursor, limit=span.limit)
+
+    async def _move(self, moves: Table, what: str, move_id: str) -> Any:
+        async with self._database.reading() as connection:
+            row = (await connection.execute(_moves(moves, MoveFilter()).where(moves.c.id == move_id))).one_or_none()
+        if row is None:
+            raise NotFound(what, move_id)
+        return row
+
+    async def _recent_moves(
+        self, moves: Table, build: Callable[[Any], AnyMove], pool: str | None, since: datetime, limit: int
+    ) -> list[tuple[datetime, AnyMove]]:
+        query = _moves(moves, MoveFilter(pool=pool)).where(moves.c.recorded_at > since)
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query.order_by(moves.c.recorded_at.desc(), moves.c.id).limit(limit))).all()
+        return [(row.recorded_at, build(row)) for row in reversed(rows)]
+
+    async def _matrix(self, moves: Table, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
         end = wanted.end or now
-        found = _migrations(wanted).subquery()
+        found = _moves(moves, wanted).subquery()
         async with self._database.reading() as connection:
             flows = await connection.execute(
                 select(found.c.source, found.c.target, func.count().label("count"))
@@ -237,13 +269,13 @@ def _between(query: "Select[Any]", column: "ColumnElement[Any]", start: datetime
     return query
 
 
-def _migrations(wanted: MigrationFilter) -> "Select[Any]":
-    query = _in_pool(select(migrations, _POOL).join(pools, pools.c.id == migrations.c.pool_id), wanted.pool)
-    for column in (migrations.c.source, migrations.c.target, migrations.c.trigger, migrations.c.outcome, migrations.c.session):
+def _moves(moves: Table, wanted: MoveFilter) -> "Select[Any]":
+    query = _in_pool(select(moves, _POOL).join(pools, pools.c.id == moves.c.pool_id), wanted.pool)
+    for column in (moves.c.source, moves.c.target, moves.c.trigger, moves.c.outcome, moves.c.session, moves.c.paid_off):
         value = getattr(wanted, column.key)
         if value is not None:
             query = query.where(column == value)
-    return _between(query, migrations.c.at, wanted.start, wanted.end)
+    return _between(query, moves.c.at, wanted.start, wanted.end)
 
 
 def _decisions(wanted: DecisionFilter) -> "Select[Any]":
@@ -273,28 +305,15 @@ def _session(row: Any) -> SessionSummary:
 
 
 def _migration(row: Any) -> Migration:
-    """Whether it paid off can be said only if staying was predicted and the real TTFT is known."""
-    known = row.actual_ttft_seconds is not None and row.predicted_source_ttft_seconds > 0
-    return Migration(
-        id=row.id,
-        pool=row.pool,
-        kind=row.kind,
-        session=row.session,
-        request=row.request,
-        source=row.source,
-        target=row.target,
-        trigger=row.trigger,
-        at=row.at,
-        router=row.router,
-        predicted_source_ttft_seconds=row.predicted_source_ttft_seconds,
-        predicted_target_ttft_seconds=row.predicted_target_ttft_seconds,
-        benefit_seconds=row.benefit_seconds,
-        actual_ttft_seconds=row.actual_ttft_seconds,
-        tokens_moved=row.tokens_moved,
-        tokens_recomputed=row.tokens_recomputed,
-        outcome=row.outcome,
-        paid_off=row.actual_ttft_seconds < row.predicted_source_ttft_seconds if known else None,
-    )
+    return _move(Migration, row)
+
+
+def _reroute(row: Any) -> ReRoute:
+    return _move(ReRoute, row)
+
+
+def _move(kind: type[AnyMove], row: Any) -> AnyMove:
+    return kind(**{one.name: getattr(row, one.name) for one in fields(kind)})
 
 
 def _decision(row: Any) -> RoutingDecision:

@@ -51,7 +51,8 @@ SELECT pool_id, sum(count) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
 """
 _MOVED = """
-SELECT pool_id, count(*) AS moved FROM migrations
+SELECT pool_id, count(*) FILTER (WHERE bound) AS migrated, count(*) FILTER (WHERE NOT bound) AS rerouted
+FROM (SELECT pool_id, at, true AS bound FROM migrations UNION ALL SELECT pool_id, at, false FROM reroutes) m
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
 """
 _STATES = """
@@ -266,7 +267,8 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         hit_rate=_share(traffic.hits, traffic.prompts) if traffic else None,
         requests_per_second=float(traffic.requests) / seconds if traffic and seconds else 0.0,
         rejections_per_second=float(refused.refused) / window if refused else 0.0,
-        migrations_per_hour=moved.moved / window * 3600 if moved else 0.0,
+        migrations_per_hour=moved.migrated / window * 3600 if moved else 0.0,
+        reroutes_per_hour=moved.rerouted / window * 3600 if moved else 0.0,
         table_version=row.table_version,
         state_digest=_digest(row, states.each if states else ""),
         owner=owner_of(row.labels, row.annotations, (row.changed_by,)),

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 from psycopg.types.json import Jsonb
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import Table, bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState
-from fairlead.reports import Binding, BindingChange, MigrationRecord, Report, ReportReceipt, RouterGone
+from fairlead.reports import Binding, BindingChange, MigrationOutcome, MigrationRecord, Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_api.services.binding_races import Held, Verdict, judge
 from fairlead_api.services.ingestion import Ingested
@@ -21,7 +21,7 @@ from fairlead_api.services.notices import BindingsChanged
 from fairlead_api.store import notifying, tables
 from fairlead_api.store.database import Database, driver, moment
 from fairlead_api.store.partitions import Partitions
-from fairlead_api.store.session_rows import SessionRow, bind, save_migrations, save_sessions
+from fairlead_api.store.session_rows import SessionRow, bind, save_migrations, save_reroutes, save_sessions
 
 _LOADS = (
     "COPY load_samples (pool_id, router, instance, second, sent_at, running, waiting, pending_prefill_tokens, in_flight, kv_usage, requests, "
@@ -77,7 +77,9 @@ class PostgresReports:
             ids = await self._ids(connection, report)
             await self._note_router(connection, report, ids)
             conflicts = await self._apply_bindings(connection, report, ids, ignored)
-            await self._settle_outcomes(connection, report)
+            await save_reroutes(connection, report.reroutes, report.router, ids)
+            await _settle_outcomes(connection, tables.migrations, report.migration_outcomes)
+            await _settle_outcomes(connection, tables.reroutes, report.reroute_outcomes)
             await self._copy(connection, report, ids, ignored)
             receipt = ReportReceipt(id=report.id, duplicate=False, conflicts=conflicts)
             if conflicts:
@@ -115,6 +117,7 @@ class PostgresReports:
             report.in_flight,
             report.bindings,
             report.migrations,
+            report.reroutes,
             report.decisions,
             report.rejections,
             report.loads,
@@ -258,20 +261,6 @@ class PostgresReports:
             for row in found
         }
 
-    async def _settle_outcomes(self, connection: AsyncConnection, report: Report) -> None:
-        if not report.migration_outcomes:
-            return
-        migrations = tables.migrations
-        rows = [
-            {"of": outcome.id, "actual": outcome.actual_ttft_seconds, "became": outcome.outcome} for outcome in report.migration_outcomes
-        ]
-        statement = (
-            update(migrations)
-            .where(migrations.c.id == bindparam("of"))
-            .values(actual_ttft_seconds=bindparam("actual"), outcome=bindparam("became"))
-        )
-        await connection.execute(statement, sorted(rows, key=lambda row: str(row["of"])))
-
     async def _copy(self, connection: AsyncConnection, report: Report, ids: dict[PoolKey, int], ignored: Counter[str]) -> None:
         loads = [
             (
@@ -327,6 +316,16 @@ class PostgresReports:
             buckets = {(ids[s.pool], s.second - s.second % ROLLUP_SECONDS) for s in report.loads if s.pool in ids}
             rows_due = [{"pool_id": pool, "bucket": moment(bucket), "router": report.router} for pool, bucket in sorted(buckets)]
             await connection.execute(upsert(tables.rollup_queue).on_conflict_do_nothing(), rows_due)
+
+
+async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: Sequence[MigrationOutcome]) -> None:
+    if not outcomes:
+        return
+    rows = [{"of": outcome.id, "actual": outcome.actual_ttft_seconds, "became": outcome.outcome.value} for outcome in outcomes]
+    statement = (
+        update(moves).where(moves.c.id == bindparam("of")).values(actual_ttft_seconds=bindparam("actual"), outcome=bindparam("became"))
+    )
+    await connection.execute(statement, sorted(rows, key=lambda row: str(row["of"])))
 
 
 def _unique_decisions(report: Report) -> list[Any]:

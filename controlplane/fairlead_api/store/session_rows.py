@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports import Binding, BindingChange, BindingReason, MigrationRecord
+from fairlead.reports import Binding, BindingChange, BindingReason, MigrationRecord, Move, MoveOutcome, ReRouteRecord
 from fairlead.tables import PoolKey
 from fairlead_api.services.binding_races import Held, next_version
 from fairlead_api.store import tables
@@ -58,7 +58,7 @@ def bind(
     change: BindingChange,
     router: str,
     batch: str,
-    records: Mapping[tuple[PoolKey, str | None, str], MigrationRecord],
+    records: Mapping[tuple[PoolKey, str, str], MigrationRecord],
     extra: list[MigrationRecord],
 ) -> None:
     """Gives the session its new home: history, and for a move its migration (the router's own record, or one made here if it sent none)."""
@@ -97,17 +97,17 @@ def bare_record(change: BindingChange, source: str, name: str) -> MigrationRecor
     return MigrationRecord(
         id=name,
         pool=change.pool,
-        kind="session",
         session=change.session,
         request="",
         source=source,
         target=change.instance,
         trigger=change.reason,
         at=change.at,
-        predicted_source_ttft_seconds=0.0,
-        predicted_target_ttft_seconds=0.0,
-        benefit_seconds=0.0,
+        predicted_source_ttft_seconds=None,
+        predicted_target_ttft_seconds=None,
+        benefit_seconds=None,
         tokens_recomputed=change.context_tokens,
+        outcome=MoveOutcome.COMPLETED,
     )
 
 
@@ -197,18 +197,26 @@ async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow])
 
 
 async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: dict[PoolKey, int]) -> None:
-    rows = [migration_row(record, router, ids[record.pool]) for record in records if record.pool in ids]
+    rows = [{**move_row(record, router, ids[record.pool]), "session": record.session} for record in records if record.pool in ids]
     if rows:
         await connection.execute(upsert(tables.migrations).on_conflict_do_nothing(), sorted(rows, key=lambda row: str(row["id"])))
 
 
-def migration_row(record: MigrationRecord, router: str, pool_id: int) -> dict[str, Any]:
-    """A record as the table has it."""
+async def save_reroutes(connection: AsyncConnection, records: Sequence[ReRouteRecord], router: str, ids: dict[PoolKey, int]) -> None:
+    rows = [
+        {**move_row(record, router, ids[record.pool]), "session": record.session, "request": record.request}
+        for record in records
+        if record.pool in ids
+    ]
+    if rows:
+        await connection.execute(upsert(tables.reroutes).on_conflict_do_nothing(), sorted(rows, key=lambda row: str(row["id"])))
+
+
+def move_row(record: Move, router: str, pool_id: int) -> dict[str, Any]:
+    """What the tables of both sorts of move have of a record."""
     return {
         "id": record.id,
         "pool_id": pool_id,
-        "kind": record.kind,
-        "session": record.session,
         "request": record.request or None,
         "source": record.source,
         "target": record.target,
@@ -221,5 +229,5 @@ def migration_row(record: MigrationRecord, router: str, pool_id: int) -> dict[st
         "actual_ttft_seconds": record.actual_ttft_seconds,
         "tokens_moved": record.tokens_moved,
         "tokens_recomputed": record.tokens_recomputed,
-        "outcome": record.outcome,
+        "outcome": record.outcome.value,
     }

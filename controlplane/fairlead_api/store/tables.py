@@ -24,6 +24,8 @@ from fairlead_api.store.identity_tables import api_tokens as api_tokens
 from fairlead_api.store.identity_tables import login_links as login_links
 from fairlead_api.store.identity_tables import users as users
 from fairlead_api.store.identity_tables import web_sessions as web_sessions
+from fairlead_api.store.move_tables import migrations as migrations
+from fairlead_api.store.move_tables import reroutes as reroutes
 from fairlead_api.store.schema import count_column, json_column, pool_column, text_column, time_column
 from fairlead_api.store.schema import metadata as metadata
 from fairlead_api.store.traffic_tables import PARTITIONED as PARTITIONED
@@ -199,33 +201,6 @@ bindings = Table(
     time_column("bound_at"),
     time_column("released_at", null=True),
     text_column("migration", null=True),
-)
-
-migrations = Table(
-    "migrations",
-    metadata,
-    Column("id", Text, primary_key=True),
-    pool_column(),
-    text_column("kind"),
-    text_column("session", null=True),
-    text_column("request", null=True),
-    text_column("source"),
-    text_column("target"),
-    text_column("trigger"),
-    time_column("at"),
-    time_column("recorded_at", now=True),
-    text_column("router"),
-    Column("predicted_source_ttft_seconds", Double, nullable=False),
-    Column("predicted_target_ttft_seconds", Double, nullable=False),
-    Column("benefit_seconds", Double, nullable=False),
-    Column("actual_ttft_seconds", Double),
-    count_column("tokens_moved"),
-    count_column("tokens_recomputed"),
-    text_column("outcome"),
-    Index(None, "at", "id"),
-    Index(None, "pool_id", "at"),
-    Index(None, "pool_id", "session", "at"),
-    Index(None, "recorded_at"),
 )
 
 plans = Table(

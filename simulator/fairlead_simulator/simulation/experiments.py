@@ -41,7 +41,7 @@ class CellResult:
     cpu_seconds: float
     events: int
     loads: tuple[tuple[float, dict[str, int]], ...] = ()
-    moves: tuple[tuple[float, str, str, str], ...] = ()
+    moves: tuple[tuple[float, str, str], ...] = ()
     """(time, kind, source, target)"""
 
     def document(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def simulate_cell(
         cpu_seconds=cpu_seconds,
         events=result.events,
         loads=tuple((point.at, point.pending) for point in result.loads) if keep_loads else (),
-        moves=tuple((move.at, move.kind, move.source, move.target) for move in result.migrations) if keep_loads else (),
+        moves=tuple((move.at, move.source, move.target) for move in (*result.migrations, *result.reroutes)) if keep_loads else (),
     )
     return kept, result
 

@@ -42,8 +42,13 @@ class Figures:
     load_cv: float
     """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in which any were pending."""
     migrations: int
+    reroutes: int
     preemptions: int
     output_tokens_per_second: float
+
+    @property
+    def moves(self) -> int:
+        return self.migrations + self.reroutes
 
 
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets) -> Figures:
@@ -76,6 +81,7 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         ideal_hit_rate=sum(ideal[job.index] for job in measured) / all_tokens if all_tokens else 0.0,
         load_cv=_mean_variation(result.loads, begin, end),
         migrations=len(result.migrations),
+        reroutes=len(result.reroutes),
         preemptions=result.preemptions,
         output_tokens_per_second=sum(job.output_tokens for job in served) / (finished - begin) if finished > begin else 0.0,
     )

@@ -82,7 +82,7 @@ def _balance(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _heatmap(result: CellResult) -> Figure:
-    """Pending prefill tokens per instance over time; a dot where a request or session moved to."""
+    """Pending prefill tokens per instance over time; a dot where a session migrated or a request was re-routed to."""
     names = sorted({name for _, pending in result.loads for name in pending})
     step = max(1, len(result.loads) // _HEAT_COLUMNS)
     columns = [result.loads[begin : begin + step] for begin in range(0, len(result.loads), step)]
@@ -96,8 +96,8 @@ def _heatmap(result: CellResult) -> Figure:
     )
     axes.set_facecolor("#dddddd")  # no such instance at that time
     row = {name: number for number, name in enumerate(names)}
-    moves = [move for move in result.moves if move[3] in row]
-    axes.scatter([move[0] for move in moves], [row[move[3]] for move in moves], s=3, color="#d55e00", linewidths=0)
+    moves = [move for move in result.moves if move[2] in row]
+    axes.scatter([move[0] for move in moves], [row[move[2]] for move in moves], s=3, color="#d55e00", linewidths=0)
     axes.set_yticks(range(len(names)), names, fontsize=6)
     axes.set(xlabel="seconds")
     figure.colorbar(image, label="pending prefill, s")

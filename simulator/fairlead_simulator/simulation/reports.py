@@ -17,7 +17,21 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
         of_mode = [result for result in results if result.cell.spec.early_rejection == mode]
         table = Table(title=f"early rejection {mode.lower()}", title_justify="left")
         table.add_column("policy", min_width=12, overflow="fold")
-        for name in ("rate/s", "in time", "refused", "TTFT p50", "p90", "p99", "TPOT p90 ms", "E2E p90", "hit", "of ideal", "CV", "moves"):
+        for name in (
+            "rate/s",
+            "in time",
+            "refused",
+            "TTFT p50",
+            "p90",
+            "p99",
+            "TPOT p90 ms",
+            "E2E p90",
+            "hit",
+            "of ideal",
+            "CV",
+            "migrated",
+            "re-routed",
+        ):
             table.add_column(name, justify="right", no_wrap=True)
         rates = list(dict.fromkeys(result.cell.plan.rate for result in of_mode))
         labels = list(dict.fromkeys(result.cell.label for result in of_mode))
@@ -61,6 +75,7 @@ def _row(same: Sequence[CellResult]) -> list[str]:
         _number(hit / ideal if hit is not None and ideal else None, ".0%"),
         _number(mean([one.load_cv for one in figures]), ".2f"),
         _number(mean([float(one.migrations) for one in figures]), ".0f"),
+        _number(mean([float(one.reroutes) for one in figures]), ".0f"),
     ]
 
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from fairlead.instances import Role
-from fairlead.reports import MigrationRecord
+from fairlead.reports import MigrationRecord, ReRouteRecord
 from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 from fairlead.routing.scheduler import PoolScheduler
@@ -45,6 +45,7 @@ class RunResult:
     refusals: dict[str, int] = field(default_factory=dict)
     """Refused requests by reason."""
     migrations: list[MigrationRecord] = field(default_factory=list)
+    reroutes: list[ReRouteRecord] = field(default_factory=list)
     loads: list[LoadPoint] = field(default_factory=list)
     events: int = 0
     preemptions: int = 0
@@ -388,4 +389,5 @@ class Simulation:
     def _take_records(self, now: float, *, final: bool) -> None:
         records = self.scheduler.take_records(now, final=final)
         self.result.migrations += records.migrations
+        self.result.reroutes += records.reroutes
         self.result.records_dropped += records.dropped

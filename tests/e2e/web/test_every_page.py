@@ -28,6 +28,8 @@ PAGES = (
     "/migrations",
     "/migrations?pool=default/nowhere",
     "/migrations/m-0005",
+    "/reroutes",
+    "/reroutes/q-0003",
     "/decisions",
     "/decisions/d-0004",
     "/rejections",

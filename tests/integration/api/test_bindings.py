@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
-from fairlead.reports import BindingReason, MigrationRecord, Report
+from fairlead.reports import BindingReason, MigrationOutcome, MigrationRecord, MoveOutcome, Report, ReRouteRecord
 from fairlead_client.client import BindingsLine, StreamLine, SyncedLine
 
 
@@ -43,7 +44,6 @@ async def test_a_move_writes_binding_history_and_migration_together(api: ApiInst
     record = MigrationRecord(
         id="m1",
         pool=CHAT,
-        kind="session",
         session="s",
         request="q",
         source="a",
@@ -64,12 +64,83 @@ async def test_a_move_writes_binding_history_and_migration_together(api: ApiInst
     assert migration.paid_off is True
 
 
+@pytest.mark.parametrize(
+    ("stay", "benefit", "actual", "paid_off"),
+    [
+        (4.0, 3.0, 1.5, True),
+        (4.0, 3.0, 4.0, False),
+        (4.0, -46.0, 1.5, None),
+        (4.0, -46.0, 9.0, False),
+        (4.0, 3.0, None, None),
+        (None, None, 1.0, None),
+    ],
+)
+async def test_a_move_paid_off_only_if_the_actual_shows_a_promised_gain(
+    api: ApiInstance, stay: float | None, benefit: float | None, actual: float | None, paid_off: bool | None
+) -> None:
+    await with_instances(api, "a", "b")
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    move = a_binding("s", "b", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
+    record = MigrationRecord(
+        id="m1",
+        pool=CHAT,
+        session="s",
+        request="q",
+        source="a",
+        target="b",
+        trigger=BindingReason.HOT_MIGRATION,
+        at=move.at,
+        predicted_source_ttft_seconds=stay,
+        predicted_target_ttft_seconds=None if stay is None or benefit is None else stay - benefit,
+        benefit_seconds=benefit,
+        actual_ttft_seconds=actual,
+    )
+    await api.router.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
+    assert (await api.viewer.migration("m1")).paid_off is paid_off
+
+
+async def test_a_reroute_is_stored_listed_and_counted_apart_from_migrations(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    at = a_binding("s", "a").at
+    record = ReRouteRecord(
+        id="q1",
+        pool=CHAT,
+        session="s",
+        request="q",
+        source="a",
+        target="b",
+        trigger=BindingReason.HOTSPOT,
+        at=at,
+        predicted_source_ttft_seconds=4.0,
+        predicted_target_ttft_seconds=1.0,
+        benefit_seconds=3.0,
+    )
+    await api.router.post_report(a_report("r2", reroutes=(record,)))
+    assert (await api.viewer.reroute("q1")).outcome == "underway"
+    late = MigrationOutcome(id="q1", pool=CHAT, actual_ttft_seconds=6.5, outcome=MoveOutcome.COMPLETED)
+    await api.router.post_report(a_report("r3", reroute_outcomes=(late,)))
+    found = await api.viewer.reroute("q1")
+    assert (found.session, found.request, found.source, found.target, found.outcome) == ("s", "q", "a", "b", "completed")
+    assert found.paid_off is False
+    assert [item.id for item in (await api.viewer.reroutes({"paid_off": False})).items] == ["q1"]
+    assert (await api.viewer.reroutes({"paid_off": True})).items == []
+    assert (await api.viewer.reroute_matrix({})).total == 1
+    assert (await api.viewer.migrations({})).items == []
+    assert (await api.viewer.migration_matrix({})).total == 0
+    summary = (await api.viewer.pool(CHAT)).pool
+    assert (summary.migrations_per_hour, summary.reroutes_per_hour > 0) == (0.0, True)
+    session = await api.viewer.session(CHAT, "s")
+    assert (session.session.instance, session.session.migrations) == ("a", 0)
+
+
 async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
     await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
     await api.router.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", reason=BindingReason.SLO, based_on=1),)))
     page = await api.viewer.migrations({"session": "s"})
     assert [(m.source, m.target, m.trigger, m.paid_off) for m in page.items] == [("a", "b", "slo", None)]
+    assert [(m.predicted_source_ttft_seconds, m.benefit_seconds, m.request) for m in page.items] == [(None, None, None)]
 
 
 async def test_a_binding_to_an_unknown_instance_is_ignored_and_counted(api: ApiInstance) -> None:

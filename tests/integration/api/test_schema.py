@@ -57,6 +57,39 @@ def test_a_stored_table_speaks_of_early_rejection_in_the_words_of_today(postgres
         assert connection.execute("SELECT facts FROM pools").fetchone() == ({"table": {"early_rejection": {"mode": "Disabled"}}},)
 
 
+def test_moves_of_requests_leave_the_migrations_when_the_database_is_upgraded(postgres_url: str) -> None:
+    with fresh_database(postgres_url, template=False) as url:
+        upgrade(url, "0012_disabled_mode")
+        with psycopg.connect(plain(url)) as connection:
+            connection.execute(
+                "INSERT INTO pools (namespace, name, uid, generation, resource_version, model, spec, labels, annotations, changed_by, "
+                "conditions, revision, slo_version, created_at, observed_at) VALUES ('d', 'p', 'u', 1, '1', 'm', '{}', '{}', '{}', 'a', '[]', "
+                "1, 1, now(), now())"
+            )
+            for move, kind, session, request in (
+                ("home", "session", "s", "r1"),
+                ("queued-with-home", "request", "s", "r2"),
+                ("queued", "request", "s", "r3"),
+                ("nobody's", "request", None, "r4"),
+                ("drained", "session", "s", None),
+            ):
+                connection.execute(
+                    "INSERT INTO migrations (id, pool_id, kind, session, request, source, target, trigger, at, router, "
+                    "predicted_source_ttft_seconds, predicted_target_ttft_seconds, benefit_seconds, outcome) "
+                    "SELECT %s, id, %s, %s, %s, 'a', 'b', 'hotspot', now(), 'r', 0, 0, 0, 'completed' FROM pools",
+                    (move, kind, session, request),
+                )
+            connection.execute(
+                "INSERT INTO bindings (pool_id, session, version, instance, reason, router, bound_at, migration) "
+                "SELECT id, 's', 2, 'b', 'hotspot', 'r', now(), 'queued-with-home' FROM pools"
+            )
+        upgrade(url)
+        with psycopg.connect(plain(url)) as connection:
+            migrations = connection.execute("SELECT id, benefit_seconds FROM migrations ORDER BY id").fetchall()
+            assert migrations == [("drained", None), ("home", 0.0), ("queued-with-home", 0.0)]
+            assert connection.execute("SELECT id, request FROM reroutes ORDER BY id").fetchall() == [("nobody's", "r4"), ("queued", "r3")]
+
+
 def test_the_stored_openapi_document_is_current() -> None:
     document = openapi(create_api(settings_for("postgresql+psycopg://nobody@127.0.0.1:1/none")))
     stored = json.loads((ROOT / "docs" / "openapi.json").read_text())

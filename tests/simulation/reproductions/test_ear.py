@@ -113,7 +113,6 @@ def test_a_session_may_move_once_and_once_more_per_cooldown_it_lives() -> None:
         return MigrationRecord(
             id=f"{session}{at}",
             pool=pool,
-            kind="session",
             session=session,
             request="r",
             source="a",

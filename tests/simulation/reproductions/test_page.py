@@ -50,6 +50,7 @@ def result(rate: float, attainment: float, seed: int = 0, ttft_p90: float | None
         ideal_hit_rate=0.0,
         load_cv=0.0,
         migrations=0,
+        reroutes=0,
         preemptions=0,
         output_tokens_per_second=0.0,
     )

@@ -19,7 +19,7 @@ from fairlead_simulator.workloads.kinds import KINDS
 
 FIELDS = {
     "policy", "early_rejection", "seed", "rate_target", "rate_achieved", "attainment", "rejected_share", "ttft_p50", "ttft_p90", "ttft_p99",
-    "tpot_p90", "e2e_p50", "e2e_p90", "hit_rate", "ideal_hit_rate", "load_cv", "migrations", "wall_seconds",
+    "tpot_p90", "e2e_p50", "e2e_p90", "hit_rate", "ideal_hit_rate", "load_cv", "migrations", "reroutes", "wall_seconds",
 }  # fmt: skip
 
 WITHOUT_ROLES = [name for name in policy_names() if not policy_entry(name).needs_roles]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_client.resources import BindingHistoryItem, InstanceTransition, MigrationFlow, MigrationMatrix, TimelineBucket
-from fairlead_web import findings
+from fairlead_web import findings, formats
 from fairlead_web.addresses import Here, instance_path, session_path
 from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks
 from fairlead_web.pages.decisions import candidates, why
@@ -118,8 +118,31 @@ def test_a_move_that_paid_off_says_by_how_much() -> None:
     move = replace(WORLD.migrations()[1], source="a", predicted_source_ttft_seconds=5.0, actual_ttft_seconds=2.0, paid_off=True)
     assert verdict(move) == "Yes: the first token came 3.00 s sooner than predicted for staying on a."
     assert verdict(replace(move, actual_ttft_seconds=6.5, paid_off=False)).startswith("No: the first token came 1.50 s later")
-    assert verdict(replace(move, actual_ttft_seconds=None, paid_off=None)).startswith("Not known yet")
+    assert verdict(replace(move, actual_ttft_seconds=None, paid_off=None)).startswith("Not known: no first token")
+    assert verdict(replace(move, predicted_source_ttft_seconds=None, paid_off=None)).startswith("Not known: what staying on a")
     assert phases(move)[0].length == 100
+
+
+def test_a_move_that_was_predicted_to_cost_time_never_says_it_paid_off() -> None:
+    move = replace(
+        WORLD.migrations()[1],
+        predicted_source_ttft_seconds=5.0,
+        predicted_target_ttft_seconds=51.0,
+        benefit_seconds=-46.0,
+        actual_ttft_seconds=3.0,
+        paid_off=None,
+    )
+    assert verdict(move).startswith("Cannot be said: the first token came 2.00 s sooner")
+
+
+def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
+    assert [formats.benefit(value) for value in (4.0, -0.277, 0.0, 0.0001, None)] == [
+        "4.00 s sooner",
+        "277 ms later",
+        "no difference",
+        "no difference",
+        "not predicted",
+    ]
 
 
 def test_a_decision_is_explained_with_its_numbers() -> None:

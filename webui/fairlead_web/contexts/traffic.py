@@ -8,6 +8,7 @@ from fairlead_client.resources import (
     Migration,
     RejectionGroup,
     RejectionReport,
+    ReRoute,
     RoutingDecision,
     SessionDetail,
     SessionSummary,
@@ -33,6 +34,7 @@ class SessionPage(Context):
     detail: SessionDetail
     band: HolderBand
     migrations: list[Migration] | None
+    reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
 
 
@@ -57,11 +59,25 @@ class FlowMatrix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationsPage(Context):
-    template: ClassVar[str] = "pages/migrations.html"
+class MoveWords:
+    """How a sort of move is called and where it is listed: `one` and `many` in a sentence, `topic` of the live stream and name of the path."""
+
+    one: str
+    many: str
+    title: str
+    topic: str
+    about: str
+    none: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesPage(Context):
+    template: ClassVar[str] = "pages/moves.html"
     shell: Shell
+    words: MoveWords
     triggers: list[str]
-    listing: Listing[Migration]
+    outcomes: list[str]
+    listing: Listing[Migration] | Listing[ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
     by_trigger: list[tuple[str, int]]
@@ -79,10 +95,11 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPage(Context):
-    template: ClassVar[str] = "pages/migration.html"
+class MovePage(Context):
+    template: ClassVar[str] = "pages/move.html"
     shell: Shell
-    migration: Migration
+    words: MoveWords
+    move: Migration | ReRoute
     verdict: str
     phases: list[Phase]
     decision: RoutingDecision | None

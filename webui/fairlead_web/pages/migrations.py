@@ -1,36 +1,74 @@
-"""`/migrations`: what moved between instances, why, whether it paid off; timeline and flow matrix of the same filter."""
+"""`/migrations` and `/reroutes`: what went from one instance to another, why, whether it paid off; timeline and flow matrix of the same filter.
+
+A migration moves a bound session's home; a re-route sends one request elsewhere. They are listed and counted apart.
+"""
 
 import asyncio
 from collections import Counter
 
 from starlette.responses import Response
 
-from fairlead.reports import BindingReason
-from fairlead_client.resources import Migration, MigrationMatrix, RoutingDecision
+from fairlead.reports import BindingReason, MoveOutcome
+from fairlead_client.client import Query
+from fairlead_client.resources import Migration, MigrationMatrix, Page, ReRoute, RoutingDecision
 from fairlead_web import formats
 from fairlead_web.addresses import Here
 from fairlead_web.charts import stacked_timeline
-from fairlead_web.contexts.traffic import FlowMatrix, MatrixCell, MigrationPage, MigrationsPage, Phase
+from fairlead_web.contexts.traffic import FlowMatrix, MatrixCell, MovePage, MovesPage, MoveWords, Phase
 from fairlead_web.shells import Crumb
 from fairlead_web.visits import Visit
 
-FILTERS = ("pool", "source", "target", "trigger", "outcome", "session")
+FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_off")
 MATRIX_MOST = 16
+
+MIGRATIONS = MoveWords(
+    one="migration",
+    many="migrations",
+    title="Migrations",
+    topic="migrations",
+    about="A migration moves the home of a bound session: from then on its requests go to the new instance.",
+    none="Sessions move when their instance is hot, drained or lost.",
+)
+REROUTES = MoveWords(
+    one="re-route",
+    many="re-routes",
+    title="Re-routes",
+    topic="reroutes",
+    about="A re-route sends one queued or unbound request to another instance. No session's home moves.",
+    none="Requests are re-routed when their instance is overloaded, drained or lost before their turn comes.",
+)
 
 
 async def index(visit: Visit) -> Response:
-    filters = visit.filters(*FILTERS, ranged=True)
-    unpaged = {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
+    filters, unpaged = _filters(visit)
     listing, matrix = await asyncio.gather(visit.api.migrations(filters), visit.attempt("flow matrix", visit.api.migration_matrix(unpaged)))
+    return await _page(visit, MIGRATIONS, listing, matrix)
+
+
+async def index_reroutes(visit: Visit) -> Response:
+    filters, unpaged = _filters(visit)
+    listing, matrix = await asyncio.gather(visit.api.reroutes(filters), visit.attempt("flow matrix", visit.api.reroute_matrix(unpaged)))
+    return await _page(visit, REROUTES, listing, matrix)
+
+
+def _filters(visit: Visit) -> tuple[Query, Query]:
+    """Of the list, and of the pictures beside it."""
+    filters = visit.filters(*FILTERS, ranged=True)
+    return filters, {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
+
+
+async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[ReRoute], matrix: MigrationMatrix | None) -> Response:
     shell = await visit.shell(
-        "Migrations", "migrations", crumbs=(Crumb(words="Migrations"),), pool=visit.param("pool"), ranged=True, live="migrations"
+        words.title, "migrations", crumbs=(Crumb(words=words.title),), pool=visit.param("pool"), ranged=True, live=words.topic
     )
     known = [item.paid_off for item in listing.items if item.paid_off is not None]
     return visit.page(
-        MigrationsPage(
+        MovesPage(
             shell=shell,
+            words=words,
             listing=listing,
             triggers=[reason.value for reason in BindingReason if reason is not BindingReason.COLD],
+            outcomes=[outcome.value for outcome in MoveOutcome],
             timeline=stacked_timeline(matrix.timeline, visit.range.start, visit.range.end) if matrix else None,
             matrix=flow_matrix(matrix, visit.here) if matrix else None,
             by_trigger=sorted(matrix.by_trigger.items(), key=lambda item: -item[1]) if matrix else [],
@@ -63,51 +101,53 @@ def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:
 
 
 async def show(visit: Visit) -> Response:
-    migration = await visit.api.migration(visit.request.path_params["migration"])
-    decision = await visit.attempt("decisions", _decision(visit, migration))
+    return await _one(visit, MIGRATIONS, await visit.api.migration(visit.request.path_params["move"]))
+
+
+async def show_reroute(visit: Visit) -> Response:
+    return await _one(visit, REROUTES, await visit.api.reroute(visit.request.path_params["move"]))
+
+
+async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Response:
+    decision = await visit.attempt("decisions", _decision(visit, move))
     shell = await visit.shell(
-        f"Migration {migration.id}",
+        f"{words.one.capitalize()} {move.id}",
         "migrations",
-        crumbs=(Crumb(words="Migrations", path="/migrations"), Crumb(words=migration.id)),
-        pool=migration.pool,
+        crumbs=(Crumb(words=words.title, path=f"/{words.topic}"), Crumb(words=move.id)),
+        pool=move.pool,
     )
-    return visit.page(
-        MigrationPage(
-            shell=shell,
-            migration=migration,
-            verdict=verdict(migration),
-            phases=phases(migration),
-            decision=decision,
-        )
-    )
+    return visit.page(MovePage(shell=shell, words=words, move=move, verdict=verdict(move), phases=phases(move), decision=decision))
 
 
-async def _decision(visit: Visit, migration: Migration) -> RoutingDecision | None:
+async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
     """The sampled decision of the same request, which lists the candidates that were weighed."""
-    if migration.session is None and migration.request is None:
+    if move.request is None:
         return None
-    filters = {"pool": migration.pool, "session": migration.session, "instance": migration.target, "limit": 100}
-    page = await visit.api.decisions(filters)
-    return next((decision for decision in page.items if decision.request == migration.request), None)
+    page = await visit.api.decisions({"pool": move.pool, "session": move.session, "instance": move.target, "limit": 100})
+    return next((decision for decision in page.items if decision.request == move.request), None)
 
 
-def verdict(migration: Migration) -> str:
+def verdict(move: Migration | ReRoute) -> str:
     """Whether the move was worth it, in one sentence with the numbers."""
-    stay, actual = migration.predicted_source_ttft_seconds, migration.actual_ttft_seconds
+    stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:
-        return "Not known yet: the moved work has had no first token since."
-    difference = stay - actual
-    if migration.paid_off:
-        return f"Yes: the first token came {formats.seconds(difference)} sooner than predicted for staying on {migration.source}."
-    return f"No: the first token came {formats.seconds(-difference)} later than predicted for staying on {migration.source}."
+        return "Not known: no first token was reported for the request that moved."
+    if stay is None:
+        return f"Not known: what staying on {move.source} would have taken could not be predicted."
+    if actual >= stay:
+        return f"No: the first token came {formats.seconds(actual - stay)} later than predicted for staying on {move.source}."
+    sooner = f"the first token came {formats.seconds(stay - actual)} sooner than predicted for staying on {move.source}"
+    if move.paid_off:
+        return f"Yes: {sooner}."
+    return f"Cannot be said: {sooner}, but no gain had been predicted, so the predictions were wrong for both."
 
 
-def phases(migration: Migration) -> list[Phase]:
+def phases(move: Migration | ReRoute) -> list[Phase]:
     """Predicted for staying, predicted for moving, actual; on one scale."""
     rows = [
-        (f"Predicted, staying on {migration.source}", migration.predicted_source_ttft_seconds, "stay"),
-        (f"Predicted, moving to {migration.target}", migration.predicted_target_ttft_seconds, "move"),
-        ("Actual", migration.actual_ttft_seconds, "actual"),
+        (f"Predicted, staying on {move.source}", move.predicted_source_ttft_seconds, "stay"),
+        (f"Predicted, moving to {move.target}", move.predicted_target_ttft_seconds, "move"),
+        ("Actual", move.actual_ttft_seconds, "actual"),
     ]
     top = max((value for _, value, _ in rows if value is not None), default=0.0) or 1.0
     return [Phase(words=words, seconds=value, length=round((value or 0.0) / top * 100, 1), kind=kind) for words, value, kind in rows]

@@ -18,9 +18,10 @@ async def index(visit: Visit) -> Response:
 
 async def show(visit: Visit) -> Response:
     key, session = visit.pool_key(), visit.request.path_params["session"]
-    detail, migrations, decisions = await asyncio.gather(
+    detail, migrations, reroutes, decisions = await asyncio.gather(
         visit.api.session(key, session),
         visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50})),
+        visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20})),
         visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20})),
     )
     shell = await visit.shell(
@@ -28,7 +29,7 @@ async def show(visit: Visit) -> Response:
         "sessions",
         crumbs=(Crumb(words="Sessions", path="/sessions"), Crumb(words=str(key), path=f"/sessions?pool={key}"), Crumb(words=session)),
         pool=str(key),
-        live="migrations,decisions",
+        live="migrations,reroutes,decisions",
     )
     return visit.page(
         SessionPage(
@@ -36,6 +37,7 @@ async def show(visit: Visit) -> Response:
             detail=detail,
             band=holder_band(detail.history, visit.now),
             migrations=migrations.items if migrations else None,
+            reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
         )
     )

@@ -13,7 +13,7 @@ from fairlead_web.exports import harmless_csv
 from fairlead_web.visits import Visit
 
 log = logging.getLogger(__name__)
-TOPICS = frozenset({"pools", "instances", "migrations", "decisions", "rejections"})
+TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions", "rejections"})
 FIRST_EVENT_SECONDS = 0.25
 
 
@@ -85,18 +85,16 @@ def _below_pool(rest: str) -> Callable[[Visit], str]:
     return lambda visit: f"/v1{pool_path(str(visit.pool_key()))}{rest}"
 
 
+MOVE_FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_off")
+
 EXPORTS: dict[str, Export] = {
     "/pools": Export(api_path=lambda _: "/v1/pools", name="pools"),
     "/pools/{namespace}/{name}/instances": Export(api_path=_below_pool("/instances"), name="instances"),
     "/pools/{namespace}/{name}/spec": Export(api_path=_below_pool("/revisions"), name="revisions"),
     "/pools/{namespace}/{name}/events": Export(api_path=_below_pool("/events"), name="events"),
     "/sessions": Export(api_path=lambda _: "/v1/sessions", name="sessions", filters=("pool", "instance", "q")),
-    "/migrations": Export(
-        api_path=lambda _: "/v1/migrations",
-        name="migrations",
-        filters=("pool", "source", "target", "trigger", "outcome", "session"),
-        ranged=True,
-    ),
+    "/migrations": Export(api_path=lambda _: "/v1/migrations", name="migrations", filters=MOVE_FILTERS, ranged=True),
+    "/reroutes": Export(api_path=lambda _: "/v1/reroutes", name="reroutes", filters=MOVE_FILTERS, ranged=True),
     "/decisions": Export(
         api_path=lambda _: "/v1/decisions", name="decisions", filters=("pool", "instance", "session", "reason"), ranged=True
     ),

@@ -238,17 +238,18 @@ class History:
 
     def look_at_moves(self) -> None:
         records = self.scheduler.take_records(self.now)
-        for move in records.migrations:
+        for move in (*records.migrations, *records.reroutes):
             assert move.source != move.target
             self.seen[move.trigger] += 1
             if move.trigger is BindingReason.HOTSPOT:
+                assert move.benefit_seconds is not None
+                assert move.predicted_target_ttft_seconds is not None
                 assert move.benefit_seconds > 0
                 assert move.predicted_target_ttft_seconds < self.table.slo.ttft_seconds
-            if move.trigger is BindingReason.HOT_MIGRATION:
-                assert move.session is not None
-                assert move.at - self.moved_at.get(move.session, 0.0) >= COOLDOWN
-            if move.session is not None and move.kind == "session":
-                self.moved_at[move.session] = move.at
+        for migration in records.migrations:
+            if migration.trigger is BindingReason.HOT_MIGRATION:
+                assert migration.at - self.moved_at.get(migration.session, 0.0) >= COOLDOWN
+            self.moved_at[migration.session] = migration.at
         for rejection in records.rejections:
             assert rejection.count >= 1
             assert rejection.retry_after_seconds >= 1

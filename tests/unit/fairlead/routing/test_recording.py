@@ -1,7 +1,7 @@
 import pytest
 
 from fairlead.admission.refusals import shutting_down, upstream_failed
-from fairlead.reports import BindingReason, MigrationRecord
+from fairlead.reports import BindingReason, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead.routing.accounting import TrackedRequest
 from fairlead.routing.load_samples import LoadSeconds, Reservoir
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
@@ -17,12 +17,27 @@ def move(name: str) -> MigrationRecord:
     return MigrationRecord(
         id=name,
         pool=POOL,
-        kind="request",
-        session=None,
+        session="s",
         request="r",
         source="a",
         target="b",
         trigger=BindingReason.HOTSPOT,
+        at=0.0,
+        predicted_source_ttft_seconds=8.0,
+        predicted_target_ttft_seconds=2.0,
+        benefit_seconds=6.0,
+    )
+
+
+def reroute(name: str) -> ReRouteRecord:
+    return ReRouteRecord(
+        id=name,
+        pool=POOL,
+        session=None,
+        request="r",
+        source="a",
+        target="b",
+        trigger=BindingReason.DRAIN,
         at=0.0,
         predicted_source_ttft_seconds=8.0,
         predicted_target_ttft_seconds=2.0,
@@ -68,9 +83,29 @@ def test_the_outcome_of_a_move_is_written_into_it_when_not_yet_taken() -> None:
     sampling = recorder()
     one = tracked()
     sampling.migrated(move("m1"), one)
-    sampling.settle_moves(one, "completed", 2.5)
+    sampling.settle_moves(one, MoveOutcome.COMPLETED, 2.5)
     (record,), outcomes = sampling.take_migrations()
     assert (record.actual_ttft_seconds, record.outcome, outcomes) == (2.5, "completed", ())
+
+
+def test_a_move_whose_request_has_no_first_token_yet_is_underway() -> None:
+    sampling = recorder()
+    sampling.migrated(move("m1"), tracked())
+    (record,), _ = sampling.take_migrations()
+    assert (record.outcome, record.actual_ttft_seconds) == ("underway", None)
+
+
+def test_migrations_and_reroutes_of_one_request_are_told_apart_with_their_outcomes() -> None:
+    sampling = recorder()
+    one = tracked()
+    sampling.migrated(move("m1"), one)
+    sampling.rerouted(reroute("q1"), one)
+    sampling.take_reroutes()
+    sampling.settle_moves(one, MoveOutcome.COMPLETED, 2.5)
+    (migration,), no_outcomes = sampling.take_migrations()
+    no_reroutes, (outcome,) = sampling.take_reroutes()
+    assert (migration.id, migration.actual_ttft_seconds, no_outcomes) == ("m1", 2.5, ())
+    assert (outcome.id, outcome.actual_ttft_seconds, no_reroutes) == ("q1", 2.5, ())
 
 
 def test_the_outcome_of_a_move_already_taken_is_told_apart() -> None:
@@ -78,8 +113,8 @@ def test_the_outcome_of_a_move_already_taken_is_told_apart() -> None:
     one = tracked()
     sampling.migrated(move("m1"), one)
     sampling.take_migrations()
-    sampling.settle_moves(one, "cancelled")
-    sampling.settle_moves(one, "completed", 1.0)
+    sampling.settle_moves(one, MoveOutcome.CANCELLED)
+    sampling.settle_moves(one, MoveOutcome.COMPLETED, 1.0)
     moves, (outcome,) = sampling.take_migrations()
     assert (moves, outcome.id, outcome.outcome, outcome.actual_ttft_seconds) == ((), "m1", "cancelled", None)
 

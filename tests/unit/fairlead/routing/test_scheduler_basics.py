@@ -148,8 +148,9 @@ def test_queued_requests_of_a_draining_instance_move_and_dispatched_ones_stay() 
     assert source is not None
     assert target is not None
     assert (source.prefilling, source.waiting, target.prefilling, target.waiting) == (1, 0, 1, 2)
-    (move,) = scheduler.take_records(1.0).migrations
-    assert (move.kind, move.source, move.target, move.trigger) == ("request", "chat-b0", "chat-b1", "drain")
+    records = scheduler.take_records(1.0)
+    (move,) = records.reroutes
+    assert (move.source, move.target, move.trigger, records.migrations) == ("chat-b0", "chat-b1", "drain", ())
 
 
 def test_an_older_table_is_ignored() -> None:
@@ -213,7 +214,7 @@ def test_requests_queued_for_an_instance_whose_circuit_opens_move_to_another() -
     assert broken is not None
     assert healthy is not None
     assert (broken.waiting, healthy.waiting) == (0, 4)
-    assert {move.trigger for move in scheduler.take_records(1.0).migrations} == {"instance-lost"}
+    assert {move.trigger for move in scheduler.take_records(1.0).reroutes} == {"instance-lost"}
 
 
 def test_a_hotspot_moves_queued_requests_within_their_pair_and_their_sessions_with_them() -> None:
@@ -232,10 +233,11 @@ def test_a_hotspot_moves_queued_requests_within_their_pair_and_their_sessions_wi
     scheduler.tick(4.6)
     records = scheduler.take_records(5.0)
     (move,) = records.migrations
-    assert (move.kind, move.source, move.target, move.trigger) == ("request", busy, idle, "hotspot")
+    assert (move.source, move.target, move.trigger, records.reroutes) == (busy, idle, "hotspot", ())
+    assert move.benefit_seconds is not None
     assert move.benefit_seconds > 0
     assert [(change.instance, change.previous, change.reason) for change in records.bindings] == [(idle, busy, "hotspot")]
-    home = scheduler.binding(move.session or "")
+    home = scheduler.binding(move.session)
     assert home is not None
     assert home.instance == idle
     scheduler.first_token(move.request, 6.0)
@@ -254,7 +256,7 @@ def test_a_session_whose_host_drains_gets_a_new_home_with_one_record() -> None:
     assert one_dispatch(scheduler.submit(make_request("r2", session="s"), 2.0)).instance == "chat-b1"
     records = scheduler.take_records(3.0)
     (move,) = records.migrations
-    assert (move.kind, move.session, move.trigger, move.tokens_recomputed) == ("session", "s", "drain", 1023)
+    assert (move.session, move.trigger, move.tokens_recomputed, records.reroutes) == ("s", "drain", 1023, ())
     assert [change.reason for change in records.bindings] == ["cold", "drain"]
     assert records.bindings[1].based_on == 1
 
@@ -269,6 +271,30 @@ def test_a_session_follows_its_retried_request_to_the_instance_that_served_it() 
     assert home.instance == retried.instance == "chat-b1"
     (move,) = scheduler.take_records(1.0).migrations
     assert move.trigger == "instance-lost"
+
+
+def test_a_request_without_a_home_that_is_retried_elsewhere_is_rerouted_not_migrated() -> None:
+    scheduler = make_scheduler(make_table(2))
+    scheduler.submit(make_request("r1", session="s"), 0.0)
+    retried = scheduler.retry("r1", 0.1, "chat-b0")
+    assert isinstance(retried, Dispatch)
+    scheduler.first_token("r1", 0.5)
+    records = scheduler.take_records(1.0)
+    (move,) = records.reroutes
+    assert (move.session, move.request, move.source, move.target, move.trigger) == ("s", "r1", "chat-b0", retried.instance, "instance-lost")
+    assert (move.outcome, move.actual_ttft_seconds, records.migrations, records.bindings) == ("completed", 0.5, (), ())
+
+
+def test_a_request_held_while_nobody_serves_is_rerouted_when_somebody_does() -> None:
+    table = make_table(1)
+    scheduler = make_scheduler(table)
+    for name in ("r1", "r2"):
+        scheduler.submit(make_request(name), 0.0)
+    scheduler.update_table(replace(table, version=2, instances=()), 0.1)
+    (other,) = make_table(2).instances[1:]
+    scheduler.update_table(replace(table, version=3, instances=(other,)), 0.2)
+    (move,) = scheduler.take_records(1.0).reroutes
+    assert (move.request, move.source, move.target, move.trigger) == ("r2", "chat-b0", "chat-b1", "instance-lost")
 
 
 def test_a_table_with_parameters_that_cannot_be_used_changes_nothing() -> None:

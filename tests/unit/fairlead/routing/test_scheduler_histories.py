@@ -1,5 +1,6 @@
 """Random histories of a scheduler: whatever happens, each request ends once, counters are exact, and nobody unfit is chosen."""
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports import Binding, BindingReason, MigrationRecord, RejectionReason
+from fairlead.reports import Binding, BindingReason, Move, RejectionReason
 from fairlead.routing.catalogue import policy_names
 from fairlead.routing.parameters import DISCIPLINES
 from fairlead.routing.placing import SchedulerSettings
@@ -270,8 +271,10 @@ class SchedulerHistory(RuleBasedStateMachine):
     def records_are_taken(self) -> None:
         records = self.scheduler.take_records(self.now)
         assert records.dropped == 0
-        for move in records.migrations:
+        for move in (*records.migrations, *records.reroutes):
             self.check_move(move)
+        homes = Counter((one.session, one.previous, one.instance, one.at) for one in records.bindings if one.previous is not None)
+        assert Counter((move.session, move.source, move.target, move.at) for move in records.migrations) == homes
         if self.version == 1 and not build_policy(self.table.routing, 1).binds:
             assert records.bindings == ()
         for change in records.bindings:
@@ -282,13 +285,15 @@ class SchedulerHistory(RuleBasedStateMachine):
         for sample in records.loads:
             assert min(sample.running, sample.waiting, sample.pending_prefill_tokens, sample.in_flight) >= 0
 
-    def check_move(self, move: MigrationRecord) -> None:
+    def check_move(self, move: Move) -> None:
         assert move.source != move.target
-        assert move.kind in ("session", "request")
         assert move.trigger is not BindingReason.COLD
-        assert move.outcome in ("completed", "failed", "cancelled", "refused")
+        if move.predicted_source_ttft_seconds is None:
+            assert move.benefit_seconds is None
+            return
+        assert move.benefit_seconds is not None
+        assert move.predicted_target_ttft_seconds is not None
         if move.trigger is BindingReason.HOTSPOT:
-            assert move.kind == "request"
             assert move.benefit_seconds > 0
             assert move.predicted_target_ttft_seconds < self.table.slo.ttft_seconds
         assert move.benefit_seconds == pytest.approx(move.predicted_source_ttft_seconds - move.predicted_target_ttft_seconds)

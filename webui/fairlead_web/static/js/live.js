@@ -6,8 +6,8 @@ import { show as showAway } from "./away.js";
 import { byName } from "./formats.js";
 import { markOf, totals } from "./pool_state.js";
 
-const LISTS = new Set(["migrations", "decisions", "rejections"]);
-const TOPICS = ["pools", "instances", "migrations", "decisions", "rejections"];
+const LISTS = new Set(["migrations", "reroutes", "decisions", "rejections"]);
+const TOPICS = ["pools", "instances", "migrations", "reroutes", "decisions", "rejections"];
 const REFRESH_MS = 1500;
 const POLL_MS = 5000;
 const TICK_MS = 10000; // what no event tells of (conditions' ages, events, a stale database) is at most this old
@@ -103,7 +103,7 @@ export function receive(topic, items) {
   state.failed = false;
   if (state.paused) {
     if (LISTS.has(topic)) state.fresh += items.length;
-    state.held.set(topic, topic === "migrations" || topic === "decisions" ? [...(state.held.get(topic) ?? []), ...items] : items);
+    state.held.set(topic, ["migrations", "reroutes", "decisions"].includes(topic) ? [...(state.held.get(topic) ?? []), ...items] : items);
   } else {
     apply(topic, items);
   }
