@@ -350,7 +350,7 @@ def run(options: argparse.Namespace) -> None:
             "FAIRLEAD_ROUTER_ID": "bench",
             "FAIRLEAD_SPOOL_DIR": spool,
         }
-        command = [sys.executable, "-m", "fairlead_router.main", "--port", str(router_port)]
+        command = [sys.executable, "-m", "fairlead_router.main", "--port", str(router_port), "--admin-port", "0"]
         with process([*options.wrap, *command], 0, environment) as router:
             wait_until(router_port, 20, "/readyz")
             rows += measure(f"fairlead {options.policy}", router, router_port, cases, options.seconds, load_core)

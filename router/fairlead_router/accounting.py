@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from fairlead.reports import RejectionReason
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 class Ticket:
     """The account of one request. After `ended` no call reaches the scheduler any more, so ending twice is harmless."""
 
-    __slots__ = ("_waiter", "dispatched_at", "ended", "pool", "request", "retries", "saw_first_token", "verdict")
+    __slots__ = ("_waiter", "dispatched_at", "ended", "pool", "request", "saw_first_token", "verdict")
 
     def __init__(self, pool: Pool, request: RoutingRequest) -> None:
         self.pool = pool
@@ -23,7 +22,6 @@ class Ticket:
         self.verdict: Dispatch | Refusal | None = None
         self.ended = False
         self.saw_first_token = False
-        self.retries = 0
         self.dispatched_at = 0.0
         self._waiter: asyncio.Future[None] | None = None
 
@@ -51,27 +49,15 @@ class Ticket:
             self.saw_first_token = True
             self.pool.deliver(self.pool.scheduler.first_token(self.request.id, now), now)
 
-    def retry(self, now: float, failed_instance: str, message: str) -> Dispatch | Refusal:
-        """The instance failed before the first byte. A further dispatch, or a refusal that ends the ticket."""
+    def retry(self, now: float, failed_instance: str) -> Dispatch | Refusal:
+        """The instance failed before the first byte. A further dispatch, or a refusal that ends the ticket: the scheduler counts the attempts."""
         assert not self.ended
-        counters = self.pool.counters
-        if self.retries >= self.pool.max_retries:
-            tried = self.retries + 1
-            self.fail(now)
-            return Refusal(
-                request=self.request,
-                reason=RejectionReason.UPSTREAM_FAILED,
-                status=502,
-                retry_after_seconds=1.0,
-                message=f"{tried} instances were tried and none answered; the last: {message}",
-            )
-        self.retries += 1
         verdict = self.pool.scheduler.retry(self.request.id, now, failed_instance)
         self.verdict = verdict
         if isinstance(verdict, Refusal):
             self._refused(verdict)
         else:
-            counters.retries += 1
+            self.pool.counters.retries += 1
             self.dispatched_at = now
             self.saw_first_token = False
         return verdict

@@ -1,49 +1,103 @@
-"""Reading engines' answers as they pass: counting streamed events, and finding the usage an engine told."""
+"""Reading engines' answers as they pass: counting streamed events, and finding the usage an engine told, in each protocol's own shape."""
 
 from __future__ import annotations
 
+import re
+from typing import Annotated
+
 import msgspec
+
+from fairlead_router.dialects import FIRST_TOKEN_MARKS, Dialect
 
 _TAIL = 8192
 """Bytes of a stream's end that are kept to look for usage."""
 
+_HEAD = 2048
+"""Bytes of a stream's beginning that are kept where it names the response, or tells what was cached."""
+
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+"""A count of tokens that can be true; an engine that tells another tells nothing."""
+
 
 class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Tokens | None = None
 
 
 class _Usage(msgspec.Struct):
-    completion_tokens: int = 0
+    completion_tokens: _Tokens | None = None
+    output_tokens: _Tokens | None = None
     prompt_tokens_details: _Details | None = None
+    input_tokens_details: _Details | None = None
+    cache_read_input_tokens: _Tokens | None = None
+
+    def told(self) -> tuple[int, int | None]:
+        output = self.completion_tokens if self.completion_tokens is not None else self.output_tokens
+        details = self.prompt_tokens_details or self.input_tokens_details
+        cached = details.cached_tokens if details is not None else self.cache_read_input_tokens
+        return output or 0, cached
 
 
-class _Envelope(msgspec.Struct):
+class _Inner(msgspec.Struct):
     usage: _Usage | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Envelope)
+class _Envelope(msgspec.Struct):
+    """A completion, a chunk of one, or an event around one."""
+
+    usage: _Usage | None = None
+    response: _Inner | None = None
+    message: _Inner | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_USAGE = msgspec.json.Decoder(_Usage)
+_USAGE_OBJECT = re.compile(rb'"usage" ?: ?(\{(?:[^{}]|\{[^{}]*\})*\})')
+_RESPONSE_ID = re.compile(rb'"id" ?: ?"([A-Za-z0-9_.-]{1,200})"')
 
 
 def read_usage(document: bytes) -> tuple[int, int | None] | None:
     """(output tokens, cached prompt tokens or None) of a completion or a chunk; None when it tells no usage."""
     try:
-        usage = _DECODER.decode(document).usage
+        envelope = _ENVELOPE.decode(document)
     except msgspec.DecodeError:  # ValidationError included: an engine's odd usage is no reason to fail an answer that was served
         return None
+    usage = envelope.usage
     if usage is None:
-        return None
-    details = usage.prompt_tokens_details
-    return usage.completion_tokens, details.cached_tokens if details is not None else None
+        inner = envelope.response or envelope.message
+        usage = inner.usage if inner is not None else None
+    return usage.told() if usage is not None else None
+
+
+def _last_usage(text: bytes) -> tuple[int, int | None] | None:
+    """The last usage object in a piece of JSON whose beginning is missing."""
+    for found in reversed(_USAGE_OBJECT.findall(text)):
+        try:
+            return _USAGE.decode(found).told()
+        except msgspec.DecodeError:
+            continue
+    return None
+
+
+def first_id(text: bytes) -> str | None:
+    """The first `id` of an answer or of its first event: that of the response itself, which every engine writes first."""
+    found = _RESPONSE_ID.search(text)
+    return found[1].decode() if found is not None else None
 
 
 class StreamReader:
     """Follows a stream of server-sent events without holding it: `feed` every piece, then ask."""
 
-    __slots__ = ("_tail", "events")
+    __slots__ = ("_dialect", "_mark", "_tail", "began", "events", "head")
 
-    def __init__(self) -> None:
-        self.events = 0
+    def __init__(self, dialect: Dialect = Dialect.OPENAI) -> None:
+        self._dialect = dialect
+        self._mark = FIRST_TOKEN_MARKS.get(dialect)
         self._tail = b""
+        self.began = self._mark is None
+        """Whether the engine has made a token."""
+        self.head = b""
+        """The beginning of the stream, kept for dialects that tell something there."""
+        self.events = 0
 
     def feed(self, piece: bytes) -> None:
         """Count events (blank lines) in `piece`, also when one is split over two pieces."""
@@ -52,6 +106,8 @@ class StreamReader:
         if joint:
             seam = joint + piece[:3]
             self.events += _seam_count(seam, len(joint), b"\n\n") + _seam_count(seam, len(joint), b"\r\n\r\n")
+        if self._mark is not None:
+            self._watch(piece, self._mark)
         if len(piece) >= _TAIL:
             self._tail = piece[-_TAIL:]
         elif len(self._tail) + len(piece) <= _TAIL:
@@ -59,21 +115,41 @@ class StreamReader:
         else:
             self._tail = (self._tail + piece)[-_TAIL:]
 
+    def _watch(self, piece: bytes, mark: bytes) -> None:
+        if len(self.head) < _HEAD:
+            self.head = (self.head + piece)[:_HEAD]
+        if not self.began:
+            self.began = mark in piece or mark in self._tail[-len(mark) :] + piece[: len(mark)]
+
     @property
     def cut(self) -> bool:
         """Whether the stream stopped in the middle of an event."""
         return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))
 
     def usage(self) -> tuple[int, int | None]:
-        """(output tokens, cached prompt tokens): the engine's own figures if it told them, else the number of chunks seen."""
-        lines = self._tail.split(b"\n")
-        for line in reversed(lines):
+        """(output tokens, cached prompt tokens): the engine's own figures if it told them, else the number of chunks seen.
+
+        Where events are not tokens (every dialect but OpenAI's completions), an engine that tells nothing made no tokens anybody knows of.
+        """
+        if self._dialect is not Dialect.OPENAI:
+            output, cached = self._told() or _last_usage(self._tail) or (0, None)
+            if cached is None and self._dialect is Dialect.ANTHROPIC:
+                before = _last_usage(self.head)  # `message_start` tells what was cached, `message_delta` what was made
+                cached = before[1] if before is not None else None
+            return output, cached
+        told = self._told()
+        if told is not None:
+            return told
+        ended = b"[DONE]" in self._tail[-24:]
+        return max(0, self.events - 1 if ended else self.events), None
+
+    def _told(self) -> tuple[int, int | None] | None:
+        for line in reversed(self._tail.split(b"\n")):
             if b'"usage"' in line and line.startswith(b"data:"):
                 told = read_usage(line[5:].strip())
                 if told is not None:
                     return told
-        ended = b"[DONE]" in self._tail[-24:]
-        return max(0, self.events - 1 if ended else self.events), None
+        return None
 
 
 def _seam_count(seam: bytes, boundary: int, mark: bytes) -> int:

@@ -1,91 +1,103 @@
-"""The gateway: a raw ASGI application with the OpenAI paths, health, metrics and a debug view."""
+"""The gateway: a raw ASGI application that looks a request's path up in the table of paths and does with it what stands there."""
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
-
-import msgspec
-import orjson
 
 from fairlead.routing.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.protocols import RoutingRequest
-from fairlead_router.metrics import InstanceReading, RouterMetrics, render
+from fairlead_router import paths
+from fairlead_router.calls import Call, Calls
+from fairlead_router.dialects import Dialect
+from fairlead_router.direct import DirectRelay, Upload
+from fairlead_router.forms import FormPrefix
+from fairlead_router.held_responses import HeldResponses
+from fairlead_router.informing import Informing, Scope, Send, send_answer
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pools import Pool, Pools
-from fairlead_router.proxying import Proxy, Send, send_answer
-from fairlead_router.refusals import BadRequest, shutting_down
-from fairlead_router.requests import Kind, forwarded_headers, parse_request, session_name
+from fairlead_router.proxying import Proxy
+from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
+from fairlead_router.requests import forwarded_headers, parse_request, request_head, session_name
 from fairlead_router.serving import BodyTooLarge, ClientGone, ClientRequest
-from fairlead_router.upstream import UpstreamPool
+from fairlead_router.settings import RouterSettings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-Scope = dict[str, Any]
 
 LINGER_SECONDS = 1.0
 """How long the rest of a body that is too large is read and thrown away, so that the client sees the 413 instead of a reset connection."""
-
-_GENERATING = {"/v1/chat/completions": Kind.CHAT, "/v1/completions": Kind.COMPLETION, "/v1/embeddings": Kind.EMBEDDING}
 
 logger = logging.getLogger("fairlead.router.gateway")
 
 
 class Gateway:
-    """The ASGI application. `synced` tells whether the control API has told all its tables once; `now` is the router's clock."""
+    """The ASGI application clients talk to. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self,
+        settings: RouterSettings,
         pools: Pools,
+        calls: Calls,
         proxy: Proxy,
-        upstream: UpstreamPool,
+        direct: DirectRelay,
+        held: HeldResponses,
+        informing: Informing,
         metrics: RouterMetrics,
         now: Callable[[], float],
-        *,
-        max_body_bytes: int,
-        body_seconds: float,
-        request_prefix: str,
     ) -> None:
+        self._settings = settings
         self._pools = pools
+        self._calls = calls
         self._proxy = proxy
-        self._upstream = upstream
+        self._direct = direct
+        self._held = held
+        self._informing = informing
         self._metrics = metrics
         self._now = now
-        self._max_body = max_body_bytes
-        self._body_seconds = body_seconds
-        self._prefix = request_prefix
-        self._numbers = itertools.count(1)
-        self.synced = False
-        self.draining = False
+        self._handlers = {
+            Handling.ROUTED: self._route,
+            Handling.SPREAD: self._spread,
+            Handling.UPLOAD: self._upload,
+            Handling.HELD: self._ask_holder,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
         client: ClientRequest = scope["extensions"]["fairlead.client"]
-        kind = _GENERATING.get(path)
+        raw_path: bytes = scope["raw_path"]
+        endpoint = paths.find(raw_path)
+        dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
-            if kind is not None:
-                if scope["method"] != "POST":
-                    raise BadRequest(405, "method_not_allowed", f"{path} takes POST, not {scope['method']}")
-                if self.draining:
-                    await send_answer(send, shutting_down())
-                    return
-                await self._generate(scope, client, send, kind)
+            if endpoint is None:
+                raise _unknown(scope["path"])
+            if scope["method"] not in endpoint.methods:
+                raise _wrong_method(endpoint, scope["method"])
+            if endpoint.handling is Handling.LOCAL:
+                await self._informing.answer(endpoint, scope, send)
+            elif self._informing.draining:
+                await send_answer(send, shutting_down(dialect))
             else:
-                await self._inform(path, scope["method"], send)
+                refusal = await self._handlers[endpoint.handling](scope, client, endpoint)
+                if refusal is not None:
+                    await send_answer(send, refusal)
         except BadRequest as problem:
             self._metrics.client_errors[problem.code] += 1
-            await self._refuse(problem, client, send)
+            await self._refuse(problem, dialect, client, send)
         except ClientGone:
             self._metrics.client_errors["client_gone"] += 1
+        except Exception:  # noqa: BLE001  # whatever it is, it is logged, and no client sees it
+            await self._own_fault(scope, dialect, client, send)
         finally:
             client.unwatch()
 
-    # ── generation ──
+    # ── what is done with a path ──
 
-    async def _generate(self, scope: Scope, client: ClientRequest, send: Send, kind: Kind) -> None:
+    async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+        """Through the pool's scheduler."""
         arrived = self._now()
         body = await self._body(scope, client)
-        parsed = parse_request(body, kind)
+        parsed = parse_request(body, endpoint)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._pools.resolve(parsed.model, _header(headers, b"x-fairlead-pool"))
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header)
@@ -93,7 +105,7 @@ class Gateway:
         prompt = parsed.prompt
         blocks = block_hashes(prompt, pool.block_bytes)
         request = RoutingRequest(
-            id=f"{self._prefix}-{next(self._numbers):x}",
+            id=self._calls.next_id(),
             arrived_at=arrived,
             prompt_tokens=max(1, -(-len(prompt) // pool.bytes_per_token)),
             blocks=blocks,
@@ -104,93 +116,166 @@ class Gateway:
         )
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)
-        head = _request_head(scope, forwarded, len(body), client_id or request.id.encode())
-        call = self._proxy.new_call(request, head, body, stream=parsed.stream)
+        head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
+        call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         client.watch(call.client_gone)
-        refusal = await self._proxy.relay(call, pool, client)
-        if refusal is not None:
-            await send_answer(send, refusal)
+        refusal = await self._proxy.relay(call, request, pool, client)
         if logger.isEnabledFor(logging.DEBUG):
             seconds = round(self._now() - arrived, 6)
             logger.debug(
                 "request",
                 extra={"request": request.id, "pool": str(pool.key), "path": scope["path"], "seconds": seconds, "gone": call.gone},
             )
+        return refusal
+
+    async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+        """To the instance with the least under way."""
+        arrived = self._now()
+        body = await self._body(scope, client)
+        parsed = parse_request(body, endpoint)
+        pool = self._pools.resolve(parsed.model, _header(scope["headers"], b"x-fairlead-pool"))
+        if parsed.model != pool.table.model:
+            body = parsed.renamed(pool.table.model)
+        call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body))
+        return await self._direct.relay(call, pool, client)
+
+    async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+        """A form: read until its model is known, then streamed through to the instance with the least under way."""
+        arrived = self._now()
+        headers = scope["headers"]
+        declared = _header(headers, b"content-length")
+        length = int(declared) if declared is not None and declared.isdecimal() else None
+        limit = self._settings.max_upload_bytes
+        if length is not None and length > limit:
+            raise _too_large(limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
+        form = FormPrefix(_header(headers, b"content-type"))
+        pieces = self._pieces(client, arrived + self._settings.timeouts.body, limit)
+        async for piece in pieces:
+            form.feed(piece)
+            if form.model is not None:
+                break
+            if form.size > self._settings.max_body_bytes:
+                message = f"model: not among the first {form.size} bytes of the form; send the field `model` before the file"
+                raise BadRequest(400, "missing_field", message, "model")
+        if not form.model:
+            raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
+        pool = self._pools.resolve(form.model, _header(headers, b"x-fairlead-pool"))
+        body = form.taken(pool.table.model)
+        if length is not None:
+            length += len(body) - form.size
+        call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=length)
+        return await self._direct.relay(call, pool, client, upload=Upload(rest=pieces, chunked=length is None))
+
+    async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
+        """To the instance that made the response; one that is not remembered is looked for."""
+        arrived = self._now()
+        body = await self._body(scope, client)
+        response = paths.response_id(scope["raw_path"])
+        home = self._held.find(response)
+        pool = self._pools.get(home[0]) if home is not None else None
+        if home is None or pool is None or home[1] not in pool.addresses:
+            pool, instance = await self._find_holder(scope, response)
+        else:
+            instance = home[1]
+        call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body) if endpoint is paths.CANCEL else None)
+        return await self._direct.relay(call, pool, client, only=instance)
+
+    async def _find_holder(self, scope: Scope, response: str) -> tuple[Pool, str]:
+        pools = self._pools.all()
+        forwarded, _, _ = forwarded_headers(scope["headers"], b"")
+        found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), forwarded)
+        if found is None:
+            message = (
+                f"response {response[:100]!r} is held by no instance: an engine keeps the responses it made for as long as it runs, "
+                "and only if its store is switched on"
+            )
+            raise BadRequest(404, "response_not_found", message)
+        pool, instance = found
+        self._held.remember(response, pool.key, instance)
+        return pool, instance
+
+    def _direct_call(
+        self, scope: Scope, client: ClientRequest, endpoint: Endpoint, pool: Pool, arrived: float, body: bytes, *, length: int | None
+    ) -> Call:
+        forwarded, _, client_id = forwarded_headers(scope["headers"], pool.session_header)
+        call_id = self._calls.next_id()
+        chunked = length is None and endpoint.handling is Handling.UPLOAD
+        head = request_head(scope, forwarded, client_id or call_id.encode(), length=length, chunked=chunked)
+        call = self._calls.new(call_id, arrived, head, body, stream=False, dialect=endpoint.dialect)
+        client.watch(call.client_gone)
+        return call
+
+    # ── bodies ──
 
     async def _body(self, scope: Scope, client: ClientRequest) -> bytes:
         """The whole body. Raises BadRequest 413 as soon as it is known to be too large, 408, or ClientGone."""
+        limit, seconds = self._settings.max_body_bytes, self._settings.timeouts.body
         length = _header(scope["headers"], b"content-length")
-        if length is not None and length.isdecimal() and int(length) > self._max_body:
-            raise self._too_large()
+        if length is not None and length.isdecimal() and int(length) > limit:
+            raise _too_large(limit, "FAIRLEAD_MAX_BODY_BYTES")
         try:
-            return await client.body(self._max_body, self._body_seconds)
+            return await client.body(limit, seconds)
         except BodyTooLarge:
-            raise self._too_large() from None
+            raise _too_large(limit, "FAIRLEAD_MAX_BODY_BYTES") from None
         except TimeoutError:
-            raise BadRequest(408, "body_timeout", f"the body did not arrive within {self._body_seconds:g} s") from None
+            raise _body_timeout(seconds) from None
 
-    def _too_large(self) -> BadRequest:
-        return BadRequest(413, "request_too_large", f"the body is larger than {self._max_body} bytes; send less (FAIRLEAD_MAX_BODY_BYTES)")
+    async def _pieces(self, client: ClientRequest, until: float, limit: int) -> AsyncIterator[bytes]:
+        """The body as it arrives, never more of it in memory than one piece and what the connection holds."""
+        size = 0
+        while True:
+            try:
+                piece = await client.next_piece(max(0.0, until - self._now()))
+            except TimeoutError:
+                raise _body_timeout(self._settings.timeouts.body) from None
+            if not piece:
+                return
+            size += len(piece)
+            if size > limit:
+                raise _too_large(limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
+            yield piece
 
-    async def _refuse(self, problem: BadRequest, client: ClientRequest, send: Send) -> None:
+    # ── refusing ──
+
+    async def _refuse(self, problem: BadRequest, dialect: Dialect, client: ClientRequest, send: Send) -> None:
         if problem.status not in (408, 413):
-            await send_answer(send, problem.answer())
+            await send_answer(send, problem.answer(dialect))
             return
-        answer = problem.answer(close=True)
+        answer = problem.answer(dialect, close=True)
         lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers if pair[0] != b"content-length")
         client.begin(answer.status, lines, len(answer.body))
         client.write(answer.body)
-        await client.discard(2 * self._max_body, LINGER_SECONDS)
+        await client.discard(2 * self._settings.max_upload_bytes, LINGER_SECONDS)
         client.end(b"", close=True)
 
-    # ── information ──
-
-    async def _inform(self, path: str, method: str, send: Send) -> None:
-        if method not in ("GET", "HEAD"):
-            if path in _PATHS:
-                raise BadRequest(405, "method_not_allowed", f"{path} takes GET, not {method}")
-            raise BadRequest(404, "not_found", f"{path[:200]!r} is not a path of this gateway")
-        if path == "/v1/models":
-            await _send_json(send, 200, {"object": "list", "data": self._models()})
-        elif path.startswith("/v1/models/"):
-            wanted = path.removeprefix("/v1/models/")
-            found = [model for model in self._models() if model["id"] == wanted]
-            if not found:
-                raise BadRequest(404, "model_not_found", f"model: {wanted[:200]!r} is not served here", "model")
-            await _send_json(send, 200, found[0])
-        elif path == "/healthz":
-            await _send_json(send, 200, {"status": "alive"})
-        elif path == "/readyz":
-            ready = not self.draining and (self.synced or len(self._pools) > 0)
-            reason = "shutting-down" if self.draining else "ready" if ready else "no routing table yet"
-            await _send_json(
-                send, 200 if ready else 503, {"ready": ready, "reason": reason, "pools": len(self._pools), "synced": self.synced}
-            )
-        elif path == "/metrics":
-            self._metrics.upstream_connections = self._upstream.opened
-            self._metrics.readings = [reading for pool in self._pools.living() for reading in _readings(pool)]
-            text = render(self._metrics)
-            await send(
-                {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]}
-            )
-            await send({"type": "http.response.body", "body": text})
-        elif path == "/debug/pools":
-            await _send_json(send, 200, {"pools": [_debug(pool) for pool in self._pools.living()]})
-        else:
-            raise BadRequest(404, "not_found", f"{path[:200]!r} is not a path of this gateway")
-
-    def _models(self) -> list[dict[str, object]]:
-        models: list[dict[str, object]] = [
-            {"id": model, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} for model in self._pools.models()
-        ]
-        models.extend(
-            {"id": str(pool.key), "object": "model", "created": 0, "owned_by": "fairlead", "root": pool.table.model}
-            for pool in self._pools.all()
-        )
-        return models
+    async def _own_fault(self, scope: Scope, dialect: Dialect, client: ClientRequest, send: Send) -> None:
+        """Something in here broke: never a traceback or a bare 500 at a client, but an id by which the log has it."""
+        request = self._calls.next_id()
+        self._metrics.client_errors["internal_error"] += 1
+        logger.exception("request failed in the router", extra={"request": request, "path": scope["path"][:200]})
+        if client.answering:
+            client.abort()
+            return
+        message = f"the router failed to handle this request; its log tells more under {request}"
+        await send_answer(send, error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())]))
 
 
-_PATHS = frozenset({"/v1/models", "/healthz", "/readyz", "/metrics", "/debug/pools"})
+def _unknown(path: str) -> BadRequest:
+    return BadRequest(404, "not_found", f"{path[:200]!r} is not a path of this gateway; there are {', '.join(paths.KNOWN)}")
+
+
+def _wrong_method(endpoint: Endpoint, method: str) -> BadRequest:
+    allowed = ", ".join(endpoint.methods)
+    message = f"{endpoint.path} takes {allowed}, not {method}"
+    return BadRequest(405, "method_not_allowed", message, None, [(b"allow", allowed.encode())])
+
+
+def _too_large(limit: int, setting: str) -> BadRequest:
+    return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")
+
+
+def _body_timeout(seconds: float) -> BadRequest:
+    return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
 
 
 def _header(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
@@ -198,34 +283,3 @@ def _header(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
         if key == name:
             return value.decode("latin-1")
     return None
-
-
-def _request_head(scope: Scope, forwarded: bytes, length: int, request_id: bytes) -> bytes:
-    """Request line and headers, all but `host`, without the closing empty line."""
-    query: bytes = scope["query_string"]
-    target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
-    return b"POST %s HTTP/1.1\r\ncontent-length: %d\r\nx-request-id: %s\r\n%s" % (target, length, request_id, forwarded)
-
-
-def _readings(pool: Pool) -> list[InstanceReading]:
-    return [
-        InstanceReading(str(pool.key), row.instance, row.in_flight, row.waiting, pool.kv_usage.get(row.instance))
-        for row in pool.scheduler.in_flight()
-    ]
-
-
-def _debug(pool: Pool) -> dict[str, object]:
-    return {
-        "table": msgspec.to_builtins(pool.table),
-        "requests": len(pool.tickets),
-        "waiting": pool.waiting,
-        "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
-        "kv_usage": pool.kv_usage,
-    }
-
-
-async def _send_json(send: Send, status: int, document: object) -> None:
-    body = orjson.dumps(document)
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

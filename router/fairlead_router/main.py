@@ -1,4 +1,4 @@
-"""The router's process: `python -m fairlead_router.main --host H --port P [--socket-reuse]`, the rest from the environment."""
+"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`, the rest from the environment."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ import httpx
 import uvloop
 
 from fairlead.errors import InvalidInput
+from fairlead.routing.placing import SchedulerSettings
 from fairlead.routing.protocols import Scheduler
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
+from fairlead_router.admin import serving_admin
+from fairlead_router.calls import Calls
 from fairlead_router.clock import WallClock
 from fairlead_router.control_plane import ControlPlane
+from fairlead_router.direct import DirectRelay
 from fairlead_router.engine_metrics import EngineScraper
 from fairlead_router.gateway import Gateway
+from fairlead_router.held_responses import HeldResponses
+from fairlead_router.informing import Informing
 from fairlead_router.logs import configure_logs
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.proxying import Proxy
 from fairlead_router.reporting import Reporter, spooled_bindings
+from fairlead_router.sending import Sender
 from fairlead_router.serving import GatewayServer, bind, server_config
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.spool import Spool
@@ -41,11 +48,12 @@ GOODBYE_SECONDS = 3.0
 logger = logging.getLogger("fairlead.router")
 
 
-def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float) -> SchedulerFactory:
+def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
     """Real schedulers; `seed` must differ between starts of a router, or records of two lives would share ids."""
+    settings = SchedulerSettings(attempts=max_retries + 1)
 
     def build(table: RoutingTable) -> Scheduler:
-        return PoolScheduler(table, router_id, seed, sample_rate=sample_rate)
+        return PoolScheduler(table, router_id, seed, sample_rate=sample_rate, settings=settings)
 
     return build
 
@@ -57,18 +65,22 @@ class Router:
         self.settings = settings
         self.now = WallClock()
         self.metrics = RouterMetrics()
-        self.pools = Pools(scheduler_factory, self.metrics, self.now, max_retries=settings.max_retries)
+        self.pools = Pools(scheduler_factory, self.metrics, self.now)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
-        self.proxy = Proxy(self.upstream, settings.timeouts, self.now)
+        self.calls = Calls(settings.timeouts, self.now, f"{settings.router_id}-{start_id}")
+        self.informing = Informing(self.pools, self.upstream, self.metrics)
+        sender = Sender(self.upstream, self.calls)
+        held = HeldResponses()
         self.gateway = Gateway(
+            settings,
             self.pools,
-            self.proxy,
-            self.upstream,
+            self.calls,
+            Proxy(sender, self.calls, held, self.now),
+            DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1),
+            held,
+            self.informing,
             self.metrics,
             self.now,
-            max_body_bytes=settings.max_body_bytes,
-            body_seconds=settings.timeouts.body,
-            request_prefix=f"{settings.router_id}-{start_id}",
         )
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes)
         self.cache = TableCache(settings.spool_dir)
@@ -81,7 +93,7 @@ class Router:
         self._tasks: list[asyncio.Task[None]] = []
 
     def _synced(self) -> None:
-        self.gateway.synced = True
+        self.informing.synced = True
 
     def recall(self) -> None:
         """Take back what an earlier process left on disk: unsent reports, last tables, bindings. Raises OSError."""
@@ -114,19 +126,19 @@ class Router:
             count += 1
             self.pools.tick()
             if count % 5 == 0:
-                self.proxy.sweep()
+                self.calls.sweep()
             if count % 250 == 0:
                 self.upstream.close_idle()
 
     async def drain(self) -> None:
         """Refuse new requests and wait for those under way, at most `timeouts.shutdown` seconds."""
-        self.gateway.draining = True
-        logger.info("shutting down", extra={"in_flight": self.proxy.active()})
-        await self.proxy.wait_until_idle(self.settings.timeouts.shutdown)
+        self.informing.draining = True
+        logger.info("shutting down", extra={"in_flight": self.calls.active()})
+        await self.calls.wait_until_idle(self.settings.timeouts.shutdown)
 
     async def stop(self) -> None:
         """After the server stopped: send the last reports, say goodbye, close everything."""
-        await self.proxy.wait_until_idle(1.0)
+        await self.calls.wait_until_idle(1.0)
         for task in self._tasks:
             if task.get_name() != "tick":
                 task.cancel()
@@ -149,9 +161,9 @@ async def _keep_going(name: str, activity: Callable[[], Awaitable[None]]) -> Non
             await asyncio.sleep(1.0)
 
 
-async def serve(settings: RouterSettings, listener: socket.socket) -> None:
-    """Run a router on `listener` until a signal, then drain."""
-    factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate)
+async def serve(settings: RouterSettings, listener: socket.socket, admin_listener: socket.socket) -> None:
+    """Run a router until a signal, then drain: clients at `listener`, operators at `admin_listener`."""
+    factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate, settings.max_retries)
     router = Router(settings, factory, secrets.token_hex(4))
     router.recall()
     loop = asyncio.get_running_loop()
@@ -166,10 +178,13 @@ async def serve(settings: RouterSettings, listener: socket.socket) -> None:
     router.start()
     host, port = listener.getsockname()[:2]
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": settings.api_url})
+    admin_host, admin_port = admin_listener.getsockname()[:2]
+    logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection
-    await server.serve(sockets=[listener])
-    await router.stop()
+    async with serving_admin(router.informing, admin_listener):
+        await server.serve(sockets=[listener])
+        await router.stop()
     logger.info("stopped")
 
 
@@ -178,11 +193,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fairlead-router", description="The Fairlead router: an OpenAI-compatible gateway.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--admin-host", default="127.0.0.1", help="where /metrics and /debug/pools are served")
+    parser.add_argument(
+        "--admin-port", type=int, default=9000, help="their port; each router process needs one of its own; 0 takes a free one"
+    )
     parser.add_argument("--socket-reuse", action="store_true", help="share the port with other router processes (SO_REUSEPORT)")
     options = parser.parse_args(arguments)
     try:
         settings = read_settings(os.environ)
-        listener = bind(options.host, options.port, reuse=options.socket_reuse)
+        listener = bind("--host/--port", options.host, options.port, reuse=options.socket_reuse)
+        admin_listener = bind("--admin-host/--admin-port", options.admin_host, options.admin_port, reuse=False)
     except InvalidInput as problem:
         print(f"router: {problem}", file=sys.stderr)
         return 2
@@ -191,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         100_000, 50, 100
     )  # requests leave no reference cycles behind; looking for some at the default rate costs 5 % of a core
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, listener))
+        runner.run(serve(settings, listener, admin_listener))
     return 0
 
 

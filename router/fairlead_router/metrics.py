@@ -44,6 +44,7 @@ class PoolCounters:
 
     __slots__ = (
         "cancelled",
+        "direct",
         "failed",
         "hit_tokens",
         "output_tokens",
@@ -62,6 +63,7 @@ class PoolCounters:
         self.served = 0
         self.failed = 0
         self.cancelled = 0
+        self.direct: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.retries = 0
         self.upstream_errors: Counter[str] = Counter()
@@ -156,6 +158,11 @@ class RouterMetrics(Collector):
         submitted = CounterMetricFamily(
             "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
         )
+        direct = CounterMetricFamily(
+            "fairlead_router_direct_requests",
+            "Requests sent to an instance past the scheduler, by how they ended.",
+            labels=["pool", "outcome"],
+        )
         refused = CounterMetricFamily("fairlead_router_refusals", "Refused requests by reason.", labels=["pool", "reason"])
         errors = CounterMetricFamily("fairlead_router_upstream_errors", "Engine failures by kind.", labels=["pool", "kind"])
         retries = CounterMetricFamily(
@@ -174,6 +181,8 @@ class RouterMetrics(Collector):
                 refused.add_metric([pool, reason], count)
             for kind, count in counters.upstream_errors.items():
                 errors.add_metric([pool, kind], count)
+            for outcome, count in counters.direct.items():
+                direct.add_metric([pool, outcome], count)
             retries.add_metric([pool], counters.retries)
             for kind, count in (("prompt", counters.prompt_tokens), ("hit", counters.hit_tokens), ("output", counters.output_tokens)):
                 tokens.add_metric([pool, kind], count)
@@ -181,7 +190,7 @@ class RouterMetrics(Collector):
             queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
         for pool, number in self.tables.items():
             version.add_metric([pool], number)
-        yield from (submitted, requests, refused, errors, retries, tokens, ttft, queued, version)
+        yield from (submitted, requests, direct, refused, errors, retries, tokens, ttft, queued, version)
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fairlead.errors import FairleadError
@@ -23,18 +24,19 @@ class Pool:
     """One pool being served. Everything the scheduler answers comes through `deliver`."""
 
     __slots__ = (
-        "addresses", "block_bytes", "bytes_per_token", "counters", "header", "key", "kv_usage", "max_retries",
-        "metrics", "scheduler", "session_header", "table", "ticked_at", "tickets", "waiting",
+        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics", "scheduler",
+        "session_header", "table", "ticked_at", "tickets", "waiting",
     )  # fmt: skip
 
-    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, max_retries: int) -> None:
+    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics) -> None:
         self.key = table.pool
         self.scheduler = scheduler
         self.metrics = metrics
         self.counters = metrics.pool(str(table.pool))
         self.header = str(table.pool).encode()
-        self.max_retries = max_retries
         self.tickets: dict[str, Ticket] = {}
+        self.direct: Counter[str] = Counter()
+        """Requests under way to each instance past the scheduler."""
         self.waiting = 0
         self.ticked_at = 0.0
         self.kv_usage: dict[str, float] = {}
@@ -93,6 +95,13 @@ class Pool:
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= 1
 
+    def least_loaded(self, excluded: Collection[str]) -> str | None:
+        """The accepting instance with the least under way, for a request that needs no particular one; None when there is none left."""
+        accepting = {entry.id for entry in self.table.instances if entry.accepting and entry.id not in excluded}
+        rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
+        free = [row for row in rows if row[1] in accepting]
+        return min(free)[1] if free else None
+
     def tick(self, now: float) -> None:
         """Called often: lets the scheduler dispatch, expire, rebalance and see the end of prefills whose first token nobody sees."""
         if self.tickets or now - self.ticked_at >= 1.0:
@@ -103,11 +112,10 @@ class Pool:
 class Pools:
     """All pools of this router, found by `namespace/name` or by model. Tables come in through `apply`, leave through `delete`."""
 
-    def __init__(self, factory: SchedulerFactory, metrics: RouterMetrics, clock: Callable[[], float], *, max_retries: int = 2) -> None:
+    def __init__(self, factory: SchedulerFactory, metrics: RouterMetrics, clock: Callable[[], float]) -> None:
         self._factory = factory
         self._metrics = metrics
         self._clock = clock
-        self._max_retries = max_retries
         self._by_key: dict[str, Pool] = {}
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
@@ -140,7 +148,7 @@ class Pools:
                 scheduler = self._factory(table)
                 if known is not None:
                     self._retire(known)
-                self._by_key[name] = Pool(table, scheduler, self._metrics, self._max_retries)
+                self._by_key[name] = Pool(table, scheduler, self._metrics)
         except FairleadError as error:
             self._metrics.tables_refused += 1
             logger.warning("routing table refused", extra={"pool": name, "version": table.version, "problem": str(error)})

@@ -1,58 +1,50 @@
-"""Reading OpenAI requests: checked fields, the canonical prompt bytes that routing compares, and the session a request belongs to."""
+"""Reading requests: checked fields, the prompt that routing compares, the session a request belongs to, and the headers an engine gets."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
-from enum import Enum
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 import xxhash
 
+from fairlead_router.paths import Endpoint
+from fairlead_router.prompts import Document, bad_field
 from fairlead_router.refusals import BadRequest
-
-
-class Kind(Enum):
-    """Which OpenAI endpoint; the value names the field that holds the prompt."""
-
-    CHAT = "messages"
-    COMPLETION = "prompt"
-    EMBEDDING = "input"
 
 
 class ParsedRequest:
     """What routing and proxying need of a body. `prompt` are the canonical bytes; `document` the decoded JSON."""
 
-    __slots__ = ("document", "include_usage", "kind", "max_output_tokens", "model", "prompt", "stream", "user")
+    __slots__ = ("document", "include_usage", "max_output_tokens", "model", "prompt", "stream", "user")
 
-    def __init__(self, kind: Kind, document: dict[str, Any]) -> None:
-        self.kind = kind
+    def __init__(self, document: Document, endpoint: Endpoint) -> None:
         self.document = document
         model = document.get("model")
         if not isinstance(model, str) or not model:
-            raise _bad("model", model, "name the model as a string")
+            raise bad_field("model", model, "name the model as a string")
         self.model = model
-        prompt = document.get(kind.value)
-        self.prompt = _chat_bytes(prompt) if kind is Kind.CHAT else _input_bytes(kind.value, prompt)
+        self.prompt = endpoint.prompt(document)
         stream = document.get("stream")
         if stream is not None and not isinstance(stream, bool):
-            raise _bad("stream", stream, "use true or false")
-        self.stream = bool(stream) and kind is not Kind.EMBEDDING
+            raise bad_field("stream", stream, "use true or false")
+        self.stream = bool(stream) and endpoint.streams
         options = document.get("stream_options")
         if options is not None and not isinstance(options, dict):
-            raise _bad("stream_options", options, 'use an object such as {"include_usage": true}')
+            raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = bool(options and options.get("include_usage"))
         self.max_output_tokens = _limit(document)
-        user = document.get("user")
-        self.user = user if isinstance(user, str) and user else None
+        self.user = _user(document)
 
     def renamed(self, model: str) -> bytes:
-        """The body for the engine when the client named the pool instead of the model."""
-        return orjson.dumps({**self.document, "model": model})
+        """The body for the engine when the client named the pool instead of the model. Raises BadRequest when it is nested too deeply."""
+        try:
+            return orjson.dumps({**self.document, "model": model})
+        except orjson.JSONEncodeError:
+            raise BadRequest(400, "invalid_json", "the body is nested too deeply; send it flatter, or name the model itself") from None
 
 
-def parse_request(body: bytes, kind: Kind) -> ParsedRequest:
+def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
     """Body bytes → request. Raises BadRequest (400) naming the field at fault."""
     try:
         document = orjson.loads(body)
@@ -60,67 +52,26 @@ def parse_request(body: bytes, kind: Kind) -> ParsedRequest:
         raise BadRequest(400, "invalid_json", f"the body is not valid JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
-    return ParsedRequest(kind, document)
+    return ParsedRequest(document, endpoint)
 
 
-def _bad(field: str, value: object, remedy: str) -> BadRequest:
-    if value is None:
-        return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
-    shown = repr(value)
-    return BadRequest(400, "invalid_field", f"{field}: {shown[:60]} cannot be used; {remedy}", field)
-
-
-def _limit(document: dict[str, Any]) -> int:
-    for field in ("max_completion_tokens", "max_tokens"):
+def _limit(document: Document) -> int:
+    for field in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
         value = document.get(field)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise _bad(field, value, "give a whole number of tokens")
+            raise bad_field(field, value, "give a whole number of tokens")
         return value
     return 0
 
 
-def _chat_bytes(messages: object) -> bytes:
-    """All message texts in order, nothing between them: the same text the simulated engine caches by."""
-    if not isinstance(messages, list) or not messages:
-        raise _bad("messages", messages if messages is not None else None, "give a list of at least one message")
-    texts: list[str] = []
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise _bad(f"messages[{index}]", message, "give an object with role and content")
-        content = message.get("content")
-        if isinstance(content, str):
-            texts.append(content)
-        elif isinstance(content, list):
-            texts.extend(_part_texts(content, index))
-        elif content is not None:
-            raise _bad(f"messages[{index}].content", content, "give a string or a list of parts")
-    return (texts[0] if len(texts) == 1 else "".join(texts)).encode()
-
-
-def _part_texts(parts: list[Any], index: int) -> Iterable[str]:
-    for place, part in enumerate(parts):
-        if not isinstance(part, dict):
-            raise _bad(f"messages[{index}].content[{place}]", part, "give an object with a type")
-        text = part.get("text")
-        if isinstance(text, str):
-            yield text
-
-
-def _input_bytes(field: str, value: object) -> bytes:
-    """A string, strings, token ids or lists of token ids → bytes; a token id counts as 4 bytes."""
-    if isinstance(value, str):
-        return value.encode()
-    if not isinstance(value, list) or not value:
-        raise _bad(field, value, "give a string, a list of strings or a list of token ids")
-    if all(isinstance(item, str) for item in value):
-        return "".join(value).encode()
-    rows = value if isinstance(value[0], list) else [value]
-    try:
-        return b"".join(array("I", row).tobytes() for row in rows)
-    except (TypeError, OverflowError):
-        raise _bad(field, value, "give a string, a list of strings or a list of token ids") from None
+def _user(document: Document) -> str | None:
+    """Whom the request is for, in OpenAI's place for it or Anthropic's: the session of clients that name none."""
+    user = document.get("user")
+    if user is None and isinstance(metadata := document.get("metadata"), dict):
+        user = metadata.get("user_id")
+    return user if isinstance(user, str) and user else None
 
 
 SESSION_HEADERS = (b"x-session-id", b"x-llm-d-session-id", b"x-dynamo-session-id")
@@ -174,3 +125,11 @@ def forwarded_headers(headers: Iterable[tuple[bytes, bytes]], session_header: by
         kept = zip(block[::4], block[2::4], strict=True)
         block = [part for name, value in kept if name not in named for part in (name, b": ", value, b"\r\n")]
     return b"".join(block), session or peer_session, request_id
+
+
+def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
+    """Request line and headers for an engine, all but `host`, without the closing empty line. `length` None: no body, or a chunked one."""
+    query: bytes = scope["query_string"]
+    target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
+    framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
+    return b"%s %s HTTP/1.1\r\n%sx-request-id: %s\r\n%s" % (scope["method"].encode(), target, framing, request_id, forwarded)

@@ -37,6 +37,10 @@ UNASKED_BODY_BYTES = 1024 * 1024
 """How much of a body is kept before the application asked for it."""
 
 
+STREAMED_BODY_BYTES = 256 * 1024
+"""How much of a body that is passed on as it arrives is held before its client is paused."""
+
+
 class BodyTooLarge(Exception):
     """More body bytes than allowed."""
 
@@ -58,8 +62,7 @@ class ClientRequest:
 
     __slots__ = (
         "_chunked", "_complete", "_connection", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_limit", "_overflowed", "_pieces", "_size",
-        "_waiter",
-        "_writable", "gone",
+        "_streaming", "_waiter", "_writable", "gone",
     )  # fmt: skip
 
     def __init__(self, connection: ClientConnection, cycle: RequestResponseCycle) -> None:
@@ -72,6 +75,7 @@ class ClientRequest:
         self._discarding = False
         self._expired = False
         self._overflowed = False
+        self._streaming = False
         self._waiter: asyncio.Future[None] | None = None
         self._gone_callback: Callable[[], None] | None = None
         self._writable: Callable[[], None] | None = None
@@ -94,12 +98,31 @@ class ClientRequest:
         pieces, self._pieces = self._pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    async def next_piece(self, seconds: float) -> bytes:
+        """What has arrived of the body since the last piece, b"" at its end; the client is paused while nobody asks. Raises TimeoutError, or ClientGone.
+
+        Meant for bodies that may be larger than memory allows, instead of `body`.
+        """
+        self._streaming = True
+        if not self._pieces and not self._complete:
+            self._allow_body()
+            self._connection.flow.resume_reading()
+            await self._arrival(seconds)
+        if self._overflowed or self.gone:
+            raise ClientGone
+        if not self._pieces and not self._complete:
+            raise TimeoutError
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        return b"".join(pieces)
+
     async def discard(self, limit: int, seconds: float) -> None:
         """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`."""
         self._pieces.clear()
         self._size = 0
         self._limit = limit
         self._discarding = True
+        self._streaming = False
+        self._connection.flow.resume_reading()
         await self._arrival(seconds)
 
     async def _arrival(self, seconds: float) -> None:
@@ -108,7 +131,7 @@ class ClientRequest:
         self._expired = False
         timer = loop.call_later(seconds, self._expire)
         try:
-            while not (self._complete or self.gone or self._expired or self._size > self._limit):
+            while not (self._complete or self.gone or self._expired or self._size > self._limit or (self._streaming and self._pieces)):
                 self._waiter = waiter = loop.create_future()
                 await waiter
         finally:
@@ -137,6 +160,10 @@ class ClientRequest:
             self._wake()
         elif not self._discarding:
             self._pieces.append(piece)
+            if self._streaming:
+                if self._size > STREAMED_BODY_BYTES:
+                    self._connection.flow.pause_reading()
+                self._wake()
 
     def completed(self) -> None:
         """The connection received the end of this body."""
@@ -206,6 +233,15 @@ class ClientRequest:
         if close or not cycle.keep_alive:
             transport.close()
         cycle.on_response()
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer has been begun."""
+        return bool(self._cycle.response_started)
+
+    def abort(self) -> None:
+        """Drop the connection in the middle of an answer, so that nobody takes what was sent for the whole of it."""
+        self._connection.transport.abort()
 
     def on_writable(self, resume: Callable[[], None]) -> None:
         """Call `resume` each time the client has caught up."""
@@ -331,8 +367,8 @@ class GatewayServer(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._on_signal)
 
 
-def bind(host: str, port: int, *, reuse: bool) -> socket.socket:
-    """A listening-ready TCP socket. Raises InvalidInput naming host and port when it cannot be had."""
+def bind(options: str, host: str, port: int, *, reuse: bool) -> socket.socket:
+    """A listening-ready TCP socket. Raises InvalidInput naming the options, host and port when it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -343,9 +379,7 @@ def bind(host: str, port: int, *, reuse: bool) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InvalidInput(
-            "--host/--port", f"{host}:{port}", f"choose an address this machine has and a port that is free ({reason})"
-        ) from None
+        raise InvalidInput(options, f"{host}:{port}", f"choose an address this machine has and a port that is free ({reason})") from None
     listener.setblocking(False)
     return listener
 

@@ -12,10 +12,12 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """All in seconds. `first_byte` runs per attempt from sending a request to an engine until its answer begins; `total` over all attempts."""
+    """All in seconds. `first_byte` runs per attempt from sending a request to an engine until its answer begins, `idle` from one piece of an answer
+    to the next, `total` over all attempts."""
 
     connect: float = 2.0
     first_byte: float = 300.0
+    idle: float = 60.0
     total: float = 1800.0
     body: float = 60.0
     shutdown: float = 30.0
@@ -30,6 +32,7 @@ class RouterSettings:
     router_id: str
     spool_dir: Path
     max_body_bytes: int = 8 * MEBIBYTE
+    max_upload_bytes: int = 32 * MEBIBYTE
     max_header_bytes: int = 64 * 1024
     spool_max_bytes: int = 64 * MEBIBYTE
     max_retries: int = 2
@@ -109,6 +112,7 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         router_id=reader.required("FAIRLEAD_ROUTER_ID", "set it to a name that stays the same over restarts, such as router-0"),
         spool_dir=spool_dir,
         max_body_bytes=reader.integer("FAIRLEAD_MAX_BODY_BYTES", 8 * MEBIBYTE, least=1024),
+        max_upload_bytes=reader.integer("FAIRLEAD_MAX_UPLOAD_BYTES", 32 * MEBIBYTE, least=1024),
         max_header_bytes=reader.integer("FAIRLEAD_MAX_HEADER_BYTES", 64 * 1024, least=1024),
         spool_max_bytes=reader.integer("FAIRLEAD_SPOOL_MAX_BYTES", 64 * MEBIBYTE, least=64 * 1024),
         decision_sample_rate=reader.share("FAIRLEAD_DECISION_SAMPLE_RATE", 0.05),
@@ -118,6 +122,7 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         timeouts=Timeouts(
             connect=reader.seconds("FAIRLEAD_CONNECT_TIMEOUT_SECONDS", defaults.connect),
             first_byte=reader.seconds("FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS", defaults.first_byte),
+            idle=reader.seconds("FAIRLEAD_IDLE_TIMEOUT_SECONDS", defaults.idle),
             total=reader.seconds("FAIRLEAD_TOTAL_TIMEOUT_SECONDS", defaults.total),
             body=reader.seconds("FAIRLEAD_BODY_TIMEOUT_SECONDS", defaults.body),
             shutdown=reader.seconds("FAIRLEAD_SHUTDOWN_SECONDS", defaults.shutdown),

@@ -30,8 +30,8 @@ class UpstreamConnection(asyncio.Protocol):
     `pipe` hands every piece on from within the event loop's callback, which spares a stream waking a task per token."""
 
     __slots__ = (
-        "_failure", "_framed", "_interim", "_parser", "_paused", "_pieces", "_pool", "_sink", "_size", "_transport", "_waiter",
-        "address", "busy", "closed", "complete", "headers", "idle_since", "keep_alive", "reused", "status",
+        "_failure", "_framed", "_interim", "_parser", "_pieces", "_pool", "_sending_paused", "_sink", "_size", "_transport", "_waiter",
+        "address", "busy", "closed", "complete", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
     def __init__(self, pool: UpstreamPool, address: str) -> None:
@@ -42,11 +42,14 @@ class UpstreamConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
         self._size = 0
-        self._paused = False
+        self.paused = False
         self._sink: Callable[[bytes], bool] | None = None
         self._failure: UpstreamFailure | None = None
         self._framed = False
         self._interim = False
+        self._sending_paused = False
+        self.received = 0
+        """How often anything came on this connection: what does not grow has fallen silent."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.busy = False
@@ -75,6 +78,15 @@ class UpstreamConnection(asyncio.Protocol):
             transport.write(head + body)
         else:
             transport.writelines((head, body))
+
+    async def send_more(self, piece: bytes) -> None:
+        """Write more of the request's body; waits while the engine is slow to take it. Raises UpstreamFailure when the engine is lost."""
+        while self._sending_paused and self._failure is None:
+            await self._wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self._transport is not None
+        self._transport.write(piece)
 
     async def first(self) -> None:
         """Wait for status, headers and the first body bytes (or the end). Raises UpstreamFailure."""
@@ -113,13 +125,13 @@ class UpstreamConnection(asyncio.Protocol):
 
     def resume(self) -> None:
         """The sink can take more again."""
-        if self._paused and self._transport is not None and not self.closed:
-            self._paused = False
+        if self.paused and self._transport is not None and not self.closed:
+            self.paused = False
             self._transport.resume_reading()
 
     def _flow(self, sink: Callable[[bytes], bool]) -> None:
-        if not sink(self._take()) and not self._paused and self._transport is not None and not self.closed:
-            self._paused = True
+        if not sink(self._take()) and not self.paused and self._transport is not None and not self.closed:
+            self.paused = True
             self._transport.pause_reading()
 
     def _take(self) -> bytes:
@@ -166,7 +178,15 @@ class UpstreamConnection(asyncio.Protocol):
             with contextlib.suppress(OSError):  # not TCP, so there is nothing to delay
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def pause_writing(self) -> None:
+        self._sending_paused = True
+
+    def resume_writing(self) -> None:
+        self._sending_paused = False
+        self._wake()
+
     def data_received(self, data: bytes) -> None:
+        self.received += 1
         if not self.busy or self.complete:
             self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
             return
@@ -182,8 +202,8 @@ class UpstreamConnection(asyncio.Protocol):
             if sink is not None:
                 self._flow(sink)
                 return
-            if self._size > HIGH_WATER and not self._paused and self._transport is not None:
-                self._paused = True
+            if self._size > HIGH_WATER and not self.paused and self._transport is not None:
+                self.paused = True
                 self._transport.pause_reading()
             self._wake()
 
@@ -304,12 +324,13 @@ class UpstreamPool:
                 connection.close()
         self._idle.clear()
 
-    async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024) -> bytes:
-        """GET a small document from an engine. Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes."""
+    async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"") -> bytes:
+        """GET a small document from an engine, with these header lines. Raises UpstreamFailure, also for a status other than 200 and for more than
+        `limit` bytes."""
         connection = self.take_idle(address) or await self.connect(address)
         try:
             async with asyncio.timeout(seconds):
-                connection.send(f"GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n".encode(), b"")
+                connection.send(f"GET {path} HTTP/1.1\r\nhost: {address}\r\n".encode() + headers + b"\r\n", b"")
                 await connection.first()
                 body = bytearray()
                 while piece := await connection.read():

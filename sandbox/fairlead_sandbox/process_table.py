@@ -14,6 +14,7 @@ from fairlead_sandbox.state_directory import StateDirectory
 HOST = "127.0.0.1"
 PREFERRED_PORTS = {"kubernetes-api": 6443, "api": 8080, "operator-health": 8090}
 FIRST_ROUTER_PORT = 8000
+FIRST_METRICS_PORT = 9000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,20 @@ class SandboxPlan:
         return f"http://{HOST}:{self.ports['api']}"
 
     @property
+    def metrics_urls(self) -> dict[str, str]:
+        """The gateways' metrics pages, by the name of their port."""
+        names = (metrics_of(name) for name in router_names(self.routers))
+        return {name: f"http://{HOST}:{self.ports[name]}/metrics" for name in names}
+
+    @property
     def router_urls(self) -> tuple[str, ...]:
         """The gateways."""
         return tuple(f"http://{HOST}:{self.ports[name]}" for name in router_names(self.routers))
+
+
+def metrics_of(router: str) -> str:
+    """Name of the port where a router serves its metrics and debug view, apart from its clients."""
+    return f"metrics-of-{router}"
 
 
 def router_names(count: int) -> tuple[str, ...]:
@@ -50,7 +62,11 @@ def router_names(count: int) -> tuple[str, ...]:
 
 def preferred_ports(routers: int) -> dict[str, int]:
     """Ports by process name, before looking which are free."""
-    return PREFERRED_PORTS | {name: FIRST_ROUTER_PORT + number for number, name in enumerate(router_names(routers))}
+    ports = dict(PREFERRED_PORTS)
+    for number, name in enumerate(router_names(routers)):
+        ports[name] = FIRST_ROUTER_PORT + number
+        ports[metrics_of(name)] = FIRST_METRICS_PORT + number
+    return ports
 
 
 def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
@@ -150,7 +166,9 @@ def _router(plan: SandboxPlan, name: str) -> ProcessSpec:
     port = plan.ports[name]
     return ProcessSpec(
         name=name,
-        command=python_module("fairlead_router.main", "--host", HOST, "--port", str(port)),
+        command=python_module(
+            "fairlead_router.main", "--host", HOST, "--port", str(port), "--admin-port", str(plan.ports[metrics_of(name)])
+        ),
         readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
         environment={
             "FAIRLEAD_API_URL": plan.api_url,

@@ -156,7 +156,7 @@ class SandboxRun:
         )
         gateways = dict(zip(router_names(options.routers), plan.router_urls, strict=True))
         kubernetes = {"kubernetes-api": f"https://{HOST}:{ports['kubernetes-api']}"}
-        self._note = replace(self._note, ports=ports, urls={"api": plan.api_url, **gateways, **kubernetes})
+        self._note = replace(self._note, ports=ports, urls={"api": plan.api_url, **gateways, **kubernetes, **plan.metrics_urls})
         self._save()
         return plan
 
@@ -169,6 +169,7 @@ class SandboxRun:
             dashboard=plan.api_url,
             login_link=link,
             gateways=plan.router_urls,
+            metrics=tuple(plan.metrics_urls.values()),
             kubeconfig=self._directory.kubeconfig,
             state_dir=self._directory.root,
             demo=plan.demo,

@@ -28,6 +28,8 @@ class Summary:
     dashboard: str
     login_link: str
     gateways: tuple[str, ...]
+    metrics: tuple[str, ...]
+    """The gateways' own metrics pages."""
     kubeconfig: Path
     state_dir: Path
     demo: bool
@@ -61,6 +63,7 @@ def render(summary: Summary, *, width: int, coloured: bool) -> str:
     facts.add_column(overflow="fold")
     facts.add_row("Dashboard", summary.dashboard)
     facts.add_row("Gateway", "  ".join(f"{url}/v1" for url in summary.gateways))
+    facts.add_row("Metrics", "  ".join(summary.metrics))
     facts.add_row("State", str(summary.state_dir))
     stop = "fairlead down" if summary.detached else "Ctrl-C, or fairlead down in another terminal"
     facts.add_row("Stop", stop)

@@ -36,9 +36,9 @@ def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, 
 
 
 def sandbox_is_busy(sandbox: RunningSandbox) -> bool:
-    for router in sandbox.routers:
+    for page in sandbox.metrics_pages:
         try:
-            metrics = httpx.get(router + "/metrics", timeout=2, trust_env=False).text
+            metrics = httpx.get(page, timeout=2, trust_env=False).text
             if any(line.startswith("fairlead_router_requests_total{") for line in metrics.splitlines()):
                 return True
         except httpx.HTTPError:

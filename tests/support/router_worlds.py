@@ -8,13 +8,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
 from fairlead.routing.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
-from fairlead_router.main import Router
+from fairlead_router.admin import AdminApp
+from fairlead_router.main import Router, pool_scheduler_factory
 from fairlead_router.serving import GatewayServer, bind, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
 from fake_control_api import FakeControlApi, routing_table
@@ -30,6 +31,16 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
+async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    if headers.get("transfer-encoding") != "chunked":
+        return await reader.readexactly(int(headers.get("content-length", "0")))
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += (await reader.readexactly(size + 2))[:size]
+    await reader.readline()
+    return body
+
+
 @dataclass
 class ScriptedEngine:
     """An HTTP engine over a plain socket. The request header `x-script` chooses what it does; `seen` holds the requests it got."""
@@ -40,6 +51,10 @@ class ScriptedEngine:
     """Answers 500 to everything."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
     """`stepwise` streams wait for it before every chunk but the first."""
+    events: list[str] = field(default_factory=list)
+    """What streams consist of, instead of chunks of a chat; `stepwise_events` makes all but the first wait for `step`."""
+    stepwise_events: bool = False
+    hang_up_after_events: bool = False
     disconnects: int = 0
     port: int = 0
     _server: asyncio.Server | None = None
@@ -66,18 +81,30 @@ class ScriptedEngine:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
-                body = await reader.readexactly(int(headers.get("content-length", "0")))
-                if head[0].startswith("GET"):
+                body = await _read_body(reader, headers)
+                if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")
                     continue
-                document = json.loads(body)
-                self.seen.append({"line": head[0], "headers": headers, "body": document, "size": len(body)})
+                is_form = headers.get("content-type", "").startswith("multipart/")
+                document = json.loads(body) if body and not is_form else {}
+                self.seen.append({"line": head[0], "headers": headers, "body": document, "size": len(body), "raw": body})
+                if "/v1/responses/" in head[0]:
+                    self._answer_held(head[0], writer)
+                    continue
                 await self._answer(headers.get("x-script", ""), document, writer, reader)
         except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
             self._writers.discard(writer)
             writer.close()
+
+    def _answer_held(self, line: str, writer: asyncio.StreamWriter) -> None:
+        """Responses are held by their maker alone: engine `i0` holds those that end in `-i0`."""
+        response = line.split()[1].removeprefix("/v1/responses/").removesuffix("/cancel").partition("?")[0]
+        if response.endswith(f"-{self.name}"):
+            self._write(writer, 200, json.dumps({"id": response, "engine": self.name, "line": line}).encode())
+        else:
+            self._write(writer, 404, b'{"error": {"message": "not found"}}')
 
     def _write(self, writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
         writer.write(b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body))
@@ -97,8 +124,18 @@ class ScriptedEngine:
             raise ConnectionResetError
         elif script == "silent":
             await self._watch(reader)
+        elif script.startswith("raw "):
+            writer.write(script.removeprefix("raw ").encode().decode("unicode_escape").encode("latin-1"))
         elif not document.get("stream"):
-            whole = json.dumps({"model": document["model"], "engine": self.name, "choices": [], "usage": USAGE}).encode()
+            whole = json.dumps(
+                {
+                    "id": f"resp_{len(self.seen)}-{self.name}",
+                    "model": document.get("model"),
+                    "engine": self.name,
+                    "choices": [],
+                    "usage": USAGE,
+                }
+            ).encode()
             if script == "die-halfway":
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(whole), whole[:20]))
                 await writer.drain()
@@ -113,6 +150,9 @@ class ScriptedEngine:
             writer.write(b"%x\r\n%s\r\n" % (len(data), data))
 
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        if self.events:
+            await self._tell_events(send, writer)
+            return
         event = b"data: " + json.dumps({**CHUNK, "engine": self.name}).encode() + b"\n\n"
         if script == "flood":
             piece = event * 500
@@ -142,6 +182,17 @@ class ScriptedEngine:
         send(b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
 
+    async def _tell_events(self, send: Callable[[bytes], None], writer: asyncio.StreamWriter) -> None:
+        for number, event in enumerate(self.events):
+            if self.stepwise_events and number:
+                await self.step.wait()
+                self.step.clear()
+            send(event.encode())
+            await writer.drain()
+        if self.hang_up_after_events:
+            raise ConnectionResetError
+        writer.write(b"0\r\n\r\n")
+
     async def _watch(self, reader: asyncio.StreamReader) -> None:
         await reader.read(1)
         self.disconnects += 1
@@ -156,6 +207,8 @@ class RunningRouter:
     port: int
     client: httpx.AsyncClient
     served: asyncio.Task[None]
+    admin: httpx.AsyncClient
+    """For the operators' port."""
 
     @property
     def pool(self) -> Any:
@@ -170,7 +223,7 @@ class RunningRouter:
     def busy(self) -> int:
         """Requests anybody still counts anywhere."""
         counted = sum(row.in_flight + row.waiting for pool in self.router.pools.living() for row in pool.scheduler.in_flight())
-        return counted + self.router.pools.in_flight_total() + self.router.proxy.active()
+        return counted + self.router.pools.in_flight_total() + self.router.calls.active()
 
     async def ask(self, *, stream: bool = False, script: str = "", text: str = "hello", **more: Any) -> httpx.Response:
         headers = {"x-script": script, **more.pop("headers", {})}
@@ -207,9 +260,9 @@ class World:
 
     async def start_router(self, name: str = "router-0", seed: int = 1, **changes: Any) -> RunningRouter:
         settings = self.settings(name, **changes)
-        router = Router(settings, lambda table: PoolScheduler(table, name, seed, sample_rate=1.0), f"start{seed}")
+        router = Router(settings, pool_scheduler_factory(name, seed, 1.0, settings.max_retries), f"start{seed}")
         router.recall()
-        listener = bind("127.0.0.1", 0, reuse=False)
+        listener = bind("--port", "127.0.0.1", 0, reuse=False)
         port = listener.getsockname()[1]
         server = GatewayServer(
             server_config(router.gateway, max_header_bytes=settings.max_header_bytes), asyncio.get_running_loop(), lambda: None
@@ -217,7 +270,8 @@ class World:
         router.start()
         served = asyncio.create_task(server.serve(sockets=[listener]))
         client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, trust_env=False)
-        running = RunningRouter(router=router, server=server, port=port, client=client, served=served)
+        admin = httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, AdminApp(router.informing))), base_url="http://admin")
+        running = RunningRouter(router=router, server=server, port=port, client=client, served=served, admin=admin)
         self.routers.append(running)
         await until(lambda: server.started)
         return running
@@ -226,6 +280,7 @@ class World:
         """As on a signal: drain, stop serving, last reports, goodbye."""
         self.routers.remove(running)
         await running.client.aclose()
+        await running.admin.aclose()
         await running.router.drain()
         running.server.should_exit = True
         await running.served
@@ -236,5 +291,5 @@ class World:
         await self.start_engines(count)
         self.api.set_table(self.table(**table))
         running = await self.start_router()
-        await until(lambda: running.router.gateway.synced)
+        await until(lambda: running.router.informing.synced)
         return running

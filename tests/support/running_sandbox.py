@@ -75,6 +75,11 @@ class RunningSandbox:
         return tuple(url for name, url in sorted(self.note.urls.items()) if name.startswith("router"))
 
     @property
+    def metrics_pages(self) -> tuple[str, ...]:
+        """The routers' metrics pages, in the order of `routers`."""
+        return tuple(url for name, url in sorted(self.note.urls.items()) if name.startswith("metrics-of-router"))
+
+    @property
     def kubeconfig(self) -> Path:
         return self.state.kubeconfig
 

@@ -34,7 +34,7 @@ def contended(
 
 
 def unavailable(request: RoutingRequest, reason: RejectionReason, *, retry_after_seconds: float, message: str) -> Refusal:
-    """503: nobody serves, or everyone tried failed."""
+    """503: nobody serves."""
     return Refusal(request=request, reason=reason, status=503, retry_after_seconds=whole_seconds(retry_after_seconds), message=message)
 
 
@@ -68,9 +68,9 @@ def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float,
 
 
 def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...]) -> Refusal:
-    """503: every instance that could be tried failed before its first byte."""
+    """502: every instance that could be tried failed before its first byte."""
     message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
-    return unavailable(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)
+    return Refusal(request=request, reason=RejectionReason.UPSTREAM_FAILED, status=502, retry_after_seconds=1.0, message=message)
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:

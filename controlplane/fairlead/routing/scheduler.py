@@ -10,9 +10,9 @@ Every accepted request leaves through exactly one of refusal, `complete`, `fail`
 from collections.abc import Iterable, Sequence
 from heapq import heappop
 
-from fairlead.admission.refusals import nobody_serves, shutting_down, too_late, unavailable, upstream_failed, waited_too_long
+from fairlead.admission.refusals import nobody_serves, shutting_down, too_late, upstream_failed, waited_too_long
 from fairlead.instances import REACHABLE
-from fairlead.reports import Binding, BindingReason, MoveOutcome, RejectionReason
+from fairlead.reports import Binding, BindingReason, MoveOutcome
 from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.catalogue import check_parameters
 from fairlead.routing.circuit import Circuit
@@ -150,8 +150,7 @@ class PoolScheduler(SchedulerReadings):
         placing = self._placing
         if tracked is None or tracked.stage in (Stage.HELD, Stage.QUEUED) or tracked.first_token_at is not None:
             unknown = RoutingRequest(id=request_id, arrived_at=now, prompt_tokens=0, blocks=(), first_bytes_hash=0)
-            message = f"request {request_id} is not one that may be tried again"
-            return unavailable(unknown, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)
+            return upstream_failed(unknown, placing.table.pool, ())
         placing.view.now = now
         self._end_probe(tracked, now)
         decode_failed = failed_instance == tracked.decode

@@ -111,7 +111,7 @@ async def test_reports_wait_while_the_api_answers_errors(world: World) -> None:
 async def test_two_routers_share_bindings(world: World) -> None:
     first = await world.ready(count=4, policy="ear")
     second = await world.start_router("router-1")
-    await until(lambda: second.router.gateway.synced)
+    await until(lambda: second.router.informing.synced)
     homes = await _turns(first, SESSIONS)
     await until(lambda: len(world.api.bindings) == len(SESSIONS))
     scheduler = second.scheduler
@@ -126,7 +126,7 @@ async def test_two_routers_share_bindings(world: World) -> None:
 async def test_when_two_routers_bind_one_session_the_first_writer_wins_at_both(world: World) -> None:
     first = await world.ready(count=4, policy="ear")
     second = await world.start_router("router-1", seed=7)
-    await until(lambda: second.router.gateway.synced)
+    await until(lambda: second.router.informing.synced)
     world.api.fail_reports_with = 503
     await _turns(first, SESSIONS)
     for session in SESSIONS:  # put the same sessions elsewhere at the other router, as if its load had been different
@@ -185,7 +185,7 @@ async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) ->
     await world.start_engines(2)
     world.api.set_table(world.table(policy="ear"))
     running = await world.start_router(spool_max_bytes=64 * 1024)
-    await until(lambda: running.router.gateway.synced)
+    await until(lambda: running.router.informing.synced)
     await world.api.stop()
     for turn in range(12):
         await asyncio.gather(*(running.ask(headers={"x-session-id": f"t{turn}-{number}"}) for number in range(12)))

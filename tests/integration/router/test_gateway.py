@@ -165,7 +165,7 @@ async def test_readiness_means_a_table_or_knowing_there_is_none(world: World) ->
     assert (await running.client.get("/readyz")).status_code == 503
     assert (await running.client.get("/healthz")).status_code == 200
     await world.api.start()
-    await until(lambda: running.router.gateway.synced)
+    await until(lambda: running.router.informing.synced)
     assert (await running.client.get("/readyz")).status_code == 200
 
 
@@ -205,13 +205,15 @@ async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World)
     running = await world.ready()
     await running.ask()
     await until(lambda: len(running.pool.kv_usage) == 2, 4.0)
-    page = (await running.client.get("/metrics")).text
+    page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_requests_total{outcome="served",pool="default/chat"} 1.0' in page
     assert 'fairlead_router_kv_usage{instance="i0",pool="default/chat"} 0.5' in page
-    debug = (await running.client.get("/debug/pools")).json()["pools"][0]
+    debug = (await running.admin.get("/debug/pools")).json()["pools"][0]
     assert debug["table"]["version"] == 1
     assert debug["kv_usage"] == {"i0": 0.5, "i1": 0.5}
     assert [row["in_flight"] for row in debug["in_flight"]] == [0, 0]
+    for path in ("/metrics", "/debug/pools"):
+        assert (await running.client.get(path)).status_code == 404, "only on the operators' port"
 
 
 async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world: World) -> None:
@@ -220,7 +222,7 @@ async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world
     old = asyncio.create_task(running.ask(stream=True, script="stepwise"))
     await until(lambda: len(engine.seen) == 1)
     draining = asyncio.create_task(running.router.drain())
-    await until(lambda: running.router.gateway.draining)
+    await until(lambda: running.router.informing.draining)
     refused = await running.ask()
     assert refused.status_code == 503
     assert refused.headers["x-fairlead-rejection"] == "rejected-shutting-down"
@@ -289,7 +291,7 @@ async def test_a_body_that_does_not_come_is_a_408(world: World) -> None:
     await world.start_engines(1)
     world.api.set_table(world.table())
     running = await world.start_router(timeouts=Timeouts(body=0.2))
-    await until(lambda: running.router.gateway.synced)
+    await until(lambda: running.router.informing.synced)
     answer = await _raw(running, b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408 ")
 

@@ -33,7 +33,7 @@ def _environment(world: World, name: str = "router-0", **changes: str) -> dict[s
 
 
 async def _start(environment: dict[str, str], port: int, *options: str) -> asyncio.subprocess.Process:
-    command = (sys.executable, "-m", "fairlead_router.main", "--port", str(port), *options)
+    command = (sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0", *options)
     return await asyncio.create_subprocess_exec(*command, env=environment, stderr=asyncio.subprocess.PIPE)
 
 
@@ -143,6 +143,7 @@ async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
         ({"FAIRLEAD_API_URL": ""}, (), "FAIRLEAD_API_URL"),
         ({"FAIRLEAD_MAX_BODY_BYTES": "big"}, (), "FAIRLEAD_MAX_BODY_BYTES: 'big' cannot be used; give a whole number"),
         ({}, ("--host", "203.0.113.7"), "--host/--port: '203.0.113.7:"),
+        ({}, ("--admin-port", "70000"), "--admin-host/--admin-port: '127.0.0.1:70000'"),
     ],
 )
 async def test_bad_settings_are_one_clear_line_and_exit_code_2(

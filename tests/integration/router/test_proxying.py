@@ -143,7 +143,7 @@ async def test_an_engine_silent_for_too_long_is_given_up_before_the_first_byte(w
     await world.start_engines(2)
     world.api.set_table(world.table())
     running = await world.start_router(timeouts=Timeouts(first_byte=0.3, total=20.0))
-    await until(lambda: running.router.gateway.synced)
+    await until(lambda: running.router.informing.synced)
     answer = await running.ask(script="silent@i0", stream=True)
     again = await running.ask(script="silent@i0", stream=True)
     assert {answer.headers["x-fairlead-instance"], again.headers["x-fairlead-instance"]} == {"i1"}
@@ -155,7 +155,7 @@ async def test_a_request_that_takes_longer_than_allowed_ends_with_an_error_event
     await world.start_engines(1)
     world.api.set_table(world.table())
     running = await world.start_router(timeouts=Timeouts(total=0.5))
-    await until(lambda: running.router.gateway.synced)
+    await until(lambda: running.router.informing.synced)
     answer = await running.ask(script="stepwise", stream=True)
     assert "took longer than 0.5 s" in answer.text
     await _settled(running)
@@ -221,9 +221,9 @@ async def test_a_client_slower_than_its_engine_pauses_it_and_loses_nothing(world
     body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "x"}], "stream": True}).encode()
     writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-script: flood\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
     await asyncio.sleep(0.5)  # nothing is read: whatever does not fit into buffers must stay at the engine
-    (call,) = running.router.proxy._calls
+    (call,) = running.router.calls._calls
     assert call.connection is not None
-    assert call.connection._paused
+    assert call.connection.paused
     text = await reader.readuntil(b"\r\n\r\n")
     events = 0
     while size := int(await reader.readline(), 16):

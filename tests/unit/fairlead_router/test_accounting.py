@@ -123,7 +123,7 @@ def _request(name: str) -> RoutingRequest:
 def _pool(slots: int = 2) -> tuple[Pool, CheckingScheduler]:
     table = routing_table(["127.0.0.1:1"])
     scheduler = CheckingScheduler(table, slots)
-    return Pool(table, scheduler, RouterMetrics(), 2), scheduler
+    return Pool(table, scheduler, RouterMetrics()), scheduler
 
 
 ACTIONS = ("submit", "submit-refused", "first_token", "complete", "fail", "cancel", "retry", "retry-refused", "tick")
@@ -154,7 +154,7 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
             elif action.startswith("retry") and not ticket.ended and isinstance(ticket.verdict, Dispatch):
                 if action == "retry-refused":
                     scheduler.refuse.add(ticket.request.id)
-                ticket.retry(1.0, "i0", "it died")
+                ticket.retry(1.0, "i0")
         assert pool.waiting == len(scheduler.queue)
         assert pool.tickets.keys() == scheduler.dispatched.keys() | {request.id for request in scheduler.queue}
     for ticket in tickets:
@@ -177,15 +177,17 @@ async def test_a_queued_request_waits_for_its_dispatch() -> None:
     assert second.dispatched_at == 2.0
 
 
-def test_retries_are_bounded_and_then_the_request_fails_with_a_502() -> None:
+def test_the_scheduler_alone_bounds_the_retries_and_its_refusal_ends_the_ticket() -> None:
     pool, scheduler = _pool()
     ticket = pool.submit(_request("a"), 1.0)
-    assert isinstance(ticket.retry(1.0, "i0", "refused"), Dispatch)
-    assert isinstance(ticket.retry(1.0, "i0", "refused"), Dispatch)
-    last = ticket.retry(1.0, "i0", "refused")
-    assert isinstance(last, Refusal)
-    assert (last.status, last.reason) == (502, RejectionReason.UPSTREAM_FAILED)
-    assert scheduler.ended == {"a": "failed"}
+    for _ in range(20):
+        assert isinstance(ticket.retry(1.0, "i0"), Dispatch)
+    scheduler.refuse.add("a")
+    assert isinstance(ticket.retry(1.0, "i0"), Refusal)
+    assert ticket.ended
+    assert scheduler.ended == {"a": "refused"}
+    assert pool.counters.retries == 20
+    assert pool.counters.failed == 0
 
 
 def test_a_verdict_nobody_waits_for_is_counted_and_taken_back() -> None:

@@ -5,7 +5,8 @@ import pytest
 
 from fairlead.reports import RejectionReason
 from fairlead.routing.protocols import Refusal, RoutingRequest
-from fairlead_router.refusals import BadRequest, refusal_answer, shutting_down, stream_error, upstream_failed
+from fairlead_router.dialects import Dialect, error_event
+from fairlead_router.refusals import BadRequest, refusal_answer, shutting_down, upstream_failed
 
 REQUEST = RoutingRequest(id="r", arrived_at=0.0, prompt_tokens=1, blocks=(), first_bytes_hash=0)
 
@@ -42,7 +43,7 @@ def test_a_bad_request_names_its_field() -> None:
 
 
 def test_a_stream_error_closes_an_event_that_was_cut() -> None:
-    whole = stream_error("lost", mid_event=False)
+    whole = error_event(Dialect.OPENAI, "lost", "gone", mid_event=False)
     assert whole.startswith(b"data: {")
     assert whole.endswith(b"\n\n")
-    assert stream_error("lost", mid_event=True) == b"\n\n" + whole
+    assert error_event(Dialect.OPENAI, "lost", "gone", mid_event=True) == b"\n\n" + whole

@@ -5,8 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_router.paths import ENDPOINTS, Endpoint, find
 from fairlead_router.refusals import BadRequest
-from fairlead_router.requests import Kind, forwarded_headers, parse_request, session_name
+from fairlead_router.requests import forwarded_headers, parse_request, session_name
+
+
+def _endpoint(path: bytes) -> Endpoint:
+    endpoint = find(path)
+    assert endpoint is not None
+    return endpoint
+
+
+CHAT, COMPLETION, EMBEDDING = (_endpoint(path) for path in (b"/v1/chat/completions", b"/v1/completions", b"/v1/embeddings"))
 
 
 def _chat(**fields: object) -> bytes:
@@ -20,7 +30,7 @@ def test_chat_text_is_the_contents_in_order_with_nothing_between() -> None:
         {"role": "assistant", "content": None, "tool_calls": []},
         {"role": "user", "content": "!"},
     ]
-    parsed = parse_request(_chat(messages=messages), Kind.CHAT)
+    parsed = parse_request(_chat(messages=messages), CHAT)
     assert parsed.prompt == "You are kind. Grüße!".encode()
 
 
@@ -29,31 +39,31 @@ def test_chat_text_is_the_contents_in_order_with_nothing_between() -> None:
     [("once", b"once"), (["a", "b"], b"ab"), ([1, 2], b"\1\0\0\0\2\0\0\0"), ([[1], [2]], b"\1\0\0\0\2\0\0\0")],
 )
 def test_completion_prompts_may_be_text_or_tokens(prompt: object, expected: bytes) -> None:
-    assert parse_request(orjson.dumps({"model": "m", "prompt": prompt}), Kind.COMPLETION).prompt == expected
+    assert parse_request(orjson.dumps({"model": "m", "prompt": prompt}), COMPLETION).prompt == expected
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "param"),
     [
-        (orjson.dumps({"messages": []}), Kind.CHAT, "model"),
-        (orjson.dumps({"model": 7, "messages": []}), Kind.CHAT, "model"),
-        (orjson.dumps({"model": "m"}), Kind.CHAT, "messages"),
-        (orjson.dumps({"model": "m", "messages": []}), Kind.CHAT, "messages"),
-        (orjson.dumps({"model": "m", "messages": ["x"]}), Kind.CHAT, "messages[0]"),
-        (orjson.dumps({"model": "m", "messages": [{"content": 5}]}), Kind.CHAT, "messages[0].content"),
-        (orjson.dumps({"model": "m", "messages": [{"content": ["x"]}]}), Kind.CHAT, "messages[0].content[0]"),
-        (orjson.dumps({"model": "m"}), Kind.COMPLETION, "prompt"),
-        (orjson.dumps({"model": "m", "prompt": {"a": 1}}), Kind.COMPLETION, "prompt"),
-        (orjson.dumps({"model": "m", "prompt": [1, -2]}), Kind.COMPLETION, "prompt"),
-        (orjson.dumps({"model": "m", "prompt": [1, "x"]}), Kind.COMPLETION, "prompt"),
-        (orjson.dumps({"model": "m"}), Kind.EMBEDDING, "input"),
-        (_chat(stream="yes"), Kind.CHAT, "stream"),
-        (_chat(stream_options=[]), Kind.CHAT, "stream_options"),
-        (_chat(max_tokens="many"), Kind.CHAT, "max_tokens"),
-        (_chat(max_completion_tokens=-1), Kind.CHAT, "max_completion_tokens"),
+        (orjson.dumps({"messages": []}), CHAT, "model"),
+        (orjson.dumps({"model": 7, "messages": []}), CHAT, "model"),
+        (orjson.dumps({"model": "m"}), CHAT, "messages"),
+        (orjson.dumps({"model": "m", "messages": []}), CHAT, "messages"),
+        (orjson.dumps({"model": "m", "messages": ["x"]}), CHAT, "messages[0]"),
+        (orjson.dumps({"model": "m", "messages": [{"content": 5}]}), CHAT, "messages[0].content"),
+        (orjson.dumps({"model": "m", "messages": [{"content": ["x"]}]}), CHAT, "messages[0].content[0]"),
+        (orjson.dumps({"model": "m"}), COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m", "prompt": {"a": 1}}), COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m", "prompt": [1, -2]}), COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m", "prompt": [1, "x"]}), COMPLETION, "prompt"),
+        (orjson.dumps({"model": "m"}), EMBEDDING, "input"),
+        (_chat(stream="yes"), CHAT, "stream"),
+        (_chat(stream_options=[]), CHAT, "stream_options"),
+        (_chat(max_tokens="many"), CHAT, "max_tokens"),
+        (_chat(max_completion_tokens=-1), CHAT, "max_completion_tokens"),
     ],
 )
-def test_a_bad_body_is_a_400_that_names_the_field(body: bytes, kind: Kind, param: str) -> None:
+def test_a_bad_body_is_a_400_that_names_the_field(body: bytes, kind: Endpoint, param: str) -> None:
     with pytest.raises(BadRequest) as caught:
         parse_request(body, kind)
     assert caught.value.status == 400
@@ -64,7 +74,7 @@ def test_a_bad_body_is_a_400_that_names_the_field(body: bytes, kind: Kind, param
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"model": "\\ud800"}'])
 def test_what_is_not_a_json_object_is_a_400(body: bytes) -> None:
     with pytest.raises(BadRequest) as caught:
-        parse_request(body, Kind.CHAT)
+        parse_request(body, CHAT)
     assert (caught.value.status, caught.value.code) == (400, "invalid_json")
 
 
@@ -81,7 +91,7 @@ def test_what_is_not_a_json_object_is_a_400(body: bytes) -> None:
 )
 def test_no_body_whatever_raises_anything_else(body: bytes) -> None:
     statuses = set()
-    for kind in Kind:
+    for kind in ENDPOINTS:
         try:
             parse_request(body, kind)
         except BadRequest as problem:
@@ -90,7 +100,7 @@ def test_no_body_whatever_raises_anything_else(body: bytes) -> None:
 
 
 def test_a_request_for_the_pool_is_renamed_to_the_model_and_nothing_else_changes() -> None:
-    parsed = parse_request(_chat(model="default/chat", temperature=0.5, max_completion_tokens=9), Kind.CHAT)
+    parsed = parse_request(_chat(model="default/chat", temperature=0.5, max_completion_tokens=9), CHAT)
     renamed = orjson.loads(parsed.renamed("mock"))
     assert renamed == {"model": "mock", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.5, "max_completion_tokens": 9}
     assert parsed.max_output_tokens == 9

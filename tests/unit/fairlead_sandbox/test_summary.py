@@ -11,6 +11,7 @@ SUMMARY = Summary(
     dashboard="http://127.0.0.1:8080",
     login_link="http://127.0.0.1:8080/login?token=fll_" + "x" * 43,
     gateways=("http://127.0.0.1:8000", "http://127.0.0.1:8001"),
+    metrics=("http://127.0.0.1:9000/metrics", "http://127.0.0.1:9001/metrics"),
     kubeconfig=Path("/srv/a-rather-long-path-for-a-state-directory/.fairlead/kubeconfig"),
     state_dir=Path("/srv/a-rather-long-path-for-a-state-directory/.fairlead"),
     demo=True,

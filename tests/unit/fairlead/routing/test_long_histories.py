@@ -222,7 +222,7 @@ class History:
 
     def look_at(self, refusal: Refusal) -> None:
         assert refusal.reason in RejectionReason
-        assert refusal.status == (429 if refusal.reason in CONTENDED else 503)
+        assert refusal.status == (429 if refusal.reason in CONTENDED else 502 if refusal.reason is RejectionReason.UPSTREAM_FAILED else 503)
         assert refusal.retry_after_seconds == int(refusal.retry_after_seconds)
         assert 1 <= refusal.retry_after_seconds <= 600
         assert refusal.message

@@ -111,7 +111,7 @@ def test_a_retry_goes_to_the_next_fallback_and_a_third_failure_is_refused() -> N
     assert isinstance(third, Dispatch)
     refusal = scheduler.retry("r1", 0.3, third.instance)
     assert isinstance(refusal, Refusal)
-    assert (refusal.reason, refusal.status) == (RejectionReason.UPSTREAM_FAILED, 503)
+    assert (refusal.reason, refusal.status) == (RejectionReason.UPSTREAM_FAILED, 502)
     assert all(load.prefilling == load.pending_prefill_tokens == 0 for load in scheduler.loads())
 
 

@@ -116,7 +116,7 @@ class SchedulerHistory(RuleBasedStateMachine):
                 self.alive[name] = outcome.instance
             else:
                 assert isinstance(outcome.reason, RejectionReason)
-                assert outcome.status in (429, 503)
+                assert outcome.status in (429, 502, 503)
                 assert outcome.retry_after_seconds >= 1
                 assert outcome.message
                 self.end(name)

@@ -1,0 +1,66 @@
+"""The operators' port of a router: metrics, a debug view and health, apart from the port that clients can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from fairlead_router.informing import Informing, Scope, Send, send_answer, send_json
+from fairlead_router.refusals import BadRequest
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+ADMIN_PATHS = ("/metrics", "/debug/pools", "/healthz", "/readyz")
+
+
+class AdminApp:
+    """The ASGI application of the operators' port."""
+
+    def __init__(self, informing: Informing) -> None:
+        self._informing = informing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path not in ADMIN_PATHS:
+            message = f"{path[:200]!r} is not a path of the operators' port; there are {', '.join(ADMIN_PATHS)}"
+            await send_answer(send, BadRequest(404, "not_found", message).answer())
+        elif scope["method"] not in ("GET", "HEAD"):
+            message = f"{path} takes GET, not {scope['method']}"
+            await send_answer(send, BadRequest(405, "method_not_allowed", message, None, [(b"allow", b"GET, HEAD")]).answer())
+        elif path == "/metrics":
+            await self._informing.send_metrics(send)
+        elif path == "/debug/pools":
+            await self._informing.send_debug(send)
+        elif path == "/readyz":
+            await self._informing.send_readiness(send)
+        else:
+            await send_json(send, 200, {"status": "alive"})
+
+
+class _AdminServer(uvicorn.Server):
+    """Leaves signals to the gateway's server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving_admin(informing: Informing, listener: socket.socket) -> AsyncIterator[uvicorn.Server]:
+    """Serve the operators' port on `listener` while the block runs."""
+    config = uvicorn.Config(
+        AdminApp(informing), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
+        limit_concurrency=64, timeout_keep_alive=75, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = _AdminServer(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="admin")
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        await task

@@ -1,0 +1,153 @@
+"""Calls: one client request each on its way through the router, and the time limits that all of them have."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead_router.dialects import Dialect
+from fairlead_router.settings import Timeouts
+from fairlead_router.upstream import UpstreamConnection, UpstreamFailure
+
+STALLED_CLIENT_SECONDS = 5.0
+"""How long past the total time a client may take to read the end before its connection is dropped."""
+
+
+class Client(Protocol):
+    """The client's connection, given by the server as the ASGI extension `fairlead.client`; answers are written to it from callbacks."""
+
+    def begin(self, status: int, headers: bytes, length: int | None) -> None:
+        """Status and header lines; without `length` the body is chunked."""
+
+    def write(self, piece: bytes) -> bool:
+        """Pass on a piece. False: pause until `on_writable` calls."""
+
+    def end(self, piece: bytes) -> None: ...
+
+    def abort(self) -> None:
+        """Drop the connection, so that nobody takes what was sent for a whole answer."""
+
+    def on_writable(self, resume: Callable[[], None]) -> None: ...
+
+
+class Call:
+    """One client request: what is sent upstream (`head` without `host` and the closing empty line, then `body`) and what is known so far."""
+
+    __slots__ = (
+        "arrived_at", "body", "connection", "deadline", "dialect", "first_byte_due", "gone", "head", "id", "quiet_since", "received", "stream",
+        "task",
+    )  # fmt: skip
+
+    def __init__(
+        self, call_id: str, arrived_at: float, head: bytes, body: bytes, *, stream: bool, dialect: Dialect, deadline: float
+    ) -> None:
+        self.id = call_id
+        self.arrived_at = arrived_at
+        self.head = head
+        self.body = body
+        self.stream = stream
+        self.dialect = dialect
+        self.deadline = deadline
+        self.first_byte_due = 0.0
+        self.quiet_since = 0.0
+        """Since when nothing has come of an answer that has begun; 0 = it has not begun."""
+        self.received = 0
+        self.connection: UpstreamConnection | None = None
+        self.gone = False
+        self.task: asyncio.Task[None] | None = None
+
+    def client_gone(self) -> None:
+        """The client closed its connection: stop whatever is being waited for."""
+        self.gone = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def drop_connection(self) -> None:
+        """Whatever still comes on the connection is nobody's."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.abort()
+
+
+class Calls:
+    """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`."""
+
+    def __init__(self, timeouts: Timeouts, now: Callable[[], float], prefix: str) -> None:
+        self._timeouts = timeouts
+        self._now = now
+        self._prefix = prefix
+        self._numbers = itertools.count(1)
+        self._calls: set[Call] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def next_id(self) -> str:
+        """An id no other request of any router has."""
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+    def new(self, call_id: str, arrived_at: float, head: bytes, body: bytes, *, stream: bool, dialect: Dialect) -> Call:
+        """A call whose total time runs from its arrival."""
+        call = Call(call_id, arrived_at, head, body, stream=stream, dialect=dialect, deadline=arrived_at + self._timeouts.total)
+        call.task = asyncio.current_task()
+        return call
+
+    def enter(self, call: Call) -> None:
+        """The call is under way."""
+        self._calls.add(call)
+        self._idle.clear()
+
+    def leave(self, call: Call) -> None:
+        """The call ended; what is left of its connection goes with it."""
+        self._calls.discard(call)
+        if not self._calls:
+            self._idle.set()
+        call.drop_connection()
+
+    def await_answer(self, call: Call, connection: UpstreamConnection) -> None:
+        """The request is on its way on this connection: the first byte is due."""
+        call.connection = connection
+        call.quiet_since = 0.0
+        call.first_byte_due = self._now() + self._timeouts.first_byte
+
+    def began(self, call: Call) -> None:
+        """The answer has begun: from now on the time between its pieces is limited."""
+        call.first_byte_due = 0.0
+        call.quiet_since = self._now()
+
+    def sweep(self) -> None:
+        """Called a few times a second: ends what exceeds its first-byte, idle or total time."""
+        now = self._now()
+        for call in tuple(self._calls):
+            connection = call.connection
+            if connection is not None and 0 < call.first_byte_due <= now:
+                connection.abort(UpstreamFailure("timeout", f"{connection.address} sent nothing for {self._timeouts.first_byte:g} s"))
+            elif call.deadline <= now:
+                if connection is not None:
+                    connection.abort(UpstreamFailure("deadline", f"the request took longer than {self._timeouts.total:g} s"))
+                if call.deadline + STALLED_CLIENT_SECONDS <= now:
+                    call.client_gone()  # it does not even read the error
+            elif connection is not None and call.quiet_since > 0:
+                self._limit_silence(call, connection, now)
+
+    def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float) -> None:
+        if connection.received != call.received or connection.paused:
+            call.received = connection.received
+            call.quiet_since = now
+        elif now - call.quiet_since >= self._timeouts.idle:
+            message = f"{connection.address} sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
+            connection.abort(UpstreamFailure("stalled", message))
+
+    def active(self) -> int:
+        """Calls not finished yet."""
+        return len(self._calls)
+
+    async def wait_until_idle(self, seconds: float) -> bool:
+        """Wait until no call is under way, at most `seconds`; whether that came true."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,61 @@
+"""The protocols clients speak, and how each of them spells an error, an error in the middle of a stream, and the first token of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import orjson
+
+
+class Dialect(Enum):
+    """One of the protocols. Everything that is not named belongs to OPENAI."""
+
+    OPENAI = "openai"
+    RESPONSES = "responses"
+    ANTHROPIC = "anthropic"
+
+
+FIRST_TOKEN_MARKS: Mapping[Dialect, bytes] = {Dialect.RESPONSES: b".delta", Dialect.ANTHROPIC: b"content_block_delta"}
+"""What a stream holds once its engine has made a token. A stream of another dialect begins with its first token; these begin before it."""
+
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def _openai_type(status: int) -> str:
+    if status == 401:
+        return "authentication_error"
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"
+
+
+def error_body(dialect: Dialect, status: int, code: str, message: str, param: str | None = None) -> bytes:
+    """The document of an error answer as JSON bytes. Anthropic's has no place for `code` and `param`: the code leads its message."""
+    if dialect is Dialect.ANTHROPIC:
+        kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+        return orjson.dumps({"type": "error", "error": {"type": kind, "message": f"{code}: {message}"}})
+    return orjson.dumps({"error": {"message": message, "type": _openai_type(status), "param": param, "code": code}})
+
+
+def error_event(dialect: Dialect, code: str, message: str, *, mid_event: bool, sequence: int = 0) -> bytes:
+    """The server-sent event that ends a stream that cannot go on. `mid_event`: the last event was cut and must be closed first.
+
+    `sequence` is the number of events before it, which the Responses protocol wants to be told.
+    """
+    if dialect is Dialect.RESPONSES:
+        document = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}
+        event = b"event: error\ndata: " + orjson.dumps(document) + b"\n\n"
+    elif dialect is Dialect.ANTHROPIC:
+        event = b"event: error\ndata: " + error_body(dialect, 500, code, message) + b"\n\n"
+    else:
+        event = b"data: " + error_body(dialect, 500, code, message) + b"\n\n"
+    return b"\n\n" + event if mid_event else event

@@ -1,0 +1,170 @@
+"""Requests that go to an instance without the scheduler: they cost no prefill, or only one instance can answer them.
+
+They are counted by outcome, weigh in where the next of them goes, and have the same time limits as routed ones; no session, queue or admission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from fairlead_router.calls import Call, Calls, Client
+from fairlead_router.dialects import error_event
+from fairlead_router.pools import Pool
+from fairlead_router.refusals import BadRequest, ErrorAnswer, nobody_serves, upstream_failed
+from fairlead_router.sending import Sender, fault, passed_headers, refuse_engine_faults
+from fairlead_router.serving import ClientGone
+from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
+
+PROBES_AT_ONCE = 8
+PROBE_SECONDS = 2.0
+
+logger = logging.getLogger("fairlead.router.direct")
+
+
+@dataclass(slots=True, kw_only=True)
+class Upload:
+    """What follows a call's body: `rest` gives its pieces as they arrive; without a length in the head each is framed as a chunk."""
+
+    rest: AsyncIterator[bytes]
+    chunked: bool
+    begun: bool = False
+    """Whether a piece was taken: then the request cannot be sent a second time."""
+
+
+class DirectRelay:
+    """Relays calls to the least loaded instance, or to a given one. `tries` instances are tried at most."""
+
+    def __init__(self, sender: Sender, upstream: UpstreamPool, calls: Calls, now: Callable[[], float], *, tries: int) -> None:
+        self._sender = sender
+        self._upstream = upstream
+        self._calls = calls
+        self._now = now
+        self._tries = tries
+
+    async def relay(
+        self, call: Call, pool: Pool, client: Client, *, only: str | None = None, upload: Upload | None = None
+    ) -> ErrorAnswer | None:
+        """Serve one call to its end: None when it was answered or its client went away, else the answer the caller must send."""
+        self._calls.enter(call)
+        outcome = "failed"
+        tried: list[str] = []
+        failure: UpstreamFailure | None = None
+        try:
+            while len(tried) < (1 if only else self._tries) and not (upload and upload.begun):
+                instance = only or pool.least_loaded(tried)
+                if instance is None:
+                    break
+                tried.append(instance)
+                pool.direct[instance] += 1
+                try:
+                    connection = await self._begin(call, pool, instance, upload)
+                    await self._pass_on(call, pool, instance, connection, client)
+                except UpstreamFailure as problem:
+                    failure = problem
+                    self._note(call, pool, instance, problem)
+                    continue
+                finally:
+                    pool.direct[instance] -= 1
+                    if not pool.direct[instance]:
+                        del pool.direct[instance]
+                outcome = "served" if connection.status < 400 else "rejected-by-engine"
+                return None
+            if failure is None:
+                outcome = "refused"
+                return nobody_serves(f"no instance of pool {pool.key} accepts requests", pool.header, call.dialect)
+            return upstream_failed(f"no instance of pool {pool.key} answered; the last: {failure}", pool.header, call.dialect)
+        except asyncio.CancelledError:
+            if not call.gone:
+                raise
+            outcome = "cancelled"
+            return None
+        except _Broken:
+            return None
+        except (BadRequest, ClientGone) as problem:  # the rest of an upload did not come as it should
+            outcome = "cancelled" if isinstance(problem, ClientGone) else "refused"
+            raise
+        finally:
+            pool.counters.direct[outcome] += 1
+            self._calls.leave(call)
+
+    async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
+        address = pool.addresses[instance]
+        if upload is None:
+            return await self._sender.begin(call, instance, address)
+        connection = await self._upstream.connect(address)
+        call.connection = connection
+        connection.send(b"%shost: %s\r\n\r\n" % (call.head, address.encode()), _framed(call.body, upload.chunked))
+        async for piece in upload.rest:
+            upload.begun = True
+            await connection.send_more(_framed(piece, upload.chunked))
+            if connection.status:
+                break  # the engine has seen enough, such as of a file too large for it
+        else:
+            if upload.chunked:
+                await connection.send_more(b"0\r\n\r\n")
+        self._calls.await_answer(call, connection)
+        await connection.first()
+        self._calls.began(call)
+        refuse_engine_faults(connection, instance)
+        return connection
+
+    async def _pass_on(self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client) -> None:
+        lines = passed_headers(connection)
+        lines.append(b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\n" % (pool.header, instance.encode()))
+        headers = b"".join(lines)
+        if connection.complete:
+            body = await connection.read()
+            client.begin(connection.status, headers, len(body))
+            self._sender.release(call, connection)
+            client.end(body)
+            return
+        client.begin(connection.status, headers, None)
+        client.on_writable(connection.resume)
+        try:
+            last = await connection.pipe(client.write)
+        except UpstreamFailure as failure:
+            self._note(call, pool, instance, failure)
+            if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in connection.headers):
+                message = f"the answer ended early, {instance} was lost: {failure}"
+                client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=True))
+            else:
+                client.abort()
+            raise _Broken from None
+        self._sender.release(call, connection)
+        client.end(last)
+
+    def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
+        call.drop_connection()
+        fault(pool, instance, failure, self._now())
+        extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "problem": str(failure)}
+        logger.warning("engine failed a direct request", extra=extra)
+
+    async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: bytes) -> tuple[Pool, str] | None:
+        """The instance that answers this GET with 200, asking a few at a time: for responses another router, or this one before it was
+        restarted, saw being made."""
+        homes = [(pool, instance) for pool in pools for instance in pool.addresses]
+        for start in range(0, len(homes), PROBES_AT_ONCE):
+            group = homes[start : start + PROBES_AT_ONCE]
+            answers = await asyncio.gather(*(self._holds(pool.addresses[instance], path, headers) for pool, instance in group))
+            for home, holds in zip(group, answers, strict=True):
+                if holds:
+                    return home
+        return None
+
+    async def _holds(self, address: str, path: bytes, headers: bytes) -> bool:
+        try:
+            await self._upstream.fetch(address, path.decode("latin-1"), seconds=PROBE_SECONDS, headers=headers)
+        except UpstreamFailure:
+            return False
+        return True
+
+
+class _Broken(Exception):
+    """The answer was cut after it had begun; the client has been told as well as its protocol allows."""
+
+
+def _framed(piece: bytes, chunked: bool) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(piece), piece) if chunked and piece else piece

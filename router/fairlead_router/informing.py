@@ -1,0 +1,129 @@
+"""What a router tells of itself: models, health, readiness and version for clients; metrics and a debug view for its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import orjson
+
+from fairlead_router.metrics import InstanceReading, RouterMetrics, render
+from fairlead_router.paths import Endpoint
+from fairlead_router.pools import Pool, Pools
+from fairlead_router.refusals import BadRequest, ErrorAnswer
+from fairlead_router.upstream import UpstreamPool
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Scope = dict[str, Any]
+
+
+class Informing:
+    """Answers that need no engine. `synced` tells whether the control API has told all its tables once."""
+
+    def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics) -> None:
+        self._pools = pools
+        self._upstream = upstream
+        self._metrics = metrics
+        self.synced = False
+        self.draining = False
+
+    async def answer(self, endpoint: Endpoint, scope: Scope, send: Send) -> None:
+        """Answer a LOCAL endpoint of the table of paths. Raises BadRequest 404 for a model that is not served."""
+        match endpoint.path:
+            case "/v1/models":
+                await send_json(send, 200, {"object": "list", "data": self._models()})
+            case "/v1/models/{id}":
+                await send_json(send, 200, self._model(unquote(scope["raw_path"].decode("latin-1")).removeprefix("/v1/models/")))
+            case "/version":
+                await send_json(send, 200, {"version": f"fairlead-router {version('fairlead')}"})
+            case "/healthz":
+                await send_json(send, 200, {"status": "alive"})
+            case "/readyz":
+                await self.send_readiness(send)
+            case _:
+                await self._send_health(send)
+
+    async def _send_health(self, send: Send) -> None:
+        """As engines answer `/health`: 200 without a body while requests are taken."""
+        if self._ready:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await self.send_readiness(send)
+
+    @property
+    def _ready(self) -> bool:
+        return not self.draining and (self.synced or len(self._pools) > 0)
+
+    async def send_readiness(self, send: Send) -> None:
+        """200 once there is a routing table or it is known that there is none; 503 before and while draining."""
+        ready = self._ready
+        reason = "shutting-down" if self.draining else "ready" if ready else "no routing table yet"
+        document = {"ready": ready, "reason": reason, "pools": len(self._pools), "synced": self.synced}
+        await send_json(send, 200 if ready else 503, document)
+
+    def _models(self) -> list[dict[str, object]]:
+        models: list[dict[str, object]] = [
+            {"id": model, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} for model in self._pools.models()
+        ]
+        models.extend(
+            {"id": str(pool.key), "object": "model", "created": 0, "owned_by": "fairlead", "root": pool.table.model}
+            for pool in self._pools.all()
+        )
+        return models
+
+    def _model(self, wanted: str) -> dict[str, object]:
+        for model in self._models():
+            if model["id"] == wanted:
+                return model
+        raise BadRequest(404, "model_not_found", f"model: {wanted[:200]!r} is not served here", "model")
+
+    # ── for operators ──
+
+    async def send_metrics(self, send: Send) -> None:
+        """The Prometheus page."""
+        self._metrics.upstream_connections = self._upstream.opened
+        self._metrics.readings = [reading for pool in self._pools.living() for reading in _readings(pool)]
+        text = render(self._metrics)
+        headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"content-length", b"%d" % len(text))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    async def send_debug(self, send: Send) -> None:
+        """Every pool's table and what is under way."""
+        await send_json(send, 200, {"pools": [_debug(pool) for pool in self._pools.living()]})
+
+
+def _readings(pool: Pool) -> list[InstanceReading]:
+    return [
+        InstanceReading(str(pool.key), row.instance, row.in_flight, row.waiting, pool.kv_usage.get(row.instance))
+        for row in pool.scheduler.in_flight()
+    ]
+
+
+def _debug(pool: Pool) -> dict[str, object]:
+    return {
+        "table": msgspec.to_builtins(pool.table),
+        "requests": len(pool.tickets),
+        "waiting": pool.waiting,
+        "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
+        "direct": {instance: count for instance, count in pool.direct.items() if count},
+        "kv_usage": pool.kv_usage,
+    }
+
+
+async def send_json(send: Send, status: int, document: object) -> None:
+    """A JSON answer."""
+    body = orjson.dumps(document)
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_answer(send: Send, answer: ErrorAnswer) -> None:
+    """A complete answer of the router's own."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,137 @@
+"""Every path of the gateway, as data: what is done with a request for it, where its prompt is, which protocol it speaks.
+
+Paths are compared as they came on the wire, without decoding: what a proxy in front took for another path never reaches an engine. A path that is not
+here is not passed on, whatever engines offer under it; that keeps their administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`,
+`/scale_elastic_ep` …) from clients.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from fairlead_router.dialects import Dialect
+from fairlead_router.prompts import (
+    PromptReader,
+    anthropic_prompt,
+    batch_prompt,
+    chat_prompt,
+    completion_prompt,
+    embedding_prompt,
+    invocation_prompt,
+    no_prompt,
+    responses_prompt,
+    texts_of,
+)
+
+
+class Handling(Enum):
+    """What the router does with a request.
+
+    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, admitted, in all accounts. `SPREAD` costs an engine little (no prefill) and goes
+    to the instance with the least in flight. `UPLOAD` is the same for a form, streamed through. `HELD` goes to the instance that made the response it names.
+    `LOCAL` is answered by the router.
+    """
+
+    ROUTED = "routed"
+    SPREAD = "spread"
+    UPLOAD = "upload"
+    HELD = "held"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One path. `streams`: whether `stream: true` asks for server-sent events; `keyless`: answered without an API key."""
+
+    path: str
+    methods: tuple[str, ...] = ("POST",)
+    handling: Handling
+    prompt: PromptReader = no_prompt
+    dialect: Dialect = Dialect.OPENAI
+    streams: bool = False
+    keyless: bool = False
+
+
+def _routed(path: str, prompt: PromptReader, *, streams: bool = False, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
+    return Endpoint(path=path, handling=Handling.ROUTED, prompt=prompt, streams=streams, dialect=dialect)
+
+
+def _spread(path: str, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
+    return Endpoint(path=path, handling=Handling.SPREAD, dialect=dialect)
+
+
+def _local(path: str, *methods: str, keyless: bool = True) -> Endpoint:
+    return Endpoint(path=path, methods=methods or ("GET", "HEAD"), handling=Handling.LOCAL, keyless=keyless)
+
+
+_RERANKED = texts_of("query", "documents")
+_SCORED = texts_of("text_1", "queries", "data_1", "text_2", "documents", "items", "data_2")
+
+ENDPOINTS = (
+    _routed("/v1/chat/completions", chat_prompt, streams=True),
+    _routed("/v1/chat/completions/batch", batch_prompt),
+    _routed("/v1/completions", completion_prompt, streams=True),
+    _routed("/v1/responses", responses_prompt, streams=True, dialect=Dialect.RESPONSES),
+    _routed("/v1/messages", anthropic_prompt, streams=True, dialect=Dialect.ANTHROPIC),
+    _routed("/invocations", invocation_prompt, streams=True),
+    _routed("/v1/embeddings", embedding_prompt),
+    _routed("/v1/rerank", _RERANKED),
+    _routed("/v2/rerank", _RERANKED),
+    _routed("/rerank", _RERANKED),
+    _routed("/v1/score", _SCORED),
+    _routed("/score", _SCORED),
+    _routed("/pooling", texts_of("input", "messages", "data")),
+    _routed("/classify", texts_of("input", "messages")),
+    _routed("/generative_scoring", texts_of("query", "items")),
+    _routed("/v1/systemone", texts_of("state", "input", "questions")),
+    _spread("/tokenize"),
+    _spread("/detokenize"),
+    _spread("/v1/messages/count_tokens", Dialect.ANTHROPIC),
+    Endpoint(path="/v1/audio/transcriptions", handling=Handling.UPLOAD),
+    Endpoint(path="/v1/audio/translations", handling=Handling.UPLOAD),
+    _local("/v1/models", keyless=False),
+    _local("/version"),
+    _local("/health"),
+    _local("/ping", "GET", "HEAD", "POST"),
+    _local("/healthz"),
+    _local("/readyz"),
+)
+
+MODEL = Endpoint(path="/v1/models/{id}", methods=("GET", "HEAD"), handling=Handling.LOCAL)
+RETRIEVE = Endpoint(path="/v1/responses/{id}", methods=("GET",), handling=Handling.HELD, dialect=Dialect.RESPONSES)
+CANCEL = Endpoint(path="/v1/responses/{id}/cancel", handling=Handling.HELD, dialect=Dialect.RESPONSES)
+
+_BY_PATH = {endpoint.path.encode(): endpoint for endpoint in ENDPOINTS}
+_RESPONSE = re.compile(rb"/v1/responses/([A-Za-z0-9_.-]{1,200})(/cancel)?")
+_MODEL_PREFIX = b"/v1/models/"
+
+KNOWN = tuple(endpoint.path for endpoint in (*ENDPOINTS, MODEL, RETRIEVE, CANCEL))
+
+
+def find(raw_path: bytes) -> Endpoint | None:
+    """The endpoint of a path as it came, percent signs and all; None when there is none."""
+    endpoint = _BY_PATH.get(raw_path)
+    if endpoint is not None:
+        return endpoint
+    if raw_path.startswith(_MODEL_PREFIX) and len(raw_path) > len(_MODEL_PREFIX):
+        return MODEL
+    response = _RESPONSE.fullmatch(raw_path)
+    if response is None or response[1] in (b".", b".."):
+        return None
+    return CANCEL if response[2] else RETRIEVE
+
+
+def response_id(raw_path: bytes) -> str:
+    """The response named by a path that `find` gave RETRIEVE or CANCEL for."""
+    named = _RESPONSE.fullmatch(raw_path)
+    assert named is not None
+    return named[1].decode()
+
+
+def dialect_of(raw_path: bytes) -> Dialect:
+    """How to answer a request for a path that is not known, by the protocol it seems to belong to."""
+    if raw_path.startswith(b"/v1/messages"):
+        return Dialect.ANTHROPIC
+    return Dialect.RESPONSES if raw_path.startswith(b"/v1/responses") else Dialect.OPENAI

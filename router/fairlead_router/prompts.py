@@ -1,0 +1,167 @@
+"""The text of a request that routing compares: from each protocol's document to the canonical bytes of its prompt.
+
+The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. What an engine would refuse is mostly left for
+the engine to refuse; only a document without any text to route by is refused here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fairlead_router.refusals import BadRequest
+
+Document = dict[str, Any]
+PromptReader = Callable[[Document], bytes]
+"""A decoded body → prompt bytes. Raises BadRequest naming the field at fault."""
+
+_TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
+"""Where the parts of a conversation keep their text, in the order an engine's chat template meets it."""
+
+_DEEPEST = 8
+"""Nesting of text within parts beyond which nothing is read: no protocol goes deeper, and a client's nesting must not exhaust the stack."""
+
+
+def bad_field(field: str, value: object, remedy: str) -> BadRequest:
+    """A 400 that names field, value and remedy; None means that the field is missing."""
+    if value is None:
+        return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
+    shown = repr(value)
+    return BadRequest(400, "invalid_field", f"{field}: {shown[:60]} cannot be used; {remedy}", field)
+
+
+def chat_prompt(document: Document) -> bytes:
+    """All message texts in order, nothing between them: the same text the simulated engine caches by."""
+    return _joined(_messages("messages", document.get("messages")))
+
+
+def batch_prompt(document: Document) -> bytes:
+    """The conversations of a batch, one after the other."""
+    conversations = document.get("messages")
+    if not isinstance(conversations, list) or not conversations:
+        raise bad_field("messages", conversations, "give a list of at least one conversation")
+    texts: list[str] = []
+    for index, conversation in enumerate(conversations):
+        texts.extend(_messages(f"messages[{index}]", conversation))
+    return _joined(texts)
+
+
+def completion_prompt(document: Document) -> bytes:
+    """`prompt`: text, texts or token ids."""
+    return _input_bytes("prompt", document.get("prompt"))
+
+
+def embedding_prompt(document: Document) -> bytes:
+    """`input`: text, texts or token ids; or `messages`, as engines take them too."""
+    if document.get("input") is None and document.get("messages") is not None:
+        return chat_prompt(document)
+    return _input_bytes("input", document.get("input"))
+
+
+def responses_prompt(document: Document) -> bytes:
+    """`instructions` as the system's text, then `input`: a text or a list of items."""
+    given = document.get("input")
+    texts: list[str] = []
+    _collect(document.get("instructions"), texts, 0)
+    if not isinstance(given, str) and (not isinstance(given, list) or not given):
+        raise bad_field("input", given, "give a text or a list of at least one item")
+    _collect(given, texts, 0)
+    return _joined(texts)
+
+
+def anthropic_prompt(document: Document) -> bytes:
+    """`system` (a text or blocks), then the contents of `messages`."""
+    messages = document.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise bad_field("messages", messages, "give a list of at least one message")
+    texts: list[str] = []
+    _collect(document.get("system"), texts, 0)
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise bad_field(f"messages[{index}]", message, "give an object with role and content")
+        _collect(message.get("content"), texts, 0)
+    return _joined(texts)
+
+
+def invocation_prompt(document: Document) -> bytes:
+    """SageMaker's one path for everything: whichever of chat, completion and embedding the document is."""
+    if "messages" in document:
+        return chat_prompt(document)
+    return completion_prompt(document) if "prompt" in document else embedding_prompt(document)
+
+
+def no_prompt(document: Document) -> bytes:
+    """For requests that are not routed by what they say."""
+    return b""
+
+
+def texts_of(*fields: str) -> PromptReader:
+    """A reader that joins the texts found in these fields, whichever of them there are."""
+
+    def read(document: Document) -> bytes:
+        texts: list[str] = []
+        for field in fields:
+            _collect(document.get(field), texts, 0)
+        return _joined(texts)
+
+    return read
+
+
+def _joined(texts: list[str]) -> bytes:
+    return (texts[0] if len(texts) == 1 else "".join(texts)).encode()
+
+
+def _messages(field: str, messages: object) -> list[str]:
+    if not isinstance(messages, list) or not messages:
+        raise bad_field(field, messages, "give a list of at least one message")
+    texts: list[str] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise bad_field(f"{field}[{index}]", message, "give an object with role and content")
+        content = message.get("content")
+        if isinstance(content, str):
+            texts.append(content)
+        elif isinstance(content, list):
+            texts.extend(_part_texts(content, f"{field}[{index}].content"))
+        elif content is not None:
+            raise bad_field(f"{field}[{index}].content", content, "give a string or a list of parts")
+    return texts
+
+
+def _part_texts(parts: list[Any], field: str) -> Iterable[str]:
+    for place, part in enumerate(parts):
+        if not isinstance(part, dict):
+            raise bad_field(f"{field}[{place}]", part, "give an object with a type")
+        text = part.get("text")
+        if isinstance(text, str):
+            yield text
+
+
+def _collect(value: object, into: list[str], depth: int) -> None:
+    if isinstance(value, str):
+        into.append(value)
+    elif depth >= _DEEPEST:
+        return
+    elif isinstance(value, list):
+        for item in value:
+            _collect(item, into, depth + 1)
+    elif isinstance(value, dict):
+        for field in _TEXT_FIELDS:
+            if field in value:
+                _collect(value[field], into, depth + 1)
+
+
+def _input_bytes(field: str, value: object) -> bytes:
+    """A string, strings, token ids or lists of token ids → bytes; a token id counts as 4 bytes."""
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, list) or not value:
+        raise bad_field(field, value, "give a string, a list of strings or a list of token ids")
+    if all(isinstance(item, str) for item in value):
+        return "".join(value).encode()
+    rows = value if isinstance(value[0], list) else [value]
+    try:
+        return b"".join(array("I", row).tobytes() for row in rows)
+    except (TypeError, OverflowError):
+        raise bad_field(field, value, "give a string, a list of strings or a list of token ids") from None

@@ -1,0 +1,82 @@
+"""Sending a call to one instance and waiting for its answer to begin; and which headers of an answer reach the client."""
+
+from __future__ import annotations
+
+from fairlead_router.calls import Call, Calls
+from fairlead_router.pools import Pool
+from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
+
+# Hop-by-hop headers (RFC 9110 §7.6.1), what the router's own server says, and what an engine has no business telling a client.
+_WITHHELD = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+        b"date", b"server", b"content-length", b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc",
+        b"x-llm-d-request-dropped-reason",
+    }
+)  # fmt: skip
+
+
+class Sender:
+    """Sends calls to instances over the pool of connections."""
+
+    def __init__(self, upstream: UpstreamPool, calls: Calls) -> None:
+        self._upstream = upstream
+        self._calls = calls
+
+    async def begin(self, call: Call, instance: str, address: str) -> UpstreamConnection:
+        """Send, and wait for the beginning of the answer. A kept-alive connection the engine closed meanwhile is no failure of the engine: one fresh
+        connection is tried. Raises UpstreamFailure, also for a status that says that the engine, not the request, is at fault."""
+        connection = self._upstream.take_idle(address)
+        if connection is None:
+            connection = await self._upstream.connect(address)
+        head = b"%shost: %s\r\n\r\n" % (call.head, address.encode())
+        self._calls.await_answer(call, connection)
+        connection.send(head, call.body)
+        try:
+            await connection.first()
+        except UpstreamFailure as failure:
+            if failure.kind != "lost" or not connection.reused:
+                raise
+            call.connection = None
+            call.connection = connection = await self._upstream.connect(address)
+            connection.send(head, call.body)
+            await connection.first()
+        self._calls.began(call)
+        refuse_engine_faults(connection, instance)
+        return connection
+
+    def release(self, call: Call, connection: UpstreamConnection) -> None:
+        """The answer is complete: the connection may serve another call."""
+        call.connection = None
+        self._upstream.release(connection)
+
+
+def refuse_engine_faults(connection: UpstreamConnection, instance: str) -> None:
+    """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, and redirects, which lead who knows where."""
+    status = connection.status
+    if status >= 500 or status == 429:
+        raise UpstreamFailure("busy" if status in (429, 503) else "status", f"{instance} answered {status}")
+    if 300 <= status < 400:
+        raise UpstreamFailure("status", f"{instance} answered {status}, a redirect, which is not passed on")
+
+
+def passed_headers(connection: UpstreamConnection) -> list[bytes]:
+    """Header lines of an engine's answer that reach the client."""
+    lines: list[bytes] = []
+    named: list[bytes] = []
+    for name, value in connection.headers:
+        if name in _WITHHELD:
+            if name == b"connection":
+                named += [token.strip().lower() for token in value.split(b",")]
+        elif not name.startswith(b"x-fairlead-"):
+            lines.append(b"%s: %s\r\n" % (name, value))
+    if any(token not in (b"keep-alive", b"close") for token in named):
+        lines = [line for line in lines if line.partition(b":")[0] not in named]
+    return lines
+
+
+def fault(pool: Pool, instance: str, failure: UpstreamFailure, now: float) -> None:
+    """Count an engine's failure, and tell the scheduler of those that say something about the instance."""
+    pool.counters.upstream_errors[failure.kind] += 1
+    if failure.kind not in ("busy", "deadline"):
+        pool.scheduler.instance_failed(instance, now)
