@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from sqlalchemy import text
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.routing.rings import key_shares
@@ -48,7 +47,7 @@ from fairlead_api.settings import Retention, Settings
 from fairlead_api.stale import StaleReads
 from fairlead_api.store.access import PostgresAccess
 from fairlead_api.store.audit import PostgresAudit
-from fairlead_api.store.database import Database, make_engine
+from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
 from fairlead_api.store.history_reads import PostgresHistory
 from fairlead_api.store.loads import PostgresLoads
 from fairlead_api.store.notifying import listen
@@ -56,6 +55,7 @@ from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.plans import PostgresPlans
 from fairlead_api.store.pool_reads import PostgresPoolReads
 from fairlead_api.store.pools import PostgresPools
+from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports import PostgresReports
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.upgrading import upgrade
@@ -98,38 +98,37 @@ class BesideWeb:
 def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:
     """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`."""
     telemetry = Telemetry()
-    database = Database(make_engine(settings.database_url))
-    partitions = Partitions(database.engine)
-    streams = PostgresStream(database)
+    pulse = Pulse(settings.database_url)
+    reads, reports, control, background = (Database(settings.database_url, share, pulse) for share in (READS, REPORTS, CONTROL, UPKEEP))
+    partitions = Partitions(background)
+    streams = PostgresStream(control)
     stream = TableStream(streams, heartbeat_seconds=settings.heartbeat_seconds)
     telemetry.subscribers.set_function(lambda: stream.subscribers)
     bootstrap = tuple(Bootstrap(role=token.role, name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens)
-    access = Access(PostgresAccess(database), bootstrap, lambda: secrets.token_urlsafe(32), open_to_all=settings.auth_mode == "none")
+    access = Access(PostgresAccess(control), bootstrap, lambda: secrets.token_urlsafe(32), open_to_all=settings.auth_mode == "none")
     guard = Guard(access, clock)
-    mirroring = PoolMirroring(PostgresPools(database, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
-    audit = PostgresAudit(database)
+    mirroring = PoolMirroring(PostgresPools(control, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
+    audit = PostgresAudit(reads)
     pool_reads, history, loads = (
-        PostgresPoolReads(database, Shared(settings.share_seconds)),
-        PostgresHistory(database),
-        PostgresLoads(database),
+        PostgresPoolReads(reads, Shared(settings.share_seconds)),
+        PostgresHistory(reads),
+        PostgresLoads(reads),
     )
     heatmaps = HeatmapReading(loads)
-    plans = Plans(PostgresPlans(database), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
-    upkeep = Upkeep(PostgresUpkeep(database, partitions), loads, keep(settings.retention))
+    plans = Plans(PostgresPlans(control), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
+    upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
     live = Live(live_topics(pool_reads, history), clock)
     telemetry.live.set_function(lambda: live.streams)
-    ingestion = Ingestion(PostgresReports(database, partitions), oldest_days=settings.retention.load_samples_days)
-
-    async def ready() -> None:
-        async with database.reading() as connection:
-            await connection.execute(text("SELECT 1"))
+    ingestion = Ingestion(PostgresReports(reports, partitions), oldest_days=settings.retention.load_samples_days)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if settings.migrate:
             await asyncio.to_thread(upgrade, settings.database_url)
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(database.close)
+            for database in (reads, reports, control, background):
+                stack.push_async_callback(database.close)
+            await stack.enter_async_context(pulse.asking())
             listening = asyncio.Event()
 
             async def noticed(notice: Notice) -> None:
@@ -143,7 +142,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
                 stream.on_gap()
                 listening.set()
 
-            await stack.enter_async_context(running(partial(listen, settings.database_url, noticed, connected)))
+            await stack.enter_async_context(running(partial(listen, settings.database_url, pulse, noticed, connected)))
             with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
                 await asyncio.wait_for(listening.wait(), 3)
             if settings.background:
@@ -162,7 +161,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.add_middleware(StaleReads)
     app.add_middleware(Identify, access=access, clock=clock)
     app.add_middleware(Instrument, telemetry=telemetry)
-    app.include_router(health_routes(guard, lambda: openapi(app), ready, telemetry.exposition))
+    app.include_router(health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))
     app.include_router(pool_routes(guard, pool_reads, heatmaps, clock))
     app.include_router(history_routes(guard, history, audit, clock))

@@ -1,8 +1,10 @@
-"""When the background jobs run. A failing run is logged and counted, and the next one tries again."""
+"""When the background jobs run. A failing run is logged and counted, and the next one tries again. A job that still runs when it is due
+again goes on alone: each run does all that is due, so nothing is missed."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -26,14 +28,40 @@ async def scheduled(upkeep: Upkeep, telemetry: Telemetry, clock: Callable[[], da
         "rollups": (upkeep.roll_up, 2),
         "sessions": (upkeep.end_sessions, 30),
     }
+    started: list[Alone] = []
     for name, (job, seconds) in jobs.items():
-        run = _guarded(name, job, telemetry, clock)
-        scheduler.add_job(run, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
+        alone = Alone(_guarded(name, job, telemetry, clock))
+        started.append(alone)
+        scheduler.add_job(alone.start, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
     scheduler.start()
     try:
         yield
     finally:
         scheduler.shutdown(wait=False)
+        for alone in started:
+            await alone.stop()
+
+
+class Alone:
+    """A job of which one run is under way at most."""
+
+    def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
+        self._run = run
+        self._task: asyncio.Future[None] | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Begins a run, unless one is under way, and does not wait for it."""
+        if not self._stopped and (self._task is None or self._task.done()):
+            self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        """Ends a run that is under way; none begins any more."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
 
 
 def _guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:

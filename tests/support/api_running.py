@@ -1,11 +1,13 @@
 """A control API running in the test's own process and loop, with a clock to move and a client per role; builders for what is sent to it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 from fastapi import FastAPI
 
 from fairlead.instances import InstanceState, Role
@@ -92,6 +94,12 @@ async def running_api(database_url: str, *, overrides: dict[str, Any] | None = N
         ControlApi("http://api.test", None, StreamingAsgiTransport(app), timeout_seconds=30) as client,
     ):
         yield ApiInstance(app=app, base=client, clock=clock)
+
+
+async def until_ready(api: ApiInstance) -> None:
+    async with asyncio.timeout(30), httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+        while (await http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.1)
 
 
 def an_instance(name: str, state: InstanceState = InstanceState.SERVING, **changes: Any) -> InstanceReport:

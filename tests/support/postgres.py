@@ -9,6 +9,7 @@ import fcntl
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,22 @@ class PostgresProcess:
             self._process.wait(60)
             assert children
             self._process = None
+
+    def freeze(self) -> None:
+        """Stops the postmaster and all its children where they are: connections stay open and nobody answers."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets them go on."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def _pids(self) -> list[int]:
+        """The postmaster first, so that it starts no further child meanwhile."""
+        assert self._process is not None
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True, check=False)
+        return [self._process.pid, *(int(pid) for pid in found.stdout.split())]
 
 
 def server_url(folder: Path) -> str:

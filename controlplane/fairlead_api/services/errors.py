@@ -7,6 +7,7 @@ ServiceError
 ├── NotAuthenticated      not known; `code` names why (login-link-expired, token-invalid, …)
 └── Unavailable           a dependency is away; repeat later
     ├── StoreUnavailable      Postgres
+    │   └── StoreBusy             Postgres has no time for this
     └── ClusterUnavailable    the Kubernetes API
 """
 
@@ -58,6 +59,12 @@ class StoreUnavailable(Unavailable):
     """Postgres does not answer; nothing of this call was stored."""
 
     code = "database-unavailable"
+
+
+class StoreBusy(StoreUnavailable):
+    """Postgres answers, but not this: no connection free, a lock not granted or a statement too long. Nothing of this call was stored."""
+
+    code = "database-busy"
 
 
 class ClusterUnavailable(Unavailable):

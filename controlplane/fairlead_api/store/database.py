@@ -1,82 +1,168 @@
-"""The connection pool, transactions that are retried when Postgres says so, and the one place where driver errors become ours."""
+"""Connections in bulkheads, transactions that are retried when Postgres says so, and the one place where driver errors become ours."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 import psycopg
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from psycopg.pq import TransactionStatus
+from sqlalchemy import event, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from fairlead_api.services.errors import StoreUnavailable
+from fairlead_api.services.errors import StoreBusy, StoreUnavailable
+from fairlead_api.store.pulse import Pulse
 
 Result = TypeVar("Result")
 
 _RETRIES = 4
+PING_SECONDS = 0.5
+"""Longest wait for a sign that a pooled connection still works; also how long such a sign is believed."""
 
 
-def make_engine(url: str, *, pool_size: int = 10) -> AsyncEngine:
-    """Pool of connections that are checked before use, so that a restarted Postgres costs nobody an error."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bulkhead:
+    """A share of the connections that nobody else can take. `statement_seconds` and `lock_seconds` are enforced by Postgres,
+    `wait_seconds` is the longest wait for a free connection."""
+
+    name: str
+    connections: int
+    statement_seconds: float
+    lock_seconds: float = 2.0
+    wait_seconds: float = 1.0
+
+
+READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1)
+"""What people look at."""
+
+REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
+"""What routers report."""
+
+CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
+"""Pool states, plans, identities and the routers' stream: short, and they must work when everything else is busy."""
+
+UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60, wait_seconds=5)
+"""Background jobs, and days that reports need."""
+
+
+def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
+    """Pool of connections that are checked before use, so that a restarted Postgres costs nobody an error, and limited while in use."""
+    limits = {"statement_timeout": bulkhead.statement_seconds, "lock_timeout": bulkhead.lock_seconds}
+    given = make_url(url).query.get("options", "")
+    options = [given if isinstance(given, str) else " ".join(given), "-c TimeZone=UTC"]
+    options += [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
     engine = create_async_engine(
         url,
-        pool_size=pool_size,
-        max_overflow=pool_size,
-        pool_timeout=5,
-        pool_pre_ping=True,
+        pool_size=min(2, bulkhead.connections),
+        max_overflow=bulkhead.connections - min(2, bulkhead.connections),
+        pool_timeout=bulkhead.wait_seconds,
         json_serializer=lambda value: msgspec.json.encode(value).decode(),
         json_deserializer=msgspec.json.decode,
-        connect_args={"connect_timeout": 5, "application_name": "fairlead-api"},
+        connect_args={
+            "async_creator_fn": pulse.connect,
+            "options": " ".join(part for part in options if part),
+            "application_name": f"fairlead-api {bulkhead.name}",
+        },
     )
+    longest = bulkhead.statement_seconds * 2  # Postgres ends a statement long before; this is for a connection that went silent alone
 
     @event.listens_for(engine.sync_engine, "connect")
-    def limit_statements(connection: Any, _record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute("SET statement_timeout = '30s'")
-        cursor.execute("SET TIME ZONE 'UTC'")
-        cursor.close()
-        connection.commit()
+    def fresh(_: object, record: Any) -> None:
+        record.info["heard_at"] = time.monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def check(connection: Any, record: Any, _: object) -> None:
+        raw = connection.driver_connection
+        pulse.taken(raw, PING_SECONDS)
+        if time.monotonic() - record.info["heard_at"] > PING_SECONDS:
+            try:
+                engine.sync_engine.dialect.do_ping(connection)
+            except psycopg.Error as error:
+                raise InvalidatePoolError from error
+        pulse.limits.set(raw, longest)
+
+    @event.listens_for(engine.sync_engine, "reset")
+    def discard_unknown(connection: Any, _record: object, _state: object) -> None:
+        raw = connection.driver_connection
+        if raw.info.transaction_status in {TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN}:
+            raw.pgconn.finish()
+
+    @event.listens_for(engine.sync_engine, "checkin")
+    def heard(connection: Any, record: Any) -> None:
+        if connection is not None:
+            record.info["heard_at"] = time.monotonic()
+            pulse.returned(connection.driver_connection, works=True)
+
+    @event.listens_for(engine.sync_engine, "invalidate")
+    def dropped(connection: Any, _record: object, _error: object) -> None:
+        pulse.returned(connection.driver_connection, works=False)
 
     return engine
 
 
 class Database:
-    """Short transactions over one engine."""
+    """Short transactions within one bulkhead."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self.engine = engine
+    def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse) -> None:
+        self.engine = make_engine(url, bulkhead, pulse)
+        self._bulkhead = bulkhead
+        self._pulse = pulse
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for reads. Raises StoreUnavailable when Postgres is away."""
+        """A connection for reads. Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this."""
+        self._pulse.require()
         try:
             async with self.engine.connect() as connection:
                 yield connection
         except (OperationalError, InterfaceError, PoolTimeout) as error:
-            raise unavailable(error) from error
+            raise self._unavailable(error) from error
 
     async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         """Runs `work` in one transaction, again from the start when Postgres chose it as a deadlock's victim. Raises StoreUnavailable when
-        Postgres is away: then nothing was acknowledged."""
+        Postgres is away or takes no writes: then nothing was acknowledged."""
         for attempt in range(1, _RETRIES + 1):
+            self._pulse.require()
             try:
                 async with self.engine.begin() as connection:
                     return await work(connection)
             except DBAPIError as error:
                 if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
                     continue
-                if isinstance(error, OperationalError | InterfaceError):
-                    raise unavailable(error) from error
+                if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):
+                    raise self._unavailable(error) from error
                 raise
-            except (psycopg.OperationalError, PoolTimeout) as error:  # COPY runs on the driver itself
-                raise unavailable(error) from error
+            except (
+                psycopg.OperationalError,
+                psycopg.errors.ReadOnlySqlTransaction,
+                PoolTimeout,
+            ) as error:  # COPY runs on the driver itself
+                raise self._unavailable(error) from error
         raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> None:
         await self.engine.dispose()
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        """One line, without the statement."""
+        cause = getattr(error, "orig", None) or error
+        bulkhead = self._bulkhead
+        if isinstance(cause, PoolTimeout):
+            return StoreBusy(f"all {bulkhead.connections} database connections for {bulkhead.name} are in use")
+        if isinstance(cause, psycopg.errors.QueryCanceled):
+            return StoreBusy(f"the database took longer than {bulkhead.statement_seconds:g} s; ask for less, such as a shorter range")
+        if isinstance(cause, psycopg.errors.LockNotAvailable):
+            return StoreBusy(f"the rows were locked by others for longer than {bulkhead.lock_seconds:g} s")
+        lines = str(cause).strip().splitlines()
+        first = lines[0] if lines else type(cause).__name__
+        if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+            return StoreUnavailable(f"the database takes no writes: {first}")
+        return StoreUnavailable(f"the database does not answer: {first}")
 
 
 async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
@@ -86,13 +172,6 @@ async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
     if not isinstance(found, psycopg.AsyncConnection):
         raise TypeError(f"the database driver is {type(found).__name__}; write postgresql+psycopg:// in FAIRLEAD_DATABASE_URL")
     return found
-
-
-def unavailable(error: Exception) -> StoreUnavailable:
-    """One line, without the statement."""
-    cause = getattr(error, "orig", None) or error
-    first = str(cause).strip().splitlines()
-    return StoreUnavailable(f"the database does not answer: {first[0] if first else type(cause).__name__}")
 
 
 def moment(seconds: float) -> datetime:

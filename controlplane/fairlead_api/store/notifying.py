@@ -10,8 +10,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.services.notices import Notice, decode, payloads
+from fairlead_api.store.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"
+QUIET_SECONDS = 5.0
+"""After so long without a notice the listening connection is asked whether it still works, and has as long to say so."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -25,22 +29,27 @@ async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
         )
 
 
-async def listen(url: str, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
+async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
     """Runs until cancelled. Calls `on_gap` each time it (re)connected, because what was sent in between is lost."""
     target = url.replace("postgresql+psycopg://", "postgresql://", 1)
     silent = False
     while True:
         try:
-            async with await psycopg.AsyncConnection.connect(
-                target, autocommit=True, connect_timeout=5, keepalives_idle=5, keepalives_interval=2, keepalives_count=3
-            ) as connection:
+            connection = await pulse.connect(target, autocommit=True, application_name="fairlead-api listen")
+            try:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 on_gap()
                 silent = False
                 while True:
-                    async for notification in connection.notifies(timeout=15):
+                    pulse.limits.lift(connection)
+                    async for notification in connection.notifies(timeout=QUIET_SECONDS):
                         await _deliver(notification.payload, on_notice)
+                    pulse.limits.set(connection, QUIET_SECONDS)
                     await connection.execute("SELECT 1")  # a dead connection may look merely quiet
+            finally:
+                shut(connection)  # so that ending waits for nobody
+                pulse.limits.lift(connection)
+                await connection.close()
         except psycopg.Error as error:
             if not silent:
                 _log.warning("listening for changes interrupted", extra={"error": str(error).strip()})

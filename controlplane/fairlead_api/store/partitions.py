@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead_api.store.database import Database
 from fairlead_api.store.tables import PARTITIONED
 
 _NAME = re.compile(rf"^({'|'.join(PARTITIONED)})_(\d{{4}})(\d{{2}})(\d{{2}})$")
@@ -31,20 +32,17 @@ def is_partition(name: str) -> bool:
 class Partitions:
     """Keeps the days that rows need. Remembers what exists, so that the usual call costs nothing."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._known: set[str] = set()
-
-    def missing(self, table: str, days: Iterable[date]) -> bool:
-        """Whether any of the days is not known to exist."""
-        return any(partition_name(table, day) not in self._known for day in days)
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
         """Makes the partitions of `days` that are missing; safe when several processes do so at once."""
         absent = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
         if not absent:
             return
-        async with self._engine.begin() as connection:
+
+        async def work(connection: AsyncConnection) -> None:
             await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": f"partitions of {table}"})
             for day in absent:
                 start = datetime.combine(day, time(), UTC)
@@ -54,11 +52,14 @@ class Partitions:
                         f"FOR VALUES FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
                     )
                 )
+
+        await self._database.writing(work)
         self._known.update(partition_name(table, day) for day in absent)
 
     async def drop_before(self, table: str, day: date) -> list[str]:
         """Drops the partitions of days before `day`; returns their names."""
-        async with self._engine.begin() as connection:
+
+        async def work(connection: AsyncConnection) -> list[str]:
             rows = await connection.execute(
                 text(
                     "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)"
@@ -68,5 +69,8 @@ class Partitions:
             old = sorted(name for (name,) in rows if (found := partition_day(name)) is not None and found[1] < day)
             for name in old:
                 await connection.execute(text(f"DROP TABLE {name}"))
+            return old
+
+        old = await self._database.writing(work)
         self._known.difference_update(old)
         return old

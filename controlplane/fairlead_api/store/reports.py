@@ -58,12 +58,8 @@ class PostgresReports:
         self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, so nothing ever becomes wrong here
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
-        async def ensure(_: AsyncConnection) -> None:
-            for table, wanted in days.items():
-                await self._partitions.ensure(table, wanted)
-
-        if any(self._partitions.missing(table, wanted) for table, wanted in days.items()):
-            await self._database.writing(ensure)
+        for table, wanted in days.items():
+            await self._partitions.ensure(table, wanted)
 
     async def ingest(self, report: Report) -> Ingested:
         return await self._database.writing(self._applying(report))

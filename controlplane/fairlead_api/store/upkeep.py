@@ -41,20 +41,12 @@ class PostgresUpkeep:
     async def make_days(self, first: date, last: date) -> None:
         """Partitions for every day from `first` to `last`."""
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-
-        async def work(_: AsyncConnection) -> None:
-            for table in PARTITIONED:
-                await self._partitions.ensure(table, days)
-
-        await self._database.writing(work)
+        for table in PARTITIONED:
+            await self._partitions.ensure(table, days)
 
     async def drop_days(self, table: str, before: date) -> list[str]:
         """Drops the partitions of one table before a day."""
-
-        async def work(_: AsyncConnection) -> list[str]:
-            return await self._partitions.drop_before(table, before)
-
-        return await self._database.writing(work)
+        return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, table: str, column: str, before: datetime) -> int:
         """Deletes old rows of a table without partitions, in bites so that nobody waits long."""

@@ -1,12 +1,17 @@
 """A real Postgres per session, a fresh database per test, and API instances in this process over a streaming transport."""
 
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
 from api_running import ApiInstance, running_api
-from postgres import fresh_database, shared_server
+from fairlead_api.store.upgrading import upgrade
+from postgres import PostgresProcess, fresh_database, shared_server
+
+DURABLE = ["listen_addresses=", "max_connections=40", "shared_buffers=32MB"]
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +41,16 @@ async def start_api(database_url: str) -> AsyncIterator[Callable[[], Awaitable[A
             return await stack.enter_async_context(running_api(database_url))
 
         yield start
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresProcess]:
+    """A server of this test's own, with fsync, to be killed or frozen."""
+    with tempfile.TemporaryDirectory(prefix="fl-kill-") as folder:
+        server = PostgresProcess(Path(folder), DURABLE)
+        server.start()
+        upgrade(server.url)
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -6,43 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 
-from api_running import BOOTSTRAP, CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from api_running import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead.reports import Report, ReportReceipt
-from fairlead_api.store.upgrading import upgrade
 from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
 from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_client.resources import LoginLinkRequest, TokenRequest
 from postgres import PostgresProcess
 from streaming_asgi import StreamingAsgiTransport
-
-DURABLE = ["listen_addresses=", "max_connections=40", "shared_buffers=32MB"]
-
-
-@pytest.fixture
-def own_postgres() -> Iterator[PostgresProcess]:
-    """A server of this test's own, with fsync, to be killed."""
-    with tempfile.TemporaryDirectory(prefix="fl-kill-") as folder:
-        server = PostgresProcess(Path(folder), DURABLE)
-        server.start()
-        upgrade(server.url)
-        try:
-            yield server
-        finally:
-            server.stop()
-
-
-async def until_ready(api: ApiInstance) -> None:
-    async with asyncio.timeout(30), httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
-        while (await http.get("/readyz")).status_code != 200:
-            await asyncio.sleep(0.1)
 
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:

@@ -1,0 +1,189 @@
+"""Whether Postgres answers, asked all the time on a connection of its own, and the limits that keep everybody else from waiting for it.
+
+A frozen server or a black-holed network refuses nothing: it is silent, and a cancelled psycopg operation waits for the server once more. So
+nothing here cancels an operation on a connection. Its socket is shut instead, which libpq takes for the end of the connection: the operation
+fails as if the server had closed it, and the pool throws the connection away.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import psycopg
+
+from fairlead_api.services.errors import StoreUnavailable
+
+CONNECT_SECONDS = 1.0
+"""Longest time to a connection, login included."""
+
+ASK_SECONDS = 0.25
+"""Pause between two questions whether the database answers."""
+
+SILENCE_SECONDS = 1.2
+"""A database that has said nothing on any connection for so long, though asked, is away."""
+
+LATE_SECONDS = 0.1
+"""A timer that fires so late says that this process stood still: answers may lie unread in the socket."""
+
+KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+}
+"""libpq's settings that make the kernel notice a dead peer (TCP only; milliseconds for the last, seconds for the others)."""
+
+Connection = psycopg.AsyncConnection[Any]
+_log = logging.getLogger(__name__)
+
+
+def shut(connection: Connection) -> None:
+    """Ends the connection without asking the server; whoever waits on it gets an OperationalError."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)
+
+
+class Limits:
+    """Shuts connections that are still at something when their time is over."""
+
+    def __init__(self) -> None:
+        self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
+
+    def set(self, connection: Connection, seconds: float) -> None:
+        """From now on; replaces an earlier limit."""
+        self.lift(connection)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        self._timers[connection] = loop.call_at(due, partial(self._expire, connection, due))
+
+    def lift(self, connection: Connection) -> None:
+        timer = self._timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _expire(self, connection: Connection, due: float) -> None:
+        if asyncio.get_running_loop().time() - due > LATE_SECONDS:
+            self.set(connection, LATE_SECONDS)
+            return
+        shut(connection)
+
+
+class Pulse:
+    """The state of one database as this process sees it. Everything that uses the database asks `require` first, so that nobody waits for
+    one that is known to be away. Until `run` has heard something, the database is believed to answer."""
+
+    def __init__(self, url: str) -> None:
+        self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self.limits = Limits()
+        self._in_use: WeakSet[Connection] = WeakSet()
+        self._connecting: set[asyncio.Timeout] = set()
+        self._heard_at: float | None = None
+        self._away: str | None = None
+        self._read_only = False
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the database takes no writes at present."""
+        return self._read_only
+
+    def require(self) -> None:
+        """Raises StoreUnavailable while the database is away."""
+        if self._away is not None:
+            raise StoreUnavailable(f"the database does not answer: {self._away}")
+
+    def require_heard(self) -> None:
+        """As `require`, and also while nothing was heard yet."""
+        self.require()
+        if self._heard_at is None:
+            raise StoreUnavailable("the database has not answered yet")
+
+    async def connect(self, *arguments: Any, **parameters: Any) -> Connection:
+        """psycopg's connect within CONNECT_SECONDS, given up at once when the database is or goes away. Raises psycopg.OperationalError."""
+        if self._away is not None:
+            raise psycopg.OperationalError(self._away)
+        return await self._connect(*arguments, **parameters)
+
+    async def _connect(self, *arguments: Any, **parameters: Any) -> Connection:
+        made: Connection | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_SECONDS) as limit:
+                self._connecting.add(limit)
+                try:
+                    made = await psycopg.AsyncConnection.connect(*arguments, **{**KEEPALIVE, **parameters})
+                finally:
+                    self._connecting.discard(limit)
+        if made is None:  # raised out here, so that no traceback keeps the half-made connection open
+            raise psycopg.OperationalError(f"no connection within {CONNECT_SECONDS:g} s")
+        self.limits.set(made, CONNECT_SECONDS)  # for what a pool does with a new connection; using it sets another
+        return made
+
+    def taken(self, connection: Connection, seconds: float) -> None:
+        """A connection is in use, for at most so long."""
+        self._in_use.add(connection)
+        self.limits.set(connection, seconds)
+
+    def returned(self, connection: Connection, *, works: bool) -> None:
+        """It is not in use any more; if it works, the database was heard on it."""
+        self._in_use.discard(connection)
+        self.limits.lift(connection)
+        if works:
+            self._heard_at = asyncio.get_running_loop().time()
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        """Runs `run` for the length of the context."""
+        task = asyncio.ensure_future(self.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def run(self) -> None:
+        """Asks for ever."""
+        while True:
+            try:
+                connection = await self._connect(self._target, autocommit=True, application_name="fairlead-api pulse")
+                try:
+                    await self._ask(connection)
+                finally:
+                    shut(connection)
+                    self.limits.lift(connection)
+                    await connection.close()
+            except psycopg.Error as error:
+                self._lost(error)
+            await asyncio.sleep(ASK_SECONDS)
+
+    async def _ask(self, connection: Connection) -> None:
+        while True:
+            self.limits.set(connection, SILENCE_SECONDS)
+            row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
+            self.limits.lift(connection)
+            self._heard_at = asyncio.get_running_loop().time()
+            self._read_only = bool(row and row[0])
+            if self._away is not None:
+                _log.info("the database answers again")
+                self._away = None
+            await asyncio.sleep(ASK_SECONDS)
+
+    def _lost(self, error: psycopg.Error) -> None:
+        """Nobody goes on waiting, unless the database was heard on another connection meanwhile."""
+        now = asyncio.get_running_loop().time()
+        if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS / 2:
+            return
+        lines = str(error).strip().splitlines()
+        if self._away is None:
+            _log.warning("the database does not answer", extra={"error": lines[0] if lines else type(error).__name__})
+        self._away = lines[0] if lines else type(error).__name__
+        for connection in list(self._in_use):
+            shut(connection)
+        for limit in self._connecting:
+            if not limit.expired():
+                limit.reschedule(now)
