@@ -146,7 +146,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
             with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
                 await asyncio.wait_for(listening.wait(), 3)
             if settings.background:
-                await stack.enter_async_context(scheduled(upkeep, telemetry, clock))
+                await stack.enter_async_context(scheduled(upkeep, audit.head, telemetry, clock))
             yield
 
     app = FastAPI(

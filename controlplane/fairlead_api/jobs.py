@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.upkeep import Upkeep
 from fairlead_api.telemetry import Telemetry
+from fairlead_client.resources import AuditHead
 
 _log = logging.getLogger(__name__)
 
@@ -20,13 +21,23 @@ Job = Callable[[datetime], Awaitable[None]]
 
 
 @asynccontextmanager
-async def scheduled(upkeep: Upkeep, telemetry: Telemetry, clock: Callable[[], datetime]) -> AsyncIterator[None]:
+async def scheduled(
+    upkeep: Upkeep, audit_head: Callable[[], Awaitable[AuditHead | None]], telemetry: Telemetry, clock: Callable[[], datetime]
+) -> AsyncIterator[None]:
     """Runs the jobs for the length of the context: each once at the start, then by its interval."""
+
+    async def tell_audit_head(_: datetime) -> None:
+        """Into the process's log, which is kept elsewhere than the database: it proves later what the audit log was."""
+        head = await audit_head()
+        if head is not None:
+            _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
+
     scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
     jobs: dict[str, tuple[Job, int]] = {
         "retention": (upkeep.keep_days, 1800),
         "rollups": (upkeep.roll_up, 2),
         "sessions": (upkeep.end_sessions, 30),
+        "audit-head": (tell_audit_head, 3600),
     }
     started: list[Alone] = []
     for name, (job, seconds) in jobs.items():

@@ -20,6 +20,7 @@ from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources import (
     ApplyRequest,
     AuditEntry,
+    AuditHead,
     AuditVerification,
     Heatmap,
     Identity,
@@ -234,8 +235,12 @@ class ControlApi:
     async def audit_entry(self, entry_id: int) -> AuditEntry:
         return await self._call("GET", f"/v1/audit/{entry_id}", AuditEntry)
 
-    async def audit_verification(self) -> AuditVerification:
-        return await self._call("GET", "/v1/audit/verification", AuditVerification)
+    async def audit_verification(self, kept: AuditHead | None = None) -> AuditVerification:
+        query: Query | None = None if kept is None else {"head_id": kept.id, "head_chain": kept.chain}
+        return await self._call("GET", "/v1/audit/verification", AuditVerification, query=query)
+
+    async def audit_head(self) -> AuditHead:
+        return await self._call("GET", "/v1/audit/head", AuditHead)
 
     # --- plans ----------------------------------------------------------------------------------------------------------------------
 

@@ -382,12 +382,25 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditHead:
+    """An entry's place in the audit log's chain. Whoever keeps one elsewhere can prove later that nothing up to it was changed or cut off."""
+
+    id: int
+    chain: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerification:
-    """Whether the hash chain of every day holds; `first_broken` is the id of the first entry that does not fit."""
+    """Whether the audit log is whole. `first_broken` is the id of the first entry that does not fit or is gone, `missing` how many entries the
+    newest head knows of and the log has not, `kept_head_holds` whether the head asked about is still in the chain (None: none was)."""
 
     intact: bool
     entries: int
     first_broken: int | None
+    missing: int = 0
+    head: AuditHead | None = None
+    kept_head_holds: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

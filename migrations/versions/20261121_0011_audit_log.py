@@ -54,6 +54,15 @@ def upgrade() -> None:
 
 def downgrade() -> None:
 
+    op.execute(
+        """
+        DO $$ BEGIN
+            IF EXISTS (SELECT FROM audit_log) THEN
+                RAISE EXCEPTION 'the audit log has entries; export them and delete them first' USING ERRCODE = 'object_in_use';
+            END IF;
+        END $$
+        """
+    )
     op.drop_index(op.f("ix_audit_log_object"), table_name="audit_log")
     op.drop_index(op.f("ix_audit_log_at"), table_name="audit_log")
     op.drop_table("audit_log")

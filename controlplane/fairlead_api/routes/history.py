@@ -6,14 +6,17 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Query
 
+from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, answer, exporting, listing
 from fairlead_api.services.access import Caller
+from fairlead_api.services.errors import NotFound
 from fairlead_api.services.reading import AuditFilter, DecisionFilter, HistoryReader, MoveFilter, SessionFilter, Span
 from fairlead_api.services.times import parse_range
 from fairlead_client.resources import (
     AuditEntry,
+    AuditHead,
     AuditVerification,
     Migration,
     MigrationMatrix,
@@ -28,12 +31,16 @@ from fairlead_client.resources import (
 
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
+KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
 class Verifier(Protocol):
     """Checks the audit log's chain."""
 
-    async def verify(self) -> AuditVerification: ...
+    async def head(self) -> AuditHead | None: ...
+
+    async def verify(self, kept: AuditHead | None = None) -> AuditVerification: ...
 
 
 def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: Callable[[], datetime]) -> APIRouter:
@@ -123,9 +130,20 @@ def history_routes(guard: Guard, reader: HistoryReader, audit: Verifier, clock: 
         return answer(await reader.reroute_matrix(wanted, clock()))
 
     @routes.get("/audit/verification", response_model=AuditVerification)
-    async def get_verification(caller: Viewer) -> Any:
-        """Walks the whole hash chain."""
-        return answer(await audit.verify())
+    async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
+        """Walks the whole hash chain, up to its newest head. A head kept from `/v1/audit/head` is checked too when it is given."""
+        if (head_id is None) != (head_chain is None):
+            raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")
+        kept = None if head_id is None or head_chain is None else AuditHead(id=head_id, chain=head_chain, at=clock())
+        return answer(await audit.verify(kept))
+
+    @routes.get("/audit/head", response_model=AuditHead)
+    async def get_head(caller: Viewer) -> Any:
+        """The newest entry's place in the chain. Keep it outside this database: it proves later what the log was."""
+        head = await audit.head()
+        if head is None:
+            raise NotFound("audit entry", "1")
+        return answer(head)
 
     listing(routes, "/sessions", SessionSummary, viewer, session_filter)
     listing(routes, "/migrations", Migration, viewer, migrations)

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import func, insert, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.services.audit_chain import AuditDraft, Link, chain, first_broken, genesis
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
-from fairlead_client.resources import AuditVerification
+from fairlead_client.resources import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
 """Advisory lock (the letters `audi`) under which entries get their place in the chain. Taken last in a transaction, so it cannot deadlock."""
@@ -23,17 +24,25 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
     """Adds entries; they exist exactly if the transaction commits. Call it as the last step of a transaction."""
     if not drafts:
         return
-    log = tables.audit_log
     await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-    last = (await connection.execute(select(log.c.id, log.c.chain).order_by(log.c.id.desc()).limit(1))).one_or_none()
-    at = now.astimezone(UTC)
+    last = await _newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
+    at = max(now.astimezone(UTC), last.at) if last else now.astimezone(UTC)
     number, previous = (last.id, last.chain) if last else (0, genesis(at.date()))
     rows: list[dict[str, Any]] = []
     for draft in drafts:
         number += 1
         previous = chain(previous, number, at, draft)
         rows.append({"id": number, "at": at, "day": at.date(), "chain": previous, **msgspec.to_builtins(draft)})
-    await connection.execute(insert(log), rows)
+    await connection.execute(insert(tables.audit_log), rows)
+    head = upsert(tables.audit_heads).values(day=at.date(), last_id=number, chain=previous, at=at)
+    newer = {name: head.excluded[name] for name in ("last_id", "chain", "at")}
+    await connection.execute(head.on_conflict_do_update(index_elements=["day"], set_=newer))
+
+
+async def _newest_head(connection: AsyncConnection) -> AuditHead | None:
+    heads = tables.audit_heads
+    row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
+    return None if row is None else AuditHead(id=row.last_id, chain=row.chain, at=row.at)
 
 
 class PostgresAudit:
@@ -48,19 +57,39 @@ class PostgresAudit:
 
         await self._database.writing(work)
 
-    async def verify(self) -> AuditVerification:
-        """Walks the whole log in chunks."""
+    async def head(self) -> AuditHead | None:
+        """The newest entry's place in the chain; None while the log is empty."""
+        async with self._database.reading() as connection:
+            return await _newest_head(connection)
+
+    async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
+        """Walks the whole log in chunks, and looks whether it still leads to the newest head, and to the one somebody `kept`."""
         log = tables.audit_log
         previous: str | None = None
         expected = 1
         async with self._database.reading() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")  # entries go on being written meanwhile
+            head = await _newest_head(connection)
             while True:
                 query = select(log).where(log.c.id >= expected).order_by(log.c.id).limit(_CHUNK)
                 rows = (await connection.execute(query)).all()
                 broken, previous, expected = first_broken((_link(row) for row in rows), previous, expected)
                 if broken is not None or len(rows) < _CHUNK:
-                    count = (await connection.execute(select(func.count()).select_from(log))).scalar_one()
-                    return AuditVerification(intact=broken is None, entries=count, first_broken=broken)
+                    break
+            count = (await connection.execute(select(func.count()).select_from(log))).scalar_one()
+            found = None
+            if kept is not None:
+                found = (await connection.execute(select(log.c.chain).where(log.c.id == kept.id))).scalar_one_or_none()
+        if broken is None and head is not None and (head.id, head.chain) != (expected - 1, previous):
+            broken = min(expected, head.id)
+        return AuditVerification(
+            intact=broken is None and (kept is None or found == kept.chain),
+            entries=count,
+            first_broken=broken,
+            missing=max(0, (head.id if head else 0) - count),
+            head=head,
+            kept_head_holds=None if kept is None else found == kept.chain,
+        )
 
 
 def _link(row: Any) -> Link:

@@ -261,3 +261,13 @@ audit_log = Table(
     Index(None, "at"),
     Index(None, "object"),
 )
+
+audit_heads = Table(
+    "audit_heads",
+    metadata,
+    Column("day", Date, primary_key=True),
+    Column("last_id", BigInteger, nullable=False, unique=True),
+    text_column("chain"),
+    time_column("at"),
+)
+"""The last entry of each day, written with it: what is missing from the end of the log shows here."""

@@ -1,5 +1,6 @@
 """Who may do what: every URL of the document by every role, tokens, login links, sessions, and what the audit log keeps of it."""
 
+import asyncio
 import itertools
 import json
 from collections.abc import MutableMapping
@@ -296,3 +297,50 @@ async def test_removing_an_audit_entry_shows(api: ApiInstance, database_url: str
         connection.execute("ALTER TABLE audit_log DISABLE TRIGGER append_only")
         connection.execute("DELETE FROM audit_log WHERE id = 2")
     assert (await api.admin.audit_verification()).first_broken == 3
+
+
+async def test_entries_cut_from_the_end_of_the_audit_log_are_missed(api: ApiInstance, database_url: str) -> None:
+    for number in range(6):
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+    kept = await api.viewer.audit_head()
+    assert kept.id == 6
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        connection.execute("ALTER TABLE audit_log DISABLE TRIGGER append_only")
+        connection.execute("DELETE FROM audit_log WHERE id > 4")
+    cut = await api.viewer.audit_verification()
+    assert (cut.intact, cut.first_broken, cut.missing, cut.entries) == (False, 5, 2, 4)
+    await api.admin.create_token(TokenRequest(name="later", role="viewer"))
+    later = await api.viewer.audit_verification()
+    assert (later.intact, later.first_broken, later.missing, later.entries) == (False, 7, 2, 5)
+
+    with psycopg.connect(
+        plain(database_url), autocommit=True
+    ) as connection:  # who forges the heads too is found out by a head kept elsewhere
+        connection.execute("DELETE FROM audit_log WHERE id > 4")
+        connection.execute("UPDATE audit_heads SET last_id = 4, chain = (SELECT chain FROM audit_log WHERE id = 4)")
+    assert (await api.viewer.audit_verification()).intact
+    forged = await api.viewer.audit_verification(kept)
+    assert (forged.intact, forged.kept_head_holds) == (False, False)
+
+
+async def test_a_kept_head_holds_while_the_log_grows(api: ApiInstance) -> None:
+    await api.admin.create_token(TokenRequest(name="first", role="viewer"))
+    kept = await api.viewer.audit_head()
+    for number in range(3):
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+    found = await api.viewer.audit_verification(kept)
+    assert (found.intact, found.kept_head_holds, found.missing) == (True, True, 0)
+    assert found.head is not None
+    assert found.head.id == 4
+
+
+async def test_the_audit_log_is_whole_while_it_is_written_and_verified_at_once(api: ApiInstance) -> None:
+    async def write(name: str) -> None:
+        for number in range(5):
+            await api.admin.create_token(TokenRequest(name=f"{name}{number}", role="viewer"))
+
+    writers = [asyncio.create_task(write(name)) for name in "abc"]
+    while not all(writer.done() for writer in writers):
+        assert (await api.viewer.audit_verification()).intact
+    await asyncio.gather(*writers)
+    assert (await api.viewer.audit_verification()).entries == 15
