@@ -20,6 +20,9 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
 
 
+NOT_ANSWERED_YET = "NotAnsweredYet"
+
+
 class Refusal(StrEnum):
     """Why a spec that got past the schema is refused; reason of Ready=False and of the event SpecRefused."""
 
@@ -35,6 +38,21 @@ class Problem:
     message: str
 
 
+class Hindrance(StrEnum):
+    """Why an action of the operator failed; reason of Degraded=True and of the event about it."""
+
+    ACTION_FAILED = "ActionFailed"
+    CHILD_NOT_OURS = "ChildNotOurs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionProblem:
+    """An action that failed: the named reason, and one line with the server's words or the remedy."""
+
+    reason: Hindrance
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A condition before it has a time. `status` is True, False or Unknown."""
@@ -47,9 +65,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """What the conditions are drawn from. `observations` None = the API did not answer, for `api_problem`.
+    """What the conditions are drawn from. `observations` None = the API did not answer, for `api_problem`; when that is None too, it has
+    been asked too short a time ago to say so.
 
-    `troubles` are containers that cannot run, as reason → instances; `apply_problem` is why the last action failed, if it did.
+    `troubles` are containers that cannot run, as reason → instances; `apply_problem` is why the last action failed, if it did; `strangers` are
+    pods that carry the pool's label and are not its instances.
     """
 
     problem: Problem | None
@@ -59,7 +79,8 @@ class PoolFacts:
     api_problem: str | None
     slo_percentile: float | None
     troubles: Mapping[str, tuple[str, ...]]
-    apply_problem: str | None
+    apply_problem: ActionProblem | None
+    strangers: tuple[str, ...] = ()
 
 
 def findings(facts: PoolFacts) -> tuple[Finding, ...]:
@@ -80,15 +101,29 @@ def findings(facts: PoolFacts) -> tuple[Finding, ...]:
 def merge_conditions(
     previous: Iterable[Mapping[str, Any]], fresh: Iterable[Finding], generation: int, now: str
 ) -> tuple[dict[str, Any], ...]:
-    """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one's."""
+    """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one's.
+
+    What is not known yet leaves the previous condition as it stands.
+    """
     before = {str(condition.get("type")): condition for condition in previous}
     merged = []
     for finding in fresh:
         known = before.get(finding.type.value)
+        if known is not None and finding.reason == NOT_ANSWERED_YET:
+            merged.append(dict(known))
+            continue
         same = known is not None and known.get("status") == finding.status and known.get("lastTransitionTime")
         since = str(known["lastTransitionTime"]) if known is not None and same else now
         merged.append({**asdict(finding), "type": finding.type.value, "observedGeneration": generation, "lastTransitionTime": since})
     return tuple(merged)
+
+
+def _is_unanswered(facts: PoolFacts) -> bool:
+    return facts.observations is None and facts.api_problem is None
+
+
+def _not_answered_yet(kind: ConditionType) -> Finding:
+    return Finding(type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet")
 
 
 def _count(facts: PoolFacts, *states: InstanceState) -> int:
@@ -122,11 +157,16 @@ def _instances_ready(facts: PoolFacts) -> Finding:
             reason="WaitingForControlPlane",
             message=f"{words}; ready instances wait for the control API to list them",
         )
+    cordoned = _count(facts, InstanceState.CORDONED)
+    if cordoned and serving + cordoned >= wanted:
+        return Finding(type=kind, status="False", reason="InstancesCordoned", message=f"{words}, {cordoned} are cordoned")
     return Finding(type=kind, status="False", reason="InstancesStarting", message=words)
 
 
 def _ring_synced(facts: PoolFacts) -> Finding:
     kind = ConditionType.RING_SYNCED
+    if _is_unanswered(facts):
+        return _not_answered_yet(kind)
     if facts.observations is None:
         return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have")
     version = facts.observations.table_version
@@ -158,6 +198,8 @@ def _slo_met(facts: PoolFacts) -> Finding:
     kind = ConditionType.SLO_MET
     if facts.slo_percentile is None:
         return Finding(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+    if _is_unanswered(facts):
+        return _not_answered_yet(kind)
     if facts.observations is None:
         return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
     attained = facts.observations.ttft_attainment
@@ -170,8 +212,10 @@ def _slo_met(facts: PoolFacts) -> Finding:
 
 def _control_plane(facts: PoolFacts) -> Finding:
     kind = ConditionType.CONTROL_PLANE_REACHABLE
+    if _is_unanswered(facts):
+        return _not_answered_yet(kind)
     if facts.observations is None:
-        message = f"{facts.api_problem or 'no answer'}; what serves goes on, drains and new instances wait"
+        message = f"{facts.api_problem}; what serves goes on, drains and new instances wait"
         return Finding(type=kind, status="False", reason="NoAnswer", message=message)
     return Finding(type=kind, status="True", reason="Answered", message="The control API took the pool's state")
 
@@ -179,10 +223,10 @@ def _control_plane(facts: PoolFacts) -> Finding:
 def _degraded(facts: PoolFacts) -> Finding:
     kind = ConditionType.DEGRADED
     if facts.apply_problem is not None:
-        return Finding(type=kind, status="True", reason="ActionFailed", message=facts.apply_problem)
+        return Finding(type=kind, status="True", reason=facts.apply_problem.reason, message=facts.apply_problem.message)
     for reason, instances in sorted(facts.troubles.items()):
         return Finding(type=kind, status="True", reason=reason, message=f"{', '.join(instances)}: {reason}")
-    lost = [instance.id for instance in facts.instances if instance.state is InstanceState.LOST]
+    lost = [instance.id for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating]
     if lost:
         return Finding(type=kind, status="True", reason="InstancesLost", message=f"Lost: {', '.join(sorted(lost))}")
     if facts.desired is not None:
@@ -194,4 +238,7 @@ def _degraded(facts: PoolFacts) -> Finding:
         ):
             message = f"{accepting} instances take requests, less than the minimum of {facts.desired.min_replicas}"
             return Finding(type=kind, status="True", reason="BelowMinimum", message=message)
+    if facts.strangers:
+        message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
+        return Finding(type=kind, status="True", reason="StrangePods", message=message)
     return Finding(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")

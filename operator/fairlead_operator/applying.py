@@ -1,14 +1,17 @@
-"""Carrying out a plan's actions. Each is one idempotent call; what fails is named and tried again in the next round."""
+"""Carrying out a plan's actions. Each is one idempotent call; what is refused is named and tried again later."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, RecordState
-from fairlead_operator.children import PoolIdentity, instance_name, pod, state_annotations
-from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
+from fairlead_operator.attempting import Attempts, NotOurs
+from fairlead_operator.children import PoolIdentity, pod, state_annotations
+from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.observing import format_time
+from fairlead_operator.owning import is_owned
 from fairlead_operator.telling import Teller
 
 logger = logging.getLogger(__name__)
@@ -24,45 +27,39 @@ _SAYS = {
 
 
 class Applier:
-    """Applies actions of one pool. `new_suffix` makes five characters never used before; Unix times come from `clock`."""
+    """Applies actions of one pool. Unix times come from `clock`."""
 
     def __init__(
         self,
         identity: PoolIdentity,
         cluster: Cluster,
         teller: Teller,
+        attempts: Attempts,
         *,
         image: str,
         clock: Callable[[], float],
-        new_suffix: Callable[[], str],
     ) -> None:
         self._identity = identity
         self._cluster = cluster
         self._teller = teller
         self._image = image
+        self._attempts = attempts
         self._clock = clock
-        self._new_suffix = new_suffix
 
-    async def apply(self, actions: Sequence[Action], spec: PoolSpec | None) -> str | None:
-        """Do all of them; one line about the first that was refused, None when all went well.
+    async def apply(self, actions: Sequence[Action], spec: PoolSpec | None) -> bool:
+        """Do all of them; whether all were done. After one refused creation no other of the role is tried.
 
         Raises ClusterUnavailable at once: without the Kubernetes API the rest would fail too.
         """
-        failure = None
-        for action in actions:
-            try:
-                await self._apply(action, spec)
-            except ClusterRefused as error:
-                logger.warning("action refused pool=%s action=%r error=%r", self._identity.name, action, str(error))
-                failure = failure or str(error)
-        return failure
+        done = [await self._attempts.attempt(self._identity, _subject(action), partial(self._apply, action, spec)) for action in actions]
+        return all(done)
 
     async def _apply(self, action: Action, spec: PoolSpec | None) -> None:
         match action:
             case CreateInstance():
                 if spec is None:
                     raise ValueError("instances are created from a valid spec only")
-                await self._create(action.role, spec, action.reason)
+                await self._create(action, spec)
             case RecordState():
                 await self._record(action)
             case Drain():
@@ -74,12 +71,19 @@ class Applier:
             case DeleteInstance():
                 await self._delete(action)
 
-    async def _create(self, role: Role, spec: PoolSpec, reason: str) -> None:
-        now = self._clock()
-        name = instance_name(self._identity.name, role, self._new_suffix())
-        body = pod(self._identity, spec, role=role, name=name, image=self._image, reason=reason, now=format_time(now))
+    async def _create(self, action: CreateInstance, spec: PoolSpec) -> None:
+        now = format_time(self._clock())
+        body = pod(self._identity, spec, role=action.role, ordinal=action.ordinal, image=self._image, reason=action.reason, now=now)
+        name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
-            await self._tell("InstanceCreated", f"{name} was created ({reason})", name)
+            await self._tell("InstanceCreated", f"{name} was created ({action.reason})", name)
+            return
+        found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
+        if found is not None and not is_owned(found["metadata"], self._identity.uid):
+            raise NotOurs(
+                f"Pod {self._identity.namespace}/{name} exists and is not this pool's; delete it, or no instance can have its name"
+            )
+        logger.info("instance was made already instance=%s", name)
 
     async def _record(self, action: RecordState) -> None:
         if not await self._annotate(action.instance, action.state, action.reason):
@@ -99,3 +103,8 @@ class Applier:
 
     async def _tell(self, reason: str, message: str, instance: str) -> None:
         await self._teller.tell(self._identity, self._clock(), reason, message, instance=instance)
+
+
+def _subject(action: Action) -> Hashable:
+    """What a refusal is about: all creations of a role are refused alike."""
+    return ("create", action.role) if isinstance(action, CreateInstance) else (type(action).__name__, action.instance)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import GROUP, KIND, VERSION, PoolSpec
+from fairlead.reconciling.naming import instance_name
 
 POOL_LABEL = "fairlead.dev/pool"
 INSTANCE_LABEL = "fairlead.dev/instance"
@@ -20,6 +21,10 @@ STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
 CREATED_ANNOTATION = "fairlead.dev/created-at"
 """When the operator made the pod, by the operator's clock; the server's creationTimestamp is by another clock and in whole seconds."""
+
+ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
+"""Which of the pool's instances it is, counted from 1; its name follows from it."""
+MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
 ENGINE = "engine"
 
@@ -48,11 +53,6 @@ class PoolIdentity:
         return f"{POOL_LABEL}={self.name}"
 
 
-def instance_name(pool: str, role: Role, suffix: str) -> str:
-    """`chat`, both, `x7k2p` → `chat-bx7k2p`."""
-    return f"{pool}-{role.value[0]}{suffix}"
-
-
 def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
     """Annotations that record a state; draining has its own mark besides, which outlives the state Lost."""
     annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since, STATE_REASON_ANNOTATION: reason}
@@ -61,8 +61,9 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
     return annotations
 
 
-def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, name: str, image: str, reason: str, now: str) -> dict[str, Any]:
+def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, image: str, reason: str, now: str) -> dict[str, Any]:
     """The manifest of one instance, created for `reason`. `image` is for simulated engines without a template; `now` is RFC 3339."""
+    name = instance_name(identity.name, identity.uid, role, ordinal)
     template = _template(spec, role, image)
     metadata = template.get("metadata") or {}
     return {
@@ -76,12 +77,13 @@ def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, name: str, image:
                 POOL_LABEL: identity.name,
                 INSTANCE_LABEL: name,
                 ROLE_LABEL: role.value,
-                "app.kubernetes.io/managed-by": "fairlead",
+                **MANAGED_BY,
             },
             "annotations": {
                 **(metadata.get("annotations") or {}),
                 HASH_ANNOTATION: spec_hash(spec, role),
                 CREATED_ANNOTATION: now,
+                ORDINAL_ANNOTATION: str(ordinal),
                 **state_annotations(InstanceState.PENDING, now, reason),
             },
             "ownerReferences": [identity.owner_reference()],
@@ -152,7 +154,7 @@ def _child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "namespace": identity.namespace,
-        "labels": {POOL_LABEL: identity.name, "app.kubernetes.io/managed-by": "fairlead"},
+        "labels": {POOL_LABEL: identity.name, **MANAGED_BY},
         "ownerReferences": [identity.owner_reference()],
     }
 

@@ -11,7 +11,7 @@ from fairlead.pools import GROUP, PLURAL, VERSION
 
 FIELD_MANAGER = "fairlead-operator"
 _TIMEOUT_SECONDS = 10.0
-_PATCHES = {"merge": "application/merge-patch+json", "apply": "application/apply-patch+yaml"}
+_MERGE_PATCH = "application/merge-patch+json"
 
 
 class Resource(Enum):
@@ -22,6 +22,7 @@ class Resource(Enum):
     SERVICES = ("/api/v1", "services")
     BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
     EVENTS = ("/api/v1", "events")
+    LEASES = ("/apis/coordination.k8s.io/v1", "leases")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """The URL path of one object, or of the namespace's list."""
@@ -63,10 +64,8 @@ class Cluster(Protocol):
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
         """Create; False when an object of that name exists."""
 
-    async def patch(
-        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, kind: str = "merge", subresource: str = ""
-    ) -> bool:
-        """Merge-patch or server-side apply (`kind` merge or apply); False when there is no such object."""
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        """Merge-patch; False when there is no such object. A `resourceVersion` or `uid` in the body must be the object's, or it is refused (409)."""
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         """Delete in the background with the usual grace period; False when there is no such object."""
@@ -88,6 +87,15 @@ class KubernetesCluster:
         """Close all connections."""
         await self._api.close()
 
+    async def serves_pools(self) -> bool:
+        """Whether the server answers and knows our resource. Raises ClusterError."""
+        return await self._call("GET", f"/apis/{GROUP}/{VERSION}", absent=404) is not None
+
+    async def may_list_definitions(self) -> bool:
+        """Whether this operator has the right to watch which resources come and go. Raises ClusterUnavailable."""
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        return await self._call("GET", path, query=[("limit", "1")], absent=403) is not None
+
     async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
         return await self._call("GET", resource.path(namespace, name), absent=404)
 
@@ -100,12 +108,10 @@ class KubernetesCluster:
         query = [("fieldManager", FIELD_MANAGER)]
         return await self._call("POST", resource.path(namespace), body=body, query=query, absent=409) is not None
 
-    async def patch(
-        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, kind: str = "merge", subresource: str = ""
-    ) -> bool:
-        query = [("fieldManager", FIELD_MANAGER)] + ([("force", "true")] if kind == "apply" else [])
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        query = [("fieldManager", FIELD_MANAGER)]
         path = resource.path(namespace, name, subresource)
-        return await self._call("PATCH", path, body=body, query=query, content=_PATCHES[kind], absent=404) is not None
+        return await self._call("PATCH", path, body=body, query=query, content=_MERGE_PATCH, absent=404) is not None
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}

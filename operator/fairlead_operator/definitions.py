@@ -101,6 +101,7 @@ def _status_schema() -> dict[str, Any]:
             "replicas": _count("Instances that exist and do not drain."),
             "serving": _count("Instances that serve."),
             "selector": _text("Label selector of the pool's pods, for autoscalers."),
+            "lastOrdinal": _count("Instances made so far; the next one's name follows from it."),
             "roles": {
                 "type": "array",
                 "description": "Instances per role.",

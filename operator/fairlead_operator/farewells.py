@@ -36,14 +36,15 @@ class Farewell:
         self._owes_word = False
 
     def wants_draining(self, pool: dict[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-        """Instances to mark as draining first, unless their deletion was not wished."""
+        """Instances to mark as draining first, unless their deletion was not wished. Also those whose pods end already, as in a foreground
+        deletion: routers must stop sending to them, so that what is in flight has the pod's grace period for itself."""
         if _ORPHAN in (pool["metadata"].get("finalizers") or []) or FINALIZER not in (pool["metadata"].get("finalizers") or []):
             return ()
         done = {InstanceState.DRAINING, InstanceState.GONE}
         return tuple(
             RecordState(instance=pod.instance.id, before=pod.instance.state, state=InstanceState.DRAINING, reason="PoolDeleted")
             for pod in pods
-            if pod.instance.state not in done and not pod.instance.terminating
+            if pod.instance.state not in done
         )
 
     async def step(

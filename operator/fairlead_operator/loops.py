@@ -20,38 +20,56 @@ class Rounds(Protocol):
 
 
 class PoolLoops:
-    """All loops. Use from one event loop only."""
+    """All loops. Use from one event loop only. Between `begin` and `halt` rounds are run; before and after, pools are only remembered.
 
-    def __init__(self, start: Callable[[PoolKey], Rounds], pace: Pace) -> None:
+    At most `pace.rounds_at_once` rounds run at once. `chance` gives numbers from 0 to 1, which spread the rounds of many settled pools.
+    """
+
+    def __init__(self, start: Callable[[PoolKey], Rounds], pace: Pace, chance: Callable[[], float]) -> None:
         self._start = start
         self._pace = pace
+        self._chance = chance
+        self._places = asyncio.Semaphore(pace.rounds_at_once)
+        self._acts = False
         self._tasks: dict[PoolKey, asyncio.Task[None]] = {}
         self._wishes: dict[PoolKey, asyncio.Event] = {}
         self._seen: dict[Hashable, Hashable] = {}
 
-    def notice(self, pool: PoolKey, subject: Hashable, essence: Hashable) -> None:
-        """An object of the pool was seen. Wakes the pool's loop when `essence`, what matters of it, differs from last time; None = it is gone."""
+    def notice(self, pool: PoolKey, subject: Hashable, essence: Hashable) -> bool:
+        """An object of the pool was seen. Wakes the pool's loop when `essence`, what matters of it, differs from last time; None = it is gone.
+
+        Whether it differed.
+        """
         if essence is None:
             self._seen.pop(subject, None)
         elif self._seen.get(subject) == essence:
-            return
+            return False
         else:
             self._seen[subject] = essence
         self.wake(pool)
+        return True
 
     def wake(self, pool: PoolKey) -> None:
         """Have a round run soon."""
         self._wishes.setdefault(pool, asyncio.Event()).set()
-        if pool not in self._tasks:
+        if self._acts and pool not in self._tasks:
             self._tasks[pool] = asyncio.create_task(self._run(pool), name=f"pool {pool}")
 
     def pools(self) -> tuple[PoolKey, ...]:
-        """Pools with a running loop."""
-        return tuple(self._tasks)
+        """Pools that are looked after, or would be."""
+        return tuple(self._wishes)
 
-    async def stop(self) -> None:
-        """Cancel all loops and wait for them. What a round had begun is taken up again by the next operator."""
+    def begin(self) -> None:
+        """Act: a round for every pool known. What a round remembers starts anew, since another operator may have acted meanwhile."""
+        self._acts = True
+        for pool in self.pools():
+            self.wake(pool)
+
+    async def halt(self) -> None:
+        """Cancel all loops and wait for them. What a round had begun is taken up again by whoever acts next."""
+        self._acts = False
         tasks = list(self._tasks.values())
+        self._tasks.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -60,8 +78,9 @@ class PoolLoops:
         rounds, failures = self._start(pool), 0
         wish = self._wishes[pool]
         while True:
-            wish.clear()
-            due, failures = await self._round(pool, rounds, failures)
+            async with self._places:
+                wish.clear()
+                due, failures = await self._round(pool, rounds, failures)
             if due is None:
                 if wish.is_set():
                     continue
@@ -69,7 +88,7 @@ class PoolLoops:
                 return
             await asyncio.sleep(self._pace.least)
             try:
-                await asyncio.wait_for(wish.wait(), max(0.0, due - self._pace.least))
+                await asyncio.wait_for(wish.wait(), max(0.0, due * (0.9 + 0.2 * self._chance()) - self._pace.least))
             except TimeoutError:
                 continue
 

@@ -7,10 +7,10 @@ import sys
 import kopf
 
 from fairlead.errors import InvalidInput
-from fairlead_operator.handlers import instances, lifecycle, pools
+from fairlead_operator.handlers import children, instances, lifecycle, pools
 from fairlead_operator.settings import read_settings
 
-__all__ = ["instances", "lifecycle", "main", "pools"]
+__all__ = ["children", "instances", "lifecycle", "main", "pools"]
 
 
 def main() -> int:
@@ -27,7 +27,6 @@ def main() -> int:
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         standalone=True,
-        liveness_endpoint=f"http://0.0.0.0:{settings.health_port}/healthz" if settings.health_port else None,
     )
     return 0
 

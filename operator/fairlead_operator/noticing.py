@@ -1,5 +1,7 @@
 """What of an event matters to a pool's loop. Its own writes (status, annotations) do not, or every round would cause the next."""
 
+import json
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -22,6 +24,25 @@ def notice_pool(loops: PoolLoops, kind: str | None, pool: Mapping[str, Any]) -> 
         tuple(sorted((metadata.get("annotations") or {}).items())),
     )
     loops.notice(key, ("pool", str(key)), None if kind == "DELETED" else essence)
+
+
+class ChildNotices:
+    """How often something was noticed about a pool's Service or PodDisruptionBudget; a round looks at them when that has changed."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[PoolKey] = Counter()
+
+    def count(self, pool: PoolKey) -> int:
+        """A number that changes with every notice."""
+        return self._counts[pool]
+
+    def notice(self, loops: PoolLoops, kind: str | None, child: Mapping[str, Any]) -> None:
+        """An event about a child: its spec, labels and owners matter, not its status."""
+        metadata = child["metadata"]
+        key = PoolKey(namespace=metadata["namespace"], name=metadata["labels"][POOL_LABEL])
+        essence = json.dumps([child.get("spec"), metadata.get("labels"), metadata.get("ownerReferences")], sort_keys=True)
+        if loops.notice(key, ("child", metadata.get("uid")), None if kind == "DELETED" else essence):
+            self._counts[key] += 1
 
 
 def notice_pod(loops: PoolLoops, kind: str | None, pod: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from fairlead_operator.children import (
     CREATED_ANNOTATION,
     DRAINING_ANNOTATION,
     HASH_ANNOTATION,
+    ORDINAL_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
@@ -95,6 +96,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     annotations = metadata.get("annotations") or {}
     created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0
     recorded = annotations.get(STATE_ANNOTATION)
+    ordinal = annotations.get(ORDINAL_ANNOTATION, "")
     state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     containers = status.get("containerStatuses") or []
@@ -108,6 +110,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         created_at=created_at,
         terminating=bool(metadata.get("deletionTimestamp")),
         draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
+        ordinal=int(ordinal) if ordinal.isdecimal() else 0,
     )
     return Pod(
         instance=instance,

@@ -3,25 +3,29 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fairlead.conditions import ConditionType, PoolFacts, Refusal
-from fairlead.draining import without_hasty_silence
 from fairlead.instances import InstanceState, Role
-from fairlead.pool_states import PoolObservations, PoolState
+from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
+from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.observed import DesiredRole
 from fairlead.reconciling.planning import plan
 from fairlead.tables import PoolKey
 from fairlead_operator.applying import Applier
+from fairlead_operator.attempting import Attempts
 from fairlead_operator.children import PoolIdentity, disruption_budget, service, spec_hash
-from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
+from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.conversing import Answer, Conversation
 from fairlead_operator.farewells import FINALIZER, Farewell
 from fairlead_operator.judging import Judgement, changes, judge
 from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager, who_changed
+from fairlead_operator.owning import adopt, orphaned_pods, restore, strange_pods
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.statuses import is_urgent, merge_patch, status_document
-from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
+from fairlead_operator.synchronizing import ControlPlane
 from fairlead_operator.telling import Teller
 
 logger = logging.getLogger(__name__)
@@ -29,20 +33,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What rounds are done with. `clock` gives Unix seconds; `new_suffix` five characters and `new_id` a longer id, never used before."""
+    """What rounds are done with. `clock` gives Unix seconds; `new_id` an id never used before; `children_noticed` a number that changes whenever
+    an event about a pool's Service or PodDisruptionBudget came."""
 
     settings: OperatorSettings
     cluster: Cluster
     control_plane: ControlPlane
     clock: Callable[[], float]
-    new_suffix: Callable[[], str]
     new_id: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    observations: PoolObservations | None
-    problem: str | None
+    children_noticed: Callable[[PoolKey], int]
 
 
 class PoolRounds:
@@ -53,9 +52,10 @@ class PoolRounds:
         self._with = surroundings
         self._teller = Teller(key, surroundings.cluster, surroundings.control_plane, surroundings.new_id)
         self._farewell = Farewell(key, surroundings.cluster, surroundings.control_plane, surroundings.settings.pace)
-        self._children: tuple[PoolSpec, float] | None = None
+        self._attempts = Attempts(self._teller, surroundings.clock, surroundings.settings.pace.longest_retry)
+        self._conversation = Conversation(key, surroundings.control_plane, surroundings.settings.pace, surroundings.clock)
+        self._children: tuple[PoolSpec, int, float] | None = None
         self._status_written_at = 0.0
-        self._answered_since: float | None = None
 
     async def run(self) -> float | None:
         """One round. Seconds until the next is due without an event; None when the pool is gone and told. Raises ClusterError."""
@@ -70,55 +70,53 @@ class PoolRounds:
             return await self._say_farewell(identity, pool, pods, judgement)
         self._farewell.forget()
         await self._hold(pool)
-        return await self._reconcile(identity, pool, pods, judgement)
+        self._attempts.begin_round()
+        if await self._adopt(identity, documents):
+            return self._with.settings.pace.least
+        strangers = strange_pods(documents, identity)
+        return await self._reconcile(identity, pool, pods, strangers, judgement)
 
-    async def _reconcile(self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], judgement: Judgement) -> float:
+    async def _reconcile(
+        self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], judgement: Judgement
+    ) -> float:
         now = self._with.clock()
         desired = desired_role(judgement.spec)
         observed = tuple(pod.instance for pod in pods)
-        answer = await self._synchronize(pool, pods, judgement)
-        actions = plan(desired, observed, self._believed(answer, pods, now), now, self._with.settings.limits)
+        answer = await self._conversation.tell(pool_state(pool, pods, judgement))
+        last_ordinal = _last_ordinal(pool, pods)
+        actions = plan(desired, observed, answer.believed, now, self._with.settings.limits, last_ordinal)
         await self._tell_changes(identity, pool, judgement, now)
-        failure = await self._apply_children(identity, judgement.spec, now)
-        failure = await self._applier(identity).apply(actions, judgement.spec) or failure
+        await self._restore_children(identity, judgement.spec, now)
+        done = await self._applier(identity).apply(actions, judgement.spec)
         facts = PoolFacts(
             problem=judgement.problem,
             desired=desired,
             instances=observed,
-            observations=answer.observations,
+            observations=answer.known,
             api_problem=answer.problem,
             slo_percentile=judgement.spec.slo.percentile if judgement.spec is not None else None,
             troubles=_troubles(pods),
-            apply_problem=failure,
+            apply_problem=self._attempts.problem,
+            strangers=strangers,
         )
-        changed = await self._write_status(identity, pool, judgement, facts, now)
-        if answer.observations is not None:
+        made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
+        changed = await self._write_status(identity, pool, judgement, facts, max(last_ordinal, made), now)
+        if answer.believed is not None:
             await self._teller.deliver()
+        return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
+
+    def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
+        """Seconds until the next round: soon while something is under way, later and later while nobody answers or what is tried is refused."""
         pace = self._with.settings.pace
-        if actions and failure is None:
+        retry = self._attempts.end_round()
+        if goes_on:
             return pace.least
-        unsettled = changed or bool(actions) or answer.observations is None or not answer.observations.table_acknowledged
+        if answer.believed is None:
+            return answer.retry_in
+        if retry is not None and not _busy(facts):
+            return min(pace.settled, max(pace.busy, retry))
+        unsettled = unsettled or not answer.believed.table_acknowledged
         return pace.busy if unsettled or _busy(facts) else pace.settled
-
-    async def _synchronize(self, pool: dict[str, Any], pods: tuple[Pod, ...], judgement: Judgement) -> _Answer:
-        try:
-            observations = await self._with.control_plane.put_state(self._key, pool_state(pool, pods, judgement))
-        except ControlPlaneSilent as error:
-            logger.warning("control plane silent pool=%s error=%r", self._key, str(error))
-            self._answered_since = None
-            return _Answer(observations=None, problem=str(error))
-        return _Answer(observations=observations, problem=None)
-
-    def _believed(self, answer: _Answer, pods: tuple[Pod, ...], now: float) -> PoolObservations | None:
-        """The observations to plan by. Right after an outage, or a start, routers may not have had the time to report."""
-        if answer.observations is None:
-            return None
-        if self._answered_since is None or self._answered_since > now:
-            self._answered_since = now
-        if now - self._answered_since >= self._with.settings.pace.router_silence:
-            return answer.observations
-        draining = {pod.instance.id for pod in pods if pod.instance.state is InstanceState.DRAINING}
-        return without_hasty_silence(answer.observations, draining)
 
     async def _tell_changes(self, identity: PoolIdentity, pool: dict[str, Any], judgement: Judgement, now: float) -> None:
         for change in changes(judgement.previous, judgement.spec):
@@ -129,22 +127,38 @@ class PoolRounds:
         if judgement.problem is None and _refused_before(pool):
             await self._teller.tell(identity, now, "SpecAccepted", f"Generation {judgement.generation} is in force")
 
-    async def _apply_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> str | None:
+    async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
+        """Look after Service and PodDisruptionBudget, unless they were found right and no event came about them since."""
         if spec is None:
-            return None
+            return
+        noticed = self._with.children_noticed(self._key)
         if self._children is not None:
-            known, applied_at = self._children
-            if known == spec and 0 <= now - applied_at < self._with.settings.pace.children:
-                return None
-        try:
-            for resource, body in ((Resource.SERVICES, service(identity, spec)), (Resource.BUDGETS, disruption_budget(identity))):
-                await self._with.cluster.patch(resource, identity.namespace, body["metadata"]["name"], body, kind="apply")
-        except ClusterRefused as error:
-            return str(error)
-        self._children = (spec, now)
-        return None
+            known, count, at = self._children
+            if known == spec and count == noticed and 0 <= now - at < self._with.settings.pace.children:
+                return
+        right = True
+        for resource, body in ((Resource.SERVICES, service(identity, spec)), (Resource.BUDGETS, disruption_budget(identity))):
+            act = partial(restore, self._with.cluster, identity, resource, body)
+            right = await self._attempts.attempt(identity, ("child", resource), act) and right
+        self._children = (spec, noticed, now) if right else None
 
-    async def _write_status(self, identity: PoolIdentity, pool: dict[str, Any], judgement: Judgement, facts: PoolFacts, now: float) -> bool:
+    async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
+        """Take up what an earlier pool of this name left running; whether any was, so that all is looked at anew before it is planned."""
+        adopted = False
+        for document in orphaned_pods(documents, identity):
+            name = document["metadata"]["name"]
+            if await self._attempts.attempt(
+                identity, ("adopt", name), partial(adopt, self._with.cluster, identity, Resource.PODS, document)
+            ):
+                await self._teller.tell(
+                    identity, self._with.clock(), "InstanceAdopted", f"{name} was left by an earlier pool", instance=name
+                )
+                adopted = True
+        return adopted
+
+    async def _write_status(
+        self, identity: PoolIdentity, pool: dict[str, Any], judgement: Judgement, facts: PoolFacts, last_ordinal: int, now: float
+    ) -> bool:
         """Whether the status changed in more than figures. Those are written no more often than a settled pool is looked at."""
         status = status_document(
             pool,
@@ -152,6 +166,7 @@ class PoolRounds:
             facts,
             selector=identity.selector(),
             changed_by=spec_manager(pool["metadata"], "replicas"),
+            last_ordinal=last_ordinal,
             now=format_second(now),
         )
         old = pool.get("status") or {}
@@ -172,23 +187,23 @@ class PoolRounds:
 
     async def _say_farewell(self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], judgement: Judgement) -> float:
         draining = self._farewell.wants_draining(pool, pods)
-        if draining:
-            await self._applier(identity).apply(draining, None)
+        self._attempts.begin_round()
+        if draining and await self._applier(identity).apply(draining, None):
             return self._with.settings.pace.least
         await self._teller.deliver()
-        answer = await self._synchronize(pool, pods, judgement)
+        answer = await self._conversation.tell(pool_state(pool, pods, judgement))
         drain_timeout = judgement.spec.drain.timeout_seconds if judgement.spec is not None else 0.0
         now = self._with.clock()
-        return await self._farewell.step(pool, pods, self._believed(answer, pods, now), drain_timeout, now)
+        return await self._farewell.step(pool, pods, answer.believed, drain_timeout, now)
 
     def _applier(self, identity: PoolIdentity) -> Applier:
         return Applier(
             identity,
             self._with.cluster,
             self._teller,
+            self._attempts,
             image=self._with.settings.engine_image,
             clock=self._with.clock,
-            new_suffix=self._with.new_suffix,
         )
 
 
@@ -224,6 +239,14 @@ def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], judgement: Judgement
         conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
         instances=tuple(pod.report(port) for pod in pods),
     )
+
+
+def _last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
+    """The highest ordinal known to have been given: by the pods there are, and by the status for those that are gone.
+
+    The pods are read after the pool, so that a status never tells of a pod that another operator made and this one did not see.
+    """
+    return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
 
 
 def _already_refused(pool: dict[str, Any], judgement: Judgement) -> bool:

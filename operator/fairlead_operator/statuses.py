@@ -9,9 +9,9 @@ from fairlead_operator.judging import Judgement
 
 
 def status_document(
-    pool: Mapping[str, Any], judgement: Judgement, facts: PoolFacts, *, selector: str, changed_by: str, now: str
+    pool: Mapping[str, Any], judgement: Judgement, facts: PoolFacts, *, selector: str, changed_by: str, last_ordinal: int, now: str
 ) -> dict[str, Any]:
-    """The whole status. `now` is RFC 3339; fields of unknown value keep what stood there."""
+    """The whole status. `now` is RFC 3339; `last_ordinal` the highest ever given; fields of unknown value keep what stood there."""
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
     present = [instance for instance in facts.instances if not instance.terminating]
@@ -22,6 +22,7 @@ def status_document(
         "replicas": sum(1 for instance in present if instance.draining_since is None),
         "serving": serving,
         "selector": selector,
+        "lastOrdinal": last_ordinal,
         "roles": _roles(facts),
         "ring": _ring(old, judgement, facts),
         "slo": old.get("slo") or {},

@@ -10,17 +10,22 @@ import msgspec
 
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.tables import PoolKey
+from fairlead_operator.retrying import Pauses
 from fairlead_operator.settings import ControlPlaneSettings
 
 Answer = TypeVar("Answer")
 
 
 class ControlPlaneSilent(Exception):
-    """The control API gave no usable answer; `str` is one line saying why.
+    """The control API gave no usable answer; `str` is one line saying why, `retry_in` for how many seconds it must not be asked again.
 
     ControlPlaneSilent
     └── ControlPlaneRefused   it understood and will never take this body; repeating it is pointless
     """
+
+    def __init__(self, message: str, retry_in: float = 0.0) -> None:
+        self.retry_in = retry_in
+        super().__init__(message)
 
 
 class ControlPlaneRefused(ControlPlaneSilent):
@@ -46,9 +51,10 @@ class _Events:
 
 
 class HttpControlPlane:
-    """`ControlPlane` over HTTP."""
+    """`ControlPlane` over HTTP. While it does not answer one pool, no other asks either: `pauses` says until when."""
 
-    def __init__(self, settings: ControlPlaneSettings, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, settings: ControlPlaneSettings, pauses: Pauses, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._pauses = pauses
         self._client = httpx.AsyncClient(
             base_url=settings.url,
             headers={"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"},
@@ -75,14 +81,34 @@ class HttpControlPlane:
         await self._send("DELETE", _path(pool), b"", fine=frozenset({404}))
 
     async def _send(self, method: str, path: str, body: bytes, fine: frozenset[int] = frozenset()) -> bytes:
+        left = self._pauses.left()
+        if left > 0:
+            raise ControlPlaneSilent(f"not asked again for {left:.0f} s after: {self._pauses.problem}", retry_in=left)
+        asked_at = self._pauses.now()
         try:
             response = await self._client.request(method, path, content=body)
         except httpx.HTTPError as error:
-            raise ControlPlaneSilent(f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
+            problem = f"{method} {path}: {type(error).__name__} {error}".rstrip()
+            self._pauses.failed(asked_at, problem, None)
+            raise ControlPlaneSilent(problem, retry_in=self._pauses.left()) from error
+        return self._read(response, f"{method} {path}", asked_at, fine)
+
+    def _read(self, response: httpx.Response, question: str, asked_at: float, fine: frozenset[int]) -> bytes:
+        problem = f"{question}: {response.status_code} {' '.join(response.text.split())[:300]}"
+        if response.status_code == 429 or response.status_code >= 500:
+            self._pauses.failed(asked_at, problem, _retry_after(response))
+            raise ControlPlaneSilent(problem, retry_in=self._pauses.left())
+        self._pauses.answered()
         if response.is_success or response.status_code in fine:
             return response.content
         kind = ControlPlaneRefused if response.status_code in {400, 413, 422} else ControlPlaneSilent
-        raise kind(f"{method} {path}: {response.status_code} {' '.join(response.text.split())[:300]}")
+        raise kind(problem)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds of a Retry-After header; None without one, or when it is a date."""
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None
 
 
 def _path(pool: PoolKey, rest: str = "") -> str:

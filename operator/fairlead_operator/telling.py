@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from fairlead.conditions import Hindrance
 from fairlead.pool_states import PoolEvent
 from fairlead.tables import PoolKey
 from fairlead_operator.children import PoolIdentity, event
@@ -14,7 +15,7 @@ from fairlead_operator.synchronizing import ControlPlane, ControlPlaneRefused, C
 
 logger = logging.getLogger(__name__)
 
-WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "SpecRefused", "ActionFailed"})
+WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "SpecRefused", *Hindrance})
 
 _BACKLOG = 1000
 _BATCH = 100

@@ -1,26 +1,43 @@
-"""Putting the operator together: the only place that makes connections, clocks and ids."""
+"""Putting the operator together: the only place that makes connections, clocks, ids and chance."""
 
+import asyncio
+import contextlib
+import logging
 import os
-import secrets
+import random
+import socket
 import time
 import uuid
+from collections.abc import Iterator
 
 import kopf
 
 from fairlead.errors import InvalidInput
-from fairlead_operator.cluster import ClusterUnavailable, KubernetesCluster
+from fairlead_operator.children import POOL_LABEL
+from fairlead_operator.cluster import ClusterError, ClusterUnavailable, KubernetesCluster
+from fairlead_operator.health import Health
+from fairlead_operator.leading import HeldCluster, Leadership, Lease
 from fairlead_operator.loops import PoolLoops
+from fairlead_operator.noticing import ChildNotices
+from fairlead_operator.retrying import Pauses
 from fairlead_operator.rounds import PoolRounds, Surroundings
-from fairlead_operator.settings import read_settings
+from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_operator.synchronizing import HttpControlPlane
 
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""As Kubernetes' own generated names: no vowels, so no words; 27^5 are 14 million."""
+logger = logging.getLogger(__name__)
+
+_RELEASE_SECONDS = 2.0
 
 
-def new_suffix() -> str:
-    """Five random characters for a pod's name."""
-    return "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+class EndlessPauses:
+    """Pauses between a framework's attempts at one request: an outage of any length must not end the operator."""
+
+    def __iter__(self) -> Iterator[float]:
+        """1, 2, 4, … seconds, then 15 for ever."""
+        pause = 1.0
+        while True:
+            yield pause
+            pause = min(15.0, pause * 2)
 
 
 def new_id() -> str:
@@ -29,25 +46,90 @@ def new_id() -> str:
 
 
 async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
-    """Read the settings, connect, and put the loops into `memo`. Raises PermanentError with one line, which ends the process."""
+    """Read the settings, connect, wait for the Kubernetes API, and put what handlers need into `memo`.
+
+    Raises PermanentError with one line, which ends the process.
+    """
+    memo.closing = contextlib.AsyncExitStack()
     try:
         settings = read_settings(os.environ)
         cluster = await KubernetesCluster.connect(settings.kubeconfig)
-    except (InvalidInput, ClusterUnavailable) as error:
+        health = Health()
+        if settings.health_port:
+            await health.serve(settings.health_host, settings.health_port)
+    except (InvalidInput, ClusterUnavailable, OSError) as error:
         raise kopf.PermanentError(str(error)) from error
-    control_plane = HttpControlPlane(settings.control_plane)
+    memo.closing.push_async_callback(health.close)
+    memo.closing.push_async_callback(cluster.close)
+    await wait_for_kubernetes(cluster, health)
+    await _configure(kopf_settings, settings, cluster)
+    _act(memo, settings, cluster, health)
+
+
+def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: KubernetesCluster, health: Health) -> None:
+    """Make the loops, and try for the Lease; they act while it is held."""
+    closing: contextlib.AsyncExitStack = memo.closing
+    identity = settings.identity or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+    lease = Lease(settings.lease, identity, cluster, time.monotonic, time.time)
+    control_plane = HttpControlPlane(settings.control_plane, Pauses(settings.pace.longest_pause, time.monotonic, random.random))
+    memo.children = ChildNotices()
     surroundings = Surroundings(
-        settings=settings, cluster=cluster, control_plane=control_plane, clock=time.time, new_suffix=new_suffix, new_id=new_id
+        settings=settings,
+        cluster=HeldCluster(cluster, lease),
+        control_plane=control_plane,
+        clock=time.time,
+        new_id=new_id,
+        children_noticed=memo.children.count,
     )
-    memo.cluster, memo.control_plane = cluster, control_plane
-    memo.loops = PoolLoops(lambda key: PoolRounds(key, surroundings), settings.pace)
+    memo.loops = PoolLoops(lambda key: PoolRounds(key, surroundings), settings.pace, random.random)
+    health.watch(lease, memo.loops)
+    leadership = Leadership(lease, settings.lease.retry_seconds, begin=memo.loops.begin, halt=memo.loops.halt)
+    task = asyncio.create_task(leadership.run(), name="leadership")
+
+    async def step_down() -> None:
+        """Stop acting first, then let the next one have the Lease."""
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await memo.loops.halt()
+        try:
+            await asyncio.wait_for(lease.release(), _RELEASE_SECONDS)
+        except (ClusterError, TimeoutError) as error:
+            logger.warning("lease not released, it runs out: %s", error)
+
+    closing.push_async_callback(control_plane.close)
+    closing.push_async_callback(step_down)
+
+
+async def wait_for_kubernetes(cluster: KubernetesCluster, health: Health) -> None:
+    """Until the Kubernetes API answers and knows our resource; says what it waits for in one line, with pauses of 1, 2, 4, … 15 seconds."""
+    for pause in EndlessPauses():
+        try:
+            if await cluster.serves_pools():
+                health.waiting_for = ""
+                return
+            health.waiting_for = "the CRD inferencepools.fairlead.dev; apply crds/"
+        except ClusterError as error:
+            health.waiting_for = f"the Kubernetes API; {error}"
+        logger.warning("waiting for %s; next look in %.0f s", health.waiting_for, pause)
+        await asyncio.sleep(pause)
+
+
+async def _configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSettings, cluster: KubernetesCluster) -> None:
+    """The framework only watches. It scans for new resources only with the right to; limited to namespaces, an operator needs no such right."""
     kopf_settings.peering.standalone = True
     kopf_settings.posting.enabled = False
     kopf_settings.watching.server_timeout = 300
+    kopf_settings.networking.error_backoffs = EndlessPauses()
+    for group, version, plural in (("", "v1", "pods"), ("", "v1", "services"), ("policy", "v1", "poddisruptionbudgets")):
+        kopf_settings.watching.label_selectors[group, version, plural] = POOL_LABEL
+    kopf_settings.scanning.disabled = bool(settings.namespaces)
+    if not settings.namespaces:
+        with contextlib.suppress(ClusterError):
+            if not await cluster.may_list_definitions():
+                logger.warning("no right to list CustomResourceDefinitions: one that is installed anew is noticed at the next start")
+                kopf_settings.scanning.disabled = True
 
 
 async def stop(memo: kopf.Memo) -> None:
-    """Undo `start`."""
-    await memo.loops.stop()
-    await memo.control_plane.close()
-    await memo.cluster.close()
+    """Undo `start`, as far as it came."""
+    await memo.closing.aclose()

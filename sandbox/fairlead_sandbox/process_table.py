@@ -150,12 +150,14 @@ def _operator(plan: SandboxPlan) -> ProcessSpec:
     return ProcessSpec(
         name="operator",
         command=python_module("fairlead_operator.main"),
-        readiness=HttpAnswer(url=f"http://{HOST}:{port}/healthz"),
+        readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
         environment={
             "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-operator"),
             "FAIRLEAD_API_URL": plan.api_url,
             "FAIRLEAD_API_TOKEN": plan.tokens.operator,
+            "FAIRLEAD_OPERATOR_HEALTH_HOST": HOST,
             "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
+            "FAIRLEAD_OPERATOR_IDENTITY": "sandbox",  # there is never another one, so a restarted one need not wait for its own Lease
             "FAIRLEAD_WATCH_NAMESPACES": "",
         },
         needs=("definitions", "api", "kubelet"),  # stops before the kubelet: it must not take the node's end for lost instances

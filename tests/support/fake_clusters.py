@@ -1,4 +1,4 @@
-"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch, apply, delete."""
+"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch, delete."""
 
 import copy
 from collections.abc import Callable
@@ -65,19 +65,15 @@ class FakeCluster:
         self.put(resource, body)
         return True
 
-    async def patch(
-        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, kind: str = "merge", subresource: str = ""
-    ) -> bool:
-        self._called(kind, resource, name)
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        self._called("merge", resource, name)
         known = self.objects.get((resource, name))
-        if kind == "apply":
-            self.put(resource, body)
-            return True
         if known is None:
             return False
-        version = body.get("metadata", {}).get("resourceVersion")
-        if version is not None and version != known["metadata"]["resourceVersion"]:
-            raise ClusterRefused(409, "Conflict", "the object has been modified")
+        for guard in ("uid", "resourceVersion"):
+            wanted = body.get("metadata", {}).get(guard)
+            if wanted is not None and wanted != known["metadata"][guard]:
+                raise ClusterRefused(409, "Conflict", "the object has been modified")
         patched = self.put(resource, merged(known, body))
         if patched["metadata"].get("deletionTimestamp") and not patched["metadata"].get("finalizers"):
             self._collect(resource, name)

@@ -74,6 +74,8 @@ class VirtualStage:
     api: FakeControlPlane = field(default_factory=FakeControlPlane)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     rounds: PoolRounds | None = None
+    noticed: int = 0
+    """Changes with every event about a Service or PodDisruptionBudget."""
 
     def restart(self) -> None:
         """A new operator process: nothing is remembered."""
@@ -82,8 +84,8 @@ class VirtualStage:
             cluster=self.cluster,
             control_plane=self.api,
             clock=lambda: self.now,
-            new_suffix=lambda: f"{next(self.numbers):05}",
             new_id=lambda: f"{next(self.numbers):016}",
+            children_noticed=lambda key: self.noticed,
         )
         self.rounds = PoolRounds(KEY, surroundings)
 

@@ -1,6 +1,7 @@
 """A test's kubelet: no process runs, but every pod gets an address and becomes ready, and deleted pods end at once."""
 
 import itertools
+import tempfile
 import threading
 from base64 import b64decode
 from collections.abc import Iterator
@@ -28,8 +29,12 @@ class KubernetesClient:
         session = requests.Session()
         session.trust_env = False
         cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-        session.verify = cluster.get("certificate-authority") or _written(cluster["certificate-authority-data"], kubeconfig)
-        session.headers["Authorization"] = f"Bearer {user['token']}"
+        session.verify = cluster.get("certificate-authority") or _written(cluster["certificate-authority-data"], kubeconfig, "ca.crt")
+        if "token" in user:
+            session.headers["Authorization"] = f"Bearer {user['token']}"
+        else:
+            certificate = user.get("client-certificate") or _written(user["client-certificate-data"], kubeconfig, "client.crt")
+            session.cert = (certificate, user.get("client-key") or _written(user["client-key-data"], kubeconfig, "client.key"))
         return KubernetesClient(server=cluster["server"], session=session)
 
     def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> dict[str, Any]:
@@ -44,8 +49,9 @@ class KubernetesClient:
         return self.call("PATCH", path, body, content="application/merge-patch+json")
 
 
-def _written(data: str, kubeconfig: str) -> str:
-    path = Path(kubeconfig).with_suffix(".ca.crt")
+def _written(data: str, kubeconfig: str, name: str) -> str:
+    path = Path(tempfile.mkdtemp(prefix="fairlead-test-")) / f"{Path(kubeconfig).stem}.{name}"
+    path.touch(mode=0o600)
     path.write_bytes(b64decode(data))
     return str(path)
 
@@ -63,7 +69,7 @@ class PodPhases:
     def run(self) -> None:
         """Until `ending` is set: look at all pods every 50 ms."""
         while not self.ending.wait(0.05):
-            for pod in self.client.call("GET", "/api/v1/pods")["items"]:
+            for pod in self.client.call("GET", "/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool")["items"]:
                 self._move(pod)
 
     def _move(self, pod: dict[str, Any]) -> None:

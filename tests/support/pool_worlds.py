@@ -109,7 +109,7 @@ class World:
         """One round; with `crash_after`, the operator dies after so many actions. Returns how many actions were planned."""
         observed = tuple(self.pods.values())
         observations = self.observations()
-        actions = plan(self.desired, observed, observations, self.now)
+        actions = plan(self.desired, observed, observations, self.now, last_ordinal=self.created)
         touched = [action.instance for action in actions if not isinstance(action, CreateInstance)]
         assert len(touched) == len(set(touched)), "two actions for one instance"
         for action in actions[:crash_after]:
@@ -146,9 +146,11 @@ class World:
 
     def _apply(self, action: Action) -> None:
         if isinstance(action, CreateInstance):
-            self.created += 1
-            name = f"chat-b{self.created:05}"
-            self.pods[name] = instance(name, InstanceState.PENDING, since=self.now, created_at=self.now, spec_hash=action.spec_hash)
+            self.created = max(self.created, action.ordinal)
+            name = f"chat-b{action.ordinal:05}"
+            assert name not in self.pods, "a name was given twice"
+            pod = instance(name, InstanceState.PENDING, since=self.now, created_at=self.now, spec_hash=action.spec_hash)
+            self.pods[name] = replace(pod, ordinal=action.ordinal)
         elif isinstance(action, DeleteInstance):
             self.pods[action.instance] = replace(self.pods[action.instance], terminating=True)
         else:

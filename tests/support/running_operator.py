@@ -19,6 +19,9 @@ from pod_phases import KubernetesClient, PodPhases
 Value = TypeVar("Value")
 
 ROOT = Path(__file__).resolve().parents[2]
+KUBECONFIG_VARIABLE = "FAIRLEAD_TEST_KUBECONFIG"
+"""Names a kubeconfig of a cluster that tests/integration/operator then runs against, in its namespace `default`. Never one that matters."""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 
 
@@ -33,9 +36,22 @@ def eventually(look: Callable[[], Value | None], wish: str, seconds: float = 15.
         time.sleep(0.03)
 
 
+def install_definition(client: KubernetesClient) -> None:
+    """Server-side apply our CRD and wait until pools are served."""
+    definition = yaml.safe_load((ROOT / "crds" / "inferencepools.fairlead.dev.yaml").read_text(encoding="utf-8"))
+    path = f"{DEFINITIONS}/{definition['metadata']['name']}?fieldManager=fairlead-tests&force=true"
+    client.call("PATCH", path, definition, content="application/apply-patch+yaml")
+    eventually(lambda: client.session.get(client.server + POOLS, timeout=5).ok, "the CRD is served")
+
+
 @contextmanager
 def running_kubernetes_api(folder: Path) -> Iterator[str]:
-    """A sandbox Kubernetes API with our CRD; yields the path of its kubeconfig."""
+    """A Kubernetes API with our CRD; yields the path of a kubeconfig: the one named by the environment, or the sandbox's."""
+    given = os.environ.get(KUBECONFIG_VARIABLE)
+    if given:
+        install_definition(KubernetesClient.of(given))
+        yield given
+        return
     kubeconfig = folder / "kubeconfig"
     command = [
         sys.executable,
@@ -53,10 +69,7 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
             eventually(
                 lambda: process.poll() is None and b"ready" in (folder / "kubernetes.log").read_bytes(), "the Kubernetes API is ready", 30
             )
-            client = KubernetesClient.of(str(kubeconfig))
-            definition = yaml.safe_load((ROOT / "crds" / "inferencepools.fairlead.dev.yaml").read_text(encoding="utf-8"))
-            client.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-            eventually(lambda: client.session.get(client.server + POOLS, timeout=5).ok, "the CRD is served")
+            install_definition(KubernetesClient.of(str(kubeconfig)))
             yield str(kubeconfig)
         finally:
             process.terminate()
@@ -70,6 +83,8 @@ class OperatorProcess:
     kubeconfig: str
     api_url: str
     log: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    """Environment variables besides."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -79,6 +94,8 @@ class OperatorProcess:
             "FAIRLEAD_API_URL": self.api_url,
             "FAIRLEAD_API_TOKEN": TOKEN,
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS": "2",
+            "FAIRLEAD_OPERATOR_IDENTITY": "under-test",
+            **self.settings,
         }
         with self.log.open("ab") as log:
             command = [sys.executable, "-m", "fairlead_operator.main"]

@@ -26,9 +26,10 @@ class DrainReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInstance:
-    """Create one pod of this role from the template with this hash. The applier makes the name, never used before."""
+    """Create one pod of this role from the template with this hash. Its name follows from `ordinal` (see `naming`); one that exists is fine."""
 
     role: Role
+    ordinal: int
     spec_hash: str
     reason: str
 

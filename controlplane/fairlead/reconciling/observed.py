@@ -34,6 +34,8 @@ class ObservedInstance:
     terminating: bool = False
     """Somebody deleted the pod; it is in its grace period."""
     draining_since: float | None = None
+    ordinal: int = 0
+    """Which of the pool's instances it is, counted from 1; 0 = made before they were counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

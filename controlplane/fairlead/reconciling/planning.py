@@ -24,13 +24,15 @@ def plan(
     observations: PoolObservations | None,
     now: float,
     limits: Limits = _DEFAULT_LIMITS,
+    last_ordinal: int = 0,
 ) -> tuple[Action, ...]:
     """What to do now, at most one action per instance. Total: every combination of arguments has a plan; a settled pool has an empty one.
 
     `desired` None = no valid spec was ever seen: only states are recorded. `observations` is the API's answer to the states of exactly these
     instances, None when it did not answer: then nothing starts that needs the routers' consent. `now` in Unix seconds may jump.
+    `last_ordinal` is the highest ordinal known to have been given, for when its instance is gone.
     """
-    plan_ = _Plan(observed=observed, observations=observations, now=now, limits=limits)
+    plan_ = _Plan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
     plan_.record_states()
     if desired is not None:
         plan_.delete_finished(desired)
@@ -45,6 +47,7 @@ class _Plan:
     observations: PoolObservations | None
     now: float
     limits: Limits
+    last_ordinal: int
     actions: dict[str, Action] = field(default_factory=dict)
     creations: list[CreateInstance] = field(default_factory=list)
 
@@ -95,8 +98,10 @@ class _Plan:
     def _create(self, desired: DesiredRole, missing: int, *, surging: bool) -> None:
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         reason = "Outdated" if surging else "Missing"
-        for _ in range(min(missing, self.limits.creations_per_second - recent)):
-            self.creations.append(CreateInstance(role=desired.role, spec_hash=desired.spec_hash, reason=reason))
+        last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
+        for step in range(min(missing, self.limits.creations_per_second - recent)):
+            action = CreateInstance(role=desired.role, ordinal=last + 1 + step, spec_hash=desired.spec_hash, reason=reason)
+            self.creations.append(action)
 
     def _give_up(self, desired: DesiredRole, live: list[ObservedInstance], surplus: int, target: int) -> None:
         """First what serves nobody, then the cheapest of those that serve, outdated ones before; at least `target` go on serving."""

@@ -1,4 +1,4 @@
-"""Start, stop and health of the operator process."""
+"""Start and stop of the operator process."""
 
 from typing import Any
 
@@ -17,9 +17,3 @@ async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) ->
 async def stopped(memo: kopf.Memo, **_: Any) -> None:
     """Stop the loops and close the connections."""
     await stop(memo)
-
-
-@kopf.on.probe(id="pools")
-async def pools(memo: kopf.Memo, **_: Any) -> int:
-    """How many pools are looked after; shown by the health endpoint."""
-    return len(memo.loops.pools())

@@ -72,10 +72,11 @@ async def test_a_patch_of_an_old_version_is_refused(cluster: Cluster, name: str)
     assert refused.value.status == 409
 
 
-async def test_applying_twice_creates_once_and_changes_nothing(cluster: Cluster, name: str) -> None:
-    for _ in range(2):
-        assert await cluster.patch(Resource.SERVICES, NAMESPACE, name, service(name, kind=name), kind="apply")
-    assert len(await cluster.find(Resource.SERVICES, NAMESPACE, f"kind={name}")) == 1
+async def test_a_patch_of_another_object_of_that_name_is_refused(cluster: Cluster, name: str) -> None:
+    await cluster.create(Resource.SERVICES, NAMESPACE, service(name))
+    with pytest.raises(ClusterRefused) as refused:
+        await cluster.patch(Resource.SERVICES, NAMESPACE, name, {"metadata": {"annotations": {"a": "1"}, "uid": "another"}})
+    assert refused.value.status == 409
 
 
 async def test_a_refusal_carries_the_servers_sentence(kubeconfig: str, name: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.conditions import ConditionType, Finding, PoolFacts, Problem, Refusal, findings, merge_conditions
+from fairlead.conditions import ActionProblem, ConditionType, Finding, Hindrance, PoolFacts, Problem, Refusal, findings, merge_conditions
 from fairlead.instances import InstanceState
 from pool_worlds import answer, instance, seen, wanted
 
@@ -60,7 +60,7 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
         (replace(SETTLED, instances=(instance("a"), instance("b", S.LOST))), "Degraded", ("True", "InstancesLost")),
         (replace(SETTLED, instances=(instance("a", S.WARMING),), observations=None), "Ready", ("False", "WaitingForControlPlane")),
         (replace(SETTLED, observations=None, api_problem="refused"), "ControlPlaneReachable", ("False", "NoAnswer")),
-        (replace(SETTLED, observations=None), "RingSynced", ("Unknown", "ControlPlaneUnreachable")),
+        (replace(SETTLED, observations=None, api_problem="refused"), "RingSynced", ("Unknown", "ControlPlaneUnreachable")),
         (replace(SETTLED, observations=answer(seen("a", acknowledged=False))), "RingSynced", ("False", "WaitingForRouters")),
         (replace(SETTLED, observations=answer(live_routers=0)), "RingSynced", ("True", "NoLiveRouter")),
         (replace(SETTLED, desired=wanted(2, spec_hash="new")), "Progressing", ("True", "RollingReplacement")),
@@ -69,8 +69,16 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.95)), "SLOMet", ("True", "TargetMet")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.5)), "SLOMet", ("False", "TargetMissed")),
         (replace(SETTLED, troubles={"ErrImagePull": ("a",)}), "Degraded", ("True", "ErrImagePull")),
-        (replace(SETTLED, apply_problem="quota"), "Degraded", ("True", "ActionFailed")),
+        (
+            replace(SETTLED, apply_problem=ActionProblem(reason=Hindrance.ACTION_FAILED, message="quota")),
+            "Degraded",
+            ("True", "ActionFailed"),
+        ),
         (replace(SETTLED, desired=wanted(3, minimum=3)), "Degraded", ("True", "BelowMinimum")),
+        (replace(SETTLED, instances=(*SETTLED.instances, instance("c", S.LOST, terminating=True))), "Degraded", ("False", "AsExpected")),
+        (replace(SETTLED, instances=(instance("a"), instance("b", S.CORDONED))), "Ready", ("False", "InstancesCordoned")),
+        (replace(SETTLED, strangers=("mine",)), "Degraded", ("True", "StrangePods")),
+        (replace(SETTLED, observations=None), "ControlPlaneReachable", ("Unknown", "NotAnsweredYet")),
     ],
 )
 def test_each_situation_has_its_named_reason(facts: PoolFacts, kind: str, expected: tuple[str, str]) -> None:
@@ -86,3 +94,13 @@ def test_the_transition_time_changes_only_with_the_status() -> None:
     assert (reworded["lastTransitionTime"], reworded["message"], reworded["observedGeneration"]) == ("t1", "two", 2)
     [turned] = merge_conditions((reworded,), (finding("False", "two"),), 2, "t3")
     assert turned["lastTransitionTime"] == "t3"
+
+
+def test_what_is_not_known_yet_leaves_the_condition_as_it_stood() -> None:
+    before = merge_conditions((), findings(SETTLED), 1, "t1")
+    silent = replace(SETTLED, observations=None)
+    assert merge_conditions(before, findings(silent), 2, "t2")[5] == before[5], "one late answer is no outage"
+    [*_, reachable, _] = merge_conditions((), findings(silent), 1, "t1")
+    assert (reachable["status"], reachable["reason"]) == ("Unknown", "NotAnsweredYet")
+    [*_, reachable, _] = merge_conditions(before, findings(replace(silent, api_problem="refused")), 2, "t2")
+    assert (reachable["status"], reachable["lastTransitionTime"]) == ("False", "t2")

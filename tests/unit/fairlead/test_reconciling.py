@@ -130,7 +130,7 @@ def test_a_rollout_first_adds_then_drains_one_then_waits() -> None:
     old = (instance("a", spec_hash="old"), instance("b", spec_hash="old"))
     everybody = answer(seen("a", sessions=1), seen("b"), seen("n"))
     [create] = plan(wanted(2), old, everybody, NOW)
-    assert create == CreateInstance(role=wanted(2).role, spec_hash="one", reason="Outdated")
+    assert create == CreateInstance(role=wanted(2).role, ordinal=1, spec_hash="one", reason="Outdated")
     warming = (*old, instance("n", S.WARMING))
     assert [type(action) for action in plan(wanted(2), warming, answer(seen("n", acknowledged=False)), NOW)] == []
     serving = (*old, instance("n"))

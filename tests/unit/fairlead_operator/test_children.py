@@ -6,7 +6,8 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
-from fairlead_operator.children import PoolIdentity, disruption_budget, event, instance_name, pod, service, spec_hash, state_annotations
+from fairlead.reconciling.naming import instance_name
+from fairlead_operator.children import PoolIdentity, disruption_budget, event, pod, service, spec_hash, state_annotations
 
 IDENTITY = PoolIdentity(namespace="ns", name="chat", uid="u1")
 NOW = "2026-01-01T00:00:00Z"
@@ -28,14 +29,16 @@ def with_template(**container: Any) -> Any:
 
 
 def made(spec: Any) -> dict[str, Any]:
-    return pod(IDENTITY, spec, role=Role.BOTH, name="chat-babcde", image="fairlead/engine:9", reason="Missing", now=NOW)
+    return pod(IDENTITY, spec, role=Role.BOTH, ordinal=7, image="fairlead/engine:9", reason="Missing", now=NOW)
 
 
 def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
     metadata = made(simulated())["metadata"]
+    assert metadata["name"] == instance_name("chat", "u1", Role.BOTH, 7)
+    assert metadata["annotations"]["fairlead.dev/ordinal"] == "7"
     assert metadata["labels"] | {} == {
         "fairlead.dev/pool": "chat",
-        "fairlead.dev/instance": "chat-babcde",
+        "fairlead.dev/instance": metadata["name"],
         "llm-d.ai/role": "both",
         "app.kubernetes.io/managed-by": "fairlead",
     }
@@ -44,7 +47,6 @@ def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
     assert metadata["annotations"]["fairlead.dev/state"] == "Pending"
     assert metadata["annotations"]["fairlead.dev/state-reason"] == "Missing"
     assert metadata["annotations"]["fairlead.dev/spec-hash"] == spec_hash(simulated(), Role.BOTH)
-    assert instance_name("chat", Role.BOTH, "abcde") == "chat-babcde"
 
 
 def test_a_simulated_engine_is_told_everything_by_arguments() -> None:

@@ -35,6 +35,29 @@ class Script:
         return answer
 
 
+@dataclass(slots=True)
+class Stuck:
+    """A round that never ends by itself."""
+
+    runs: int = 0
+    ended: bool = False
+
+    async def run(self) -> float | None:
+        self.runs += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+        return None
+
+
+def acting(script: Script) -> PoolLoops:
+    """Loops that act already."""
+    loops = PoolLoops(lambda key: script, PACE, lambda: 0.5)
+    loops.begin()
+    return loops
+
+
 async def until(wish: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not wish():
@@ -43,19 +66,19 @@ async def until(wish: Callable[[], bool]) -> None:
 
 async def test_a_round_follows_an_event_and_another_one_when_it_is_due() -> None:
     script = Script([0.01, 3600.0])
-    loops = PoolLoops(lambda key: script, PACE)
+    loops = acting(script)
     loops.wake(KEY)
     await until(lambda: script.runs == 2)
     loops.wake(KEY)
     loops.wake(KEY)
     await until(lambda: script.runs == 3)
-    await loops.stop()
+    await loops.halt()
     assert script.runs == 3
 
 
 async def test_only_what_matters_of_an_object_wakes_its_pool() -> None:
     script = Script([3600.0])
-    loops = PoolLoops(lambda key: script, PACE)
+    loops = acting(script)
     loops.notice(KEY, "pod", ("Ready",))
     await until(lambda: script.runs == 1)
     loops.notice(KEY, "pod", ("Ready",))
@@ -63,22 +86,60 @@ async def test_only_what_matters_of_an_object_wakes_its_pool() -> None:
     assert script.runs == 1
     loops.notice(KEY, "pod", None)
     await until(lambda: script.runs == 2)
-    await loops.stop()
+    await loops.halt()
 
 
 async def test_failed_rounds_are_repeated_and_do_not_end_the_loop() -> None:
     script = Script([ClusterUnavailable("away"), ValueError("a bug"), 3600.0])
-    loops = PoolLoops(lambda key: script, PACE)
+    loops = acting(script)
     loops.wake(KEY)
     await until(lambda: script.runs == 3)
     assert loops.pools() == (KEY,)
-    await loops.stop()
+    await loops.halt()
 
 
 async def test_a_pool_that_is_gone_ends_its_loop_and_may_come_again() -> None:
     script = Script([None])
-    loops = PoolLoops(lambda key: script, PACE)
+    loops = acting(script)
     loops.wake(KEY)
     await until(lambda: script.runs == 1 and loops.pools() == ())
     loops.wake(KEY)
     await until(lambda: script.runs == 2 and loops.pools() == ())
+
+
+async def test_a_standby_remembers_pools_and_looks_at_all_of_them_when_it_may_act() -> None:
+    script = Script([3600.0])
+    loops = PoolLoops(lambda key: script, PACE, lambda: 0.5)
+    loops.notice(KEY, "pod", ("Ready",))
+    await asyncio.sleep(0.02)
+    assert (script.runs, loops.pools()) == (0, (KEY,))
+    loops.begin()
+    await until(lambda: script.runs == 1)
+    await loops.halt()
+    loops.wake(KEY)
+    await asyncio.sleep(0.02)
+    assert script.runs == 1, "it may not act any more"
+    loops.begin()
+    await until(lambda: script.runs == 2)
+    await loops.halt()
+
+
+async def test_halting_ends_a_round_in_the_middle() -> None:
+    stuck = Stuck()
+    loops = PoolLoops(lambda key: stuck, PACE, lambda: 0.5)
+    loops.begin()
+    loops.wake(KEY)
+    await until(lambda: stuck.runs == 1)
+    await loops.halt()
+    assert stuck.ended
+
+
+async def test_no_more_rounds_run_at_once_than_allowed() -> None:
+    stuck = Stuck()
+    loops = PoolLoops(lambda key: stuck, Pace(rounds_at_once=3), lambda: 0.5)
+    loops.begin()
+    for number in range(10):
+        loops.wake(PoolKey(namespace="ns", name=f"p{number}"))
+    await asyncio.sleep(0.02)
+    assert stuck.runs == 3
+    await loops.halt()

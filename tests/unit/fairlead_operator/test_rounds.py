@@ -96,6 +96,8 @@ async def test_history_waits_for_the_control_api_and_arrives_in_order() -> None:
     stage.api.up = False
     stage.apply()
     await stage.settle()
+    stage.now += SETTINGS.pace.silence
+    await stage.round()
     assert stage.api.events == []
     assert stage.condition("ControlPlaneReachable")["status"] == "False"
     assert stage.condition("InstancesReady")["reason"] == "WaitingForControlPlane"

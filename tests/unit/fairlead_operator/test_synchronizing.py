@@ -8,6 +8,7 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolEvent, PoolState
 from fairlead.tables import PoolKey
+from fairlead_operator.retrying import Pauses
 from fairlead_operator.settings import ControlPlaneSettings
 from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent, HttpControlPlane
 
@@ -42,7 +43,7 @@ def control_plane(answer: httpx.Response | Exception, seen: list[httpx.Request])
             raise answer
         return answer
 
-    return HttpControlPlane(SETTINGS, httpx.MockTransport(handle))
+    return HttpControlPlane(SETTINGS, Pauses(30.0, lambda: 0.0, lambda: 0.5), httpx.MockTransport(handle))
 
 
 async def test_a_state_goes_out_as_json_and_observations_come_back() -> None:
@@ -94,3 +95,25 @@ async def test_a_body_that_will_never_be_taken_is_told_from_an_outage() -> None:
     with pytest.raises(ControlPlaneSilent) as silence:
         await control_plane(httpx.Response(503), []).post_events(KEY, [event])
     assert not isinstance(silence.value, ControlPlaneRefused)
+
+
+async def test_after_a_503_nobody_asks_until_the_time_it_named() -> None:
+    seen: list[httpx.Request] = []
+    now = 100.0
+    pauses = Pauses(30.0, lambda: now, lambda: 0.5)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(503, headers={"Retry-After": "7"}) if len(seen) == 1 else httpx.Response(200, json=ANSWER)
+
+    api = HttpControlPlane(SETTINGS, pauses, httpx.MockTransport(handle))
+    with pytest.raises(ControlPlaneSilent) as silence:
+        await api.put_state(KEY, STATE)
+    assert silence.value.retry_in == 7
+    now += 6.5
+    with pytest.raises(ControlPlaneSilent, match=r"not asked again for 0 s after.*503") as silence:
+        await api.put_state(PoolKey(namespace="ns", name="other"), STATE)
+    assert len(seen) == 1
+    now += 0.5
+    await api.put_state(KEY, STATE)
+    assert len(seen) == 2

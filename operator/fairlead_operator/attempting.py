@@ -1,0 +1,59 @@
+"""Trying what the Kubernetes API may refuse: each refusal is told once, and tried again after a growing pause."""
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+
+from fairlead.conditions import ActionProblem, Hindrance
+from fairlead_operator.children import PoolIdentity
+from fairlead_operator.cluster import ClusterRefused
+from fairlead_operator.retrying import Refusals
+from fairlead_operator.telling import Teller
+
+logger = logging.getLogger(__name__)
+
+
+class NotOurs(Exception):
+    """An object of the name we need belongs to somebody else; `str` names both."""
+
+
+class Attempts:
+    """One pool's attempts. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`."""
+
+    def __init__(self, teller: Teller, clock: Callable[[], float], longest_pause: float) -> None:
+        self._teller = teller
+        self._clock = clock
+        self._refusals = Refusals(longest_pause)
+        self._wanted: set[Hashable] = set()
+        self.problem: ActionProblem | None = None
+        """The first of this round."""
+
+    def begin_round(self) -> None:
+        """Nothing was tried yet."""
+        self._wanted = set()
+        self.problem = None
+
+    def end_round(self) -> float | None:
+        """Forget what is not wanted any more; seconds until something refused may be tried again, None when nothing is."""
+        self._refusals.keep(self._wanted)
+        return self._refusals.due(self._clock())
+
+    async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
+        """Do it, unless the pause after its last refusal lasts; whether it was done. Raises ClusterUnavailable at once."""
+        self._wanted.add(what)
+        now = self._clock()
+        waiting = self._refusals.waiting(what, now)
+        if waiting is not None:
+            self.problem = self.problem or waiting.problem
+            return False
+        try:
+            await act()
+        except (ClusterRefused, NotOurs) as error:
+            reason = Hindrance.CHILD_NOT_OURS if isinstance(error, NotOurs) else Hindrance.ACTION_FAILED
+            problem = ActionProblem(reason=reason, message=str(error))
+            self.problem = self.problem or problem
+            if self._refusals.add(what, problem, now):
+                logger.warning("action refused pool=%s reason=%s error=%r", identity.name, reason, str(error))
+                await self._teller.tell(identity, now, reason, problem.message)
+            return False
+        self._refusals.clear(what)
+        return True

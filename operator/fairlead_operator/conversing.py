@@ -1,0 +1,70 @@
+"""One pool's conversation with the control API over time: what its answers, and its silences, may be used for."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairlead.draining import without_hasty_silence
+from fairlead.instances import InstanceState
+from fairlead.pool_states import PoolObservations, PoolState
+from fairlead.tables import PoolKey
+from fairlead_operator.settings import Pace
+from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`believed` may be planned by, None when nothing was answered now; `known` may be shown, the newest for a while; `problem` says why there
+    is none to show any more; `retry_in` is the pause in seconds before the next question after a silence."""
+
+    believed: PoolObservations | None
+    known: PoolObservations | None
+    problem: str | None = None
+    retry_in: float = 0.0
+
+
+class Conversation:
+    """Remembers the newest answer and since when there is silence. Unix times come from `clock`."""
+
+    def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace, clock: Callable[[], float]) -> None:
+        self._pool = pool
+        self._control_plane = control_plane
+        self._pace = pace
+        self._clock = clock
+        self._newest: PoolObservations | None = None
+        self._answered_since: float | None = None
+        self._silent_since: float | None = None
+        self._silences = 0
+
+    async def tell(self, state: PoolState) -> Answer:
+        """Tell what is observed, and learn what the routers do."""
+        try:
+            observations = await self._control_plane.put_state(self._pool, state)
+        except ControlPlaneSilent as error:
+            return self._silence(error)
+        self._newest, self._silent_since, self._silences = observations, None, 0
+        return Answer(believed=self._believed(observations, state), known=observations)
+
+    def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
+        """Right after an outage, or a start, routers may not have had the time to report: their absence is not believed yet."""
+        now = self._clock()
+        if self._answered_since is None or self._answered_since > now:
+            self._answered_since = now
+        if now - self._answered_since >= self._pace.router_silence:
+            return observations
+        return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
+
+    def _silence(self, error: ControlPlaneSilent) -> Answer:
+        """One late answer is no outage: nothing is planned by what was known before it, but it is still shown for a while."""
+        now = self._clock()
+        self._answered_since = None
+        self._silences += 1
+        if self._silent_since is None or self._silent_since > now:
+            self._silent_since = now
+            logger.warning("control plane silent pool=%s error=%r", self._pool, str(error))
+        pause = max(error.retry_in, min(self._pace.settled, self._pace.busy * 2.0 ** min(self._silences - 1, 10)))
+        if now - self._silent_since < self._pace.silence:
+            return Answer(believed=None, known=self._newest, retry_in=pause)
+        return Answer(believed=None, known=None, problem=str(error), retry_in=pause)

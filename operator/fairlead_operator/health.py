@@ -1,0 +1,47 @@
+"""What the operator says of itself over HTTP: `/healthz` while it lives, `/readyz` once it can work, with what it is doing."""
+
+from aiohttp import web
+
+from fairlead_operator.leading import Lease
+from fairlead_operator.loops import PoolLoops
+
+
+class Health:
+    """`waiting_for` is what keeps the operator from working, empty when nothing does."""
+
+    def __init__(self) -> None:
+        self.waiting_for = "the Kubernetes API"
+        self._watched: tuple[Lease, PoolLoops] | None = None
+        self._runner: web.AppRunner | None = None
+
+    def watch(self, lease: Lease, loops: PoolLoops) -> None:
+        """Tell of these from now on."""
+        self._watched = (lease, loops)
+
+    def document(self) -> dict[str, object]:
+        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools are known."""
+        if self.waiting_for or self._watched is None:
+            return {"state": "waiting", "for": self.waiting_for}
+        lease, loops = self._watched
+        return {"state": "leading" if lease.is_held() else "standby", "holder": lease.holder, "pools": len(loops.pools())}
+
+    async def serve(self, host: str, port: int) -> None:
+        """Answer on this address until `close`. Raises OSError when it is taken."""
+        app = web.Application()
+        app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready)])
+        self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+
+    async def close(self) -> None:
+        """Answer no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _alive(self, request: web.Request) -> web.Response:
+        return web.json_response(self.document())
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        """A standby is ready too: it would take over, and a rolling update waits for it before it stops the holder."""
+        document = self.document()
+        return web.json_response(document, status=503 if document["state"] == "waiting" else 200)

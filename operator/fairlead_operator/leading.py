@@ -1,0 +1,169 @@
+"""Who acts: of several operators the one that holds the Lease. The others watch and wait.
+
+Nobody compares clocks. A holder counts its own time from the moment it sent its last successful renewal and stops acting after two thirds of
+the Lease's duration; the others count theirs from the moment they saw that renewal, and take over after the whole duration.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fairlead_operator.cluster import Cluster, ClusterError, ClusterRefused, ClusterUnavailable, Resource
+from fairlead_operator.observing import format_time
+from fairlead_operator.settings import LeaseSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Lease:
+    """The Lease object and this operator's hold on it. `monotonic` counts seconds and never goes back; `clock` gives Unix seconds, for people."""
+
+    def __init__(
+        self, settings: LeaseSettings, identity: str, cluster: Cluster, monotonic: Callable[[], float], clock: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._cluster = cluster
+        self._monotonic = monotonic
+        self._clock = clock
+        self._held_until: float | None = None
+        self._seen: tuple[object, ...] = ()
+        self._seen_at = 0.0
+        self.holder = ""
+        """Who held it when it was last read; empty when nobody did."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long this operator may still act without another renewal; 0 when it may not."""
+        return 0.0 if self._held_until is None else max(0.0, self._held_until - self._monotonic())
+
+    def is_held(self) -> bool:
+        """Whether this operator may act now."""
+        return self.seconds_left > 0
+
+    async def hold(self) -> bool:
+        """Take or renew it if nobody else holds it; whether this operator holds it now. Raises ClusterError, which changes nothing."""
+        began = self._monotonic()
+        found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name)
+        if found is None:
+            taken = await self._cluster.create(Resource.LEASES, self._settings.namespace, self._fresh())
+        elif self._is_anothers(found):
+            taken = False
+        else:
+            taken = await self._write(found, self._claim(found))
+        if taken:
+            self.holder = self._identity
+        self._held_until = began + self._settings.seconds * 2 / 3 if taken else None
+        return taken
+
+    async def release(self) -> None:
+        """Let the next one take it at once. Raises ClusterError."""
+        held, self._held_until = self._held_until is not None, None
+        found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name) if held else None
+        if found is not None and (found.get("spec") or {}).get("holderIdentity") == self._identity:
+            await self._write(found, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": format_time(self._clock())})
+
+    def _is_anothers(self, found: dict[str, Any]) -> bool:
+        """Whether somebody else holds it and has renewed it lately, as this operator saw it."""
+        spec = found.get("spec") or {}
+        record = (spec.get("holderIdentity"), spec.get("acquireTime"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if record != self._seen:
+            self._seen, self._seen_at = record, self._monotonic()
+        self.holder = spec.get("holderIdentity") or ""
+        duration = float(spec.get("leaseDurationSeconds") or self._settings.seconds)
+        return self.holder not in {"", self._identity} and self._monotonic() - self._seen_at < duration
+
+    def _claim(self, found: dict[str, Any]) -> dict[str, Any]:
+        spec, now = found.get("spec") or {}, format_time(self._clock())
+        claim: dict[str, Any] = {"leaseDurationSeconds": self._settings.seconds, "renewTime": now}
+        if spec.get("holderIdentity") != self._identity:
+            transitions = int(spec.get("leaseTransitions") or 0) + 1
+            claim |= {"holderIdentity": self._identity, "acquireTime": now, "leaseTransitions": transitions}
+        return claim
+
+    def _fresh(self) -> dict[str, Any]:
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._settings.name, "namespace": self._settings.namespace},
+            "spec": self._claim({}),
+        }
+
+    async def _write(self, found: dict[str, Any], spec: dict[str, Any]) -> bool:
+        """Whether it was still as it was read: two who take it at once must not both have it."""
+        body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": spec}
+        try:
+            return await self._cluster.patch(Resource.LEASES, self._settings.namespace, self._settings.name, body)
+        except ClusterRefused as error:
+            if error.status == 409:
+                return False
+            raise
+
+
+class HeldCluster:
+    """A cluster that only the holder of the Lease may change. Whoever was asleep and lost it finds out here, before its next write."""
+
+    def __init__(self, cluster: Cluster, lease: Lease) -> None:
+        self._cluster = cluster
+        self._lease = lease
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+        return await self._cluster.get(resource, namespace, name)
+
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        return await self._cluster.find(resource, namespace, selector)
+
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+        self._demand()
+        return await self._cluster.create(resource, namespace, body)
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        self._demand()
+        return await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
+        self._demand()
+        return await self._cluster.delete(resource, namespace, name)
+
+    def _demand(self) -> None:
+        if not self._lease.is_held():
+            raise ClusterUnavailable("this operator does not hold the Lease any more; the one that does goes on")
+
+
+class Leadership:
+    """Tries for the Lease again and again; `begin` is called when it is held, `halt` awaited when it is lost, in turns."""
+
+    def __init__(self, lease: Lease, retry_seconds: float, *, begin: Callable[[], None], halt: Callable[[], Awaitable[None]]) -> None:
+        self._lease = lease
+        self._retry_seconds = retry_seconds
+        self._begin = begin
+        self._halt = halt
+        self._leads = False
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Until cancelled. Nothing that goes wrong ends it."""
+        while True:
+            await self._try()
+            if self._lease.is_held() and not self._leads:
+                self._leads = True
+                logger.info("leading: this operator holds the lease and acts")
+                self._begin()
+            elif self._leads and not self._lease.is_held():
+                self._leads = False
+                logger.warning("standby: the lease is lost to %r", self._lease.holder or "nobody")
+                await self._halt()
+            await asyncio.sleep(min(self._retry_seconds, self._lease.seconds_left or self._retry_seconds))
+
+    async def _try(self) -> None:
+        """One attempt, which may not outlast the hold: then acting has to stop first."""
+        try:
+            async with asyncio.timeout(self._lease.seconds_left or None):
+                await self._lease.hold()
+            self._problem = ""
+        except (ClusterError, TimeoutError) as error:
+            problem = str(error) or "no answer in time"
+            if problem != self._problem:
+                logger.warning("lease not renewed: %s", problem)
+            self._problem = problem

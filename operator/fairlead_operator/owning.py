@@ -1,0 +1,109 @@
+"""Which objects are the pool's own: making them, restoring them, taking up what an earlier pool left. Never what is somebody else's."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairlead.pools import KIND
+from fairlead_operator.attempting import NotOurs
+from fairlead_operator.children import INSTANCE_LABEL, MANAGED_BY, POOL_LABEL, PoolIdentity
+from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.statuses import merge_patch
+
+
+def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
+    """Whether this very pool owns it; a namesake that was deleted had another uid."""
+    return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences") or [])
+
+
+def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
+    """Whether a pool of this name made it and nobody controls it any more: its pool was deleted without its children."""
+    labels = metadata.get("labels") or {}
+    made_by_us = MANAGED_BY.items() <= labels.items() and labels.get(POOL_LABEL) == identity.name
+    return made_by_us and _controller(metadata) is None and not metadata.get("deletionTimestamp")
+
+
+def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[Mapping[str, Any], ...]:
+    """Pods that were an earlier pool's instances and can be this one's."""
+    return tuple(
+        document
+        for document in documents
+        if is_orphan(document["metadata"], identity) and document["metadata"]["labels"].get(INSTANCE_LABEL) == document["metadata"]["name"]
+    )
+
+
+def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
+    """Names of pods that have the pool's label and are not its instances. Those of a namesake that ends at the moment are left out."""
+    return tuple(
+        sorted(
+            document["metadata"]["name"]
+            for document in documents
+            if not is_owned(document["metadata"], identity.uid)
+            and not document["metadata"].get("deletionTimestamp")
+            and (_controller(document["metadata"]) or {}).get("kind") != KIND
+        )
+    )
+
+
+async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, found: Mapping[str, Any]) -> None:
+    """Become the owner of an orphan as it was read. Raises ClusterError."""
+    await cluster.patch(resource, identity.namespace, found["metadata"]["name"], _guarded(found, _ownership(found, identity)))
+
+
+async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any]) -> None:
+    """Make a child, or bring it back to what it should be. What others added to it stays. Raises ClusterError, NotOurs."""
+    name = wanted["metadata"]["name"]
+    found = await cluster.get(resource, identity.namespace, name)
+    if found is None:
+        if await cluster.create(resource, identity.namespace, dict(wanted)):
+            return
+        found = await cluster.get(resource, identity.namespace, name)
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        return
+    changes = _differences(found, {"metadata": {"labels": wanted["metadata"]["labels"]}, "spec": wanted["spec"]})
+    if not is_owned(found["metadata"], identity.uid):
+        if not is_orphan(found["metadata"], identity):
+            raise NotOurs(_collision(wanted["kind"], found, identity))
+        changes = changes | {"metadata": changes.get("metadata", {}) | _ownership(found, identity)["metadata"]}
+    if changes:
+        await cluster.patch(resource, identity.namespace, name, _guarded(found, changes))
+
+
+def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    owners: list[Mapping[str, Any]] = metadata.get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def _ownership(found: Mapping[str, Any], identity: PoolIdentity) -> dict[str, Any]:
+    return {"metadata": {"ownerReferences": [*(found["metadata"].get("ownerReferences") or []), identity.owner_reference()]}}
+
+
+def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The patch is for the object that was read, not for another of its name or another state of it."""
+    guards = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
+    return changes | {"metadata": changes.get("metadata", {}) | guards}
+
+
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that gives `found` all of `wanted`. Only a selector must have nothing besides: it says which pods are meant."""
+    patch: dict[str, Any] = {}
+    for name, value in wanted.items():
+        before = found.get(name)
+        if name == "selector":
+            inner = merge_patch(before or {}, value)
+        elif isinstance(value, Mapping):
+            inner = _differences(before or {}, value)
+        elif before != value:
+            patch[name] = value
+            continue
+        else:
+            continue
+        if inner:
+            patch[name] = inner
+    return patch
+
+
+def _collision(kind: str, found: Mapping[str, Any], identity: PoolIdentity) -> str:
+    controller = _controller(found["metadata"])
+    owner = f"{controller.get('kind')} {controller.get('name')}" if controller is not None else "no pool"
+    where = f"{identity.namespace}/{found['metadata']['name']}"
+    return f"{kind} {where} exists and belongs to {owner}, not to this pool; it is left alone: delete or rename it, or rename the pool"

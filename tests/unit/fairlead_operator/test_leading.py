@@ -1,0 +1,188 @@
+"""One operator acts at a time, and another one soon after it has stopped: several operators with one Lease, in virtual time."""
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from fairlead_operator.cluster import ClusterUnavailable, Resource
+from fairlead_operator.leading import HeldCluster, Leadership, Lease
+from fairlead_operator.settings import LeaseSettings
+from fake_clusters import FakeCluster
+from virtual_time import run_virtually, virtual_now
+
+SETTINGS = LeaseSettings(namespace="default", name="fairlead-operator", seconds=10)
+
+
+@dataclass(slots=True)
+class Operator:
+    """What it does is written into `acts` as (when, name, begins or halts). `skew` is how wrong its wall clock is."""
+
+    name: str
+    cluster: FakeCluster
+    acts: list[tuple[float, str, bool]]
+    skew: float = 0.0
+    lease: Lease = field(init=False)
+    task: "asyncio.Task[None] | None" = None
+
+    def start(self) -> None:
+        self.lease = Lease(SETTINGS, self.name, self.cluster, virtual_now, lambda: 1.8e9 + self.skew + virtual_now())
+        leadership = Leadership(self.lease, SETTINGS.retry_seconds, begin=lambda: self._note(True), halt=self._halt)
+        self.task = asyncio.create_task(leadership.run())
+
+    async def kill(self) -> None:
+        """It says nothing any more."""
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """It ends well."""
+        await self.kill()
+        self._note(False)
+        await self.lease.release()
+
+    async def _halt(self) -> None:
+        self._note(False)
+
+    def _note(self, begins: bool) -> None:
+        self.acts.append((virtual_now(), self.name, begins))
+
+
+def holder(cluster: FakeCluster) -> str:
+    name: str = cluster.objects[Resource.LEASES, "fairlead-operator"]["spec"]["holderIdentity"]
+    return name
+
+
+def test_of_two_operators_one_acts_and_the_other_waits() -> None:
+    async def story() -> None:
+        cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
+        one, other = Operator("one", cluster, acts), Operator("other", cluster, acts)
+        one.start()
+        other.start()
+        await asyncio.sleep(120)
+        assert acts == [(0.0, "one", True)]
+        assert (one.lease.is_held(), other.lease.is_held(), other.lease.holder) == (True, False, "one")
+        assert holder(cluster) == "one"
+        await one.kill()
+        await other.kill()
+
+    run_virtually(story())
+
+
+def test_a_killed_holder_is_taken_over_within_15_seconds_and_not_before_it_would_have_stopped() -> None:
+    async def story(skew: float) -> float:
+        cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
+        one, other = Operator("one", cluster, acts), Operator("other", cluster, acts, skew=skew)
+        one.start()
+        await asyncio.sleep(5.3)
+        other.start()
+        await asyncio.sleep(20)
+        await one.kill()
+        killed_at, could_act_until = virtual_now(), virtual_now() + one.lease.seconds_left
+        await asyncio.sleep(30)
+        await other.kill()
+        (taken_at, name, begins) = acts[-1]
+        assert (name, begins) == ("other", True)
+        assert taken_at > could_act_until
+        return taken_at - killed_at
+
+    for skew in (0.0, 86_400.0, -86_400.0):  # nobody's wall clock is believed
+        assert run_virtually(story(skew)) <= 15
+
+
+def test_a_holder_that_ends_well_is_followed_at_once() -> None:
+    async def story() -> None:
+        cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
+        one, other = Operator("one", cluster, acts), Operator("other", cluster, acts)
+        one.start()
+        await asyncio.sleep(0.5)
+        other.start()
+        await asyncio.sleep(7)
+        await one.stop()
+        stopped_at = virtual_now()
+        await asyncio.sleep(5)
+        assert acts[-1][1:] == ("other", True)
+        assert acts[-1][0] - stopped_at <= SETTINGS.retry_seconds
+        await other.kill()
+
+    run_virtually(story())
+
+
+def test_a_holder_that_cannot_renew_stops_before_anybody_else_begins() -> None:
+    async def story() -> None:
+        reachable = {"one": True}
+        cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
+
+        class Cut(FakeCluster):
+            """The same cluster, seen over a line that may be cut: calls hang as long as a client waits."""
+
+            async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, object] | None:
+                if not reachable["one"]:
+                    await asyncio.sleep(10)
+                    raise ClusterUnavailable("timeout")
+                return await cluster.get(resource, namespace, name)
+
+        one, other = Operator("one", Cut(cluster.objects), acts), Operator("other", cluster, acts)
+        one.start()
+        await asyncio.sleep(3)
+        other.start()
+        await asyncio.sleep(3)
+        reachable["one"] = False
+        await asyncio.sleep(30)
+        reachable["one"] = True
+        await asyncio.sleep(30)
+        assert [act[1:] for act in acts] == [("one", True), ("one", False), ("other", True)]
+        assert all(before[0] < after[0] for before, after in pairwise(acts))
+        assert acts[2][0] - acts[1][0] >= 1, "with time to spare"
+        await one.kill()
+        await other.kill()
+
+    run_virtually(story())
+
+
+def test_a_restarted_operator_of_the_same_identity_goes_on_at_once() -> None:
+    async def story() -> None:
+        cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
+        for _ in range(2):
+            operator = Operator("fairlead-operator-0", cluster, acts)
+            operator.start()
+            await asyncio.sleep(0.1)
+            await operator.kill()
+        assert [at for at, _, _ in acts] == [0.0, 0.1]
+
+    run_virtually(story())
+
+
+async def test_of_two_that_take_it_at_the_same_moment_one_has_it() -> None:
+    cluster, now = FakeCluster(), 0.0
+    leases = [Lease(SETTINGS, name, cluster, lambda: now, lambda: 1.8e9) for name in ("one", "other")]
+    assert await leases[0].hold()
+    await leases[0].release()
+    both = cluster.objects[Resource.LEASES, "fairlead-operator"]
+    version = both["metadata"]["resourceVersion"]
+    assert await leases[0].hold()
+    both = cluster.objects[Resource.LEASES, "fairlead-operator"]
+    assert both["metadata"]["resourceVersion"] != version
+    assert not await leases[1].hold(), "it was taken between its look and its write, or before"
+
+
+async def test_without_the_lease_nothing_can_be_changed() -> None:
+    cluster, now = FakeCluster(), 0.0
+    lease = Lease(SETTINGS, "one", cluster, lambda: now, lambda: 1.8e9)
+    held = HeldCluster(cluster, lease)
+    body = {"metadata": {"name": "s"}}
+    await lease.hold()
+    assert await held.create(Resource.SERVICES, "default", body)
+    now = 7.0  # stopped for a while; nothing noticed it yet
+    for write in (
+        held.create(Resource.SERVICES, "default", {"metadata": {"name": "t"}}),
+        held.patch(Resource.SERVICES, "default", "s", {}),
+        held.delete(Resource.SERVICES, "default", "s"),
+    ):
+        try:
+            await write
+        except ClusterUnavailable as error:
+            assert "Lease" in str(error)  # noqa: PT017 - all three are looked at
+        else:
+            raise AssertionError("written without the lease")
+    assert await held.get(Resource.SERVICES, "default", "s") is not None
