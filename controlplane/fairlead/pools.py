@@ -120,6 +120,10 @@ class EngineSpec:
         maximum=1e9,
     )
     kv_cache_tokens: int = whole("Tokens that fit into one instance's KV cache.", 1198372, minimum=1, maximum=10**12)
+    pass_client_credentials: bool = truth(
+        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
+        False,
+    )
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engine's own metrics are read.")
     simulated: SimulatedSpec | None = nested(SimulatedSpec, "How the simulated engine behaves; only for type simulated.", optional=True)
 
@@ -246,6 +250,7 @@ class PoolSpec:
                 kv_cache_tokens=self.engine.kv_cache_tokens,
                 metrics_path=self.engine.metrics.path,
                 kv_usage_metric=self.engine.metrics.kv_usage,
+                pass_client_credentials=self.engine.pass_client_credentials,
             ),
             routing=RoutingFacts(
                 policy=self.routing.policy,

@@ -63,6 +63,8 @@ class EngineFacts:
     """Path of the Prometheus metrics on the instance's address."""
     kv_usage_metric: str = "vllm:kv_cache_usage_perc"
     """Gauge with the used share (0-1) of the KV cache."""
+    pass_client_credentials: bool = False
+    """Whether a client's Authorization, Cookie and X-Api-Key headers go on to the engines."""
     decode_base_seconds: float = 0.0
     """A decode step takes this, and the next two for each context token and each request in it; all 0 = not known."""
     decode_seconds_per_context_token: float = 0.0

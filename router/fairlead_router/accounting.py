@@ -75,6 +75,12 @@ class Ticket:
             self.pool.counters.failed += 1
             self.pool.deliver(self.pool.scheduler.fail(self.request.id, now), now)
 
+    def decline(self, now: float) -> None:
+        """The engine refused it as its client made it: the client's fault, not the engine's."""
+        if self._end():
+            self.pool.counters.rejected_by_engine += 1
+            self.pool.deliver(self.pool.scheduler.decline(self.request.id, now), now)
+
     def cancel(self, now: float) -> None:
         """The client went away."""
         if self._end():

@@ -14,6 +14,7 @@ from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.dialects import error_event
 from fairlead_router.pools import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, nobody_serves, upstream_failed
+from fairlead_router.requests import forwarded_headers
 from fairlead_router.sending import Sender, fault, passed_headers, refuse_engine_faults
 from fairlead_router.serving import ClientGone
 from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
@@ -93,7 +94,7 @@ class DirectRelay:
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
         address = pool.addresses[instance]
         if upload is None:
-            return await self._sender.begin(call, instance, address)
+            return await self._sender.begin(call, pool, instance, address)
         connection = await self._upstream.connect(address)
         call.connection = connection
         connection.send(b"%shost: %s\r\n\r\n" % (call.head, address.encode()), _framed(call.body, upload.chunked))
@@ -108,7 +109,7 @@ class DirectRelay:
         self._calls.await_answer(call, connection)
         await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, instance)
+        refuse_engine_faults(connection, pool, instance)
         return connection
 
     async def _pass_on(self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client) -> None:
@@ -142,21 +143,22 @@ class DirectRelay:
         extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "problem": str(failure)}
         logger.warning("engine failed a direct request", extra=extra)
 
-    async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: bytes) -> tuple[Pool, str] | None:
-        """The instance that answers this GET with 200, asking a few at a time: for responses another router, or this one before it was
-        restarted, saw being made."""
+    async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
+        """The instance that answers this GET, with the client's headers, by 200; a few are asked at a time. For responses that another router, or this
+        one before it was restarted, saw being made."""
         homes = [(pool, instance) for pool in pools for instance in pool.addresses]
         for start in range(0, len(homes), PROBES_AT_ONCE):
             group = homes[start : start + PROBES_AT_ONCE]
-            answers = await asyncio.gather(*(self._holds(pool.addresses[instance], path, headers) for pool, instance in group))
+            answers = await asyncio.gather(*(self._holds(pool, instance, path, headers) for pool, instance in group))
             for home, holds in zip(group, answers, strict=True):
                 if holds:
                     return home
         return None
 
-    async def _holds(self, address: str, path: bytes, headers: bytes) -> bool:
+    async def _holds(self, pool: Pool, instance: str, path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+        forwarded, _, _ = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         try:
-            await self._upstream.fetch(address, path.decode("latin-1"), seconds=PROBE_SECONDS, headers=headers)
+            await self._upstream.fetch(pool.addresses[instance], path.decode("latin-1"), seconds=PROBE_SECONDS, headers=forwarded)
         except UpstreamFailure:
             return False
         return True

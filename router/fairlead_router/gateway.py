@@ -100,7 +100,7 @@ class Gateway:
         parsed = parse_request(body, endpoint)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._pools.resolve(parsed.model, _header(headers, b"x-fairlead-pool"))
-        forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header)
+        forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
         blocks = block_hashes(prompt, pool.block_bytes)
@@ -182,8 +182,7 @@ class Gateway:
 
     async def _find_holder(self, scope: Scope, response: str) -> tuple[Pool, str]:
         pools = self._pools.all()
-        forwarded, _, _ = forwarded_headers(scope["headers"], b"")
-        found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), forwarded)
+        found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), scope["headers"])
         if found is None:
             message = (
                 f"response {response[:100]!r} is held by no instance: an engine keeps the responses it made for as long as it runs, "
@@ -197,7 +196,7 @@ class Gateway:
     def _direct_call(
         self, scope: Scope, client: ClientRequest, endpoint: Endpoint, pool: Pool, arrived: float, body: bytes, *, length: int | None
     ) -> Call:
-        forwarded, _, client_id = forwarded_headers(scope["headers"], pool.session_header)
+        forwarded, _, client_id = forwarded_headers(scope["headers"], pool.session_header, credentials=pool.pass_credentials)
         call_id = self._calls.next_id()
         chunked = length is None and endpoint.handling is Handling.UPLOAD
         head = request_head(scope, forwarded, client_id or call_id.encode(), length=length, chunked=chunked)

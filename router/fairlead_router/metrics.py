@@ -51,6 +51,7 @@ class PoolCounters:
         "prompt_tokens",
         "queued",
         "refused",
+        "rejected_by_engine",
         "retries",
         "served",
         "submitted",
@@ -63,6 +64,7 @@ class PoolCounters:
         self.served = 0
         self.failed = 0
         self.cancelled = 0
+        self.rejected_by_engine = 0
         self.direct: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.retries = 0
@@ -174,7 +176,12 @@ class RouterMetrics(Collector):
         version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
         for pool, counters in self.pools.items():
             submitted.add_metric([pool], counters.submitted)
-            for outcome, count in (("served", counters.served), ("failed", counters.failed), ("cancelled", counters.cancelled)):
+            for outcome, count in (
+                ("served", counters.served),
+                ("failed", counters.failed),
+                ("cancelled", counters.cancelled),
+                ("rejected-by-engine", counters.rejected_by_engine),
+            ):
                 requests.add_metric([pool, outcome], count)
             requests.add_metric([pool, "refused"], sum(counters.refused.values()))
             for reason, count in counters.refused.items():

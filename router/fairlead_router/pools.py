@@ -24,7 +24,8 @@ class Pool:
     """One pool being served. Everything the scheduler answers comes through `deliver`."""
 
     __slots__ = (
-        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics", "scheduler",
+        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics",
+        "pass_credentials", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "waiting",
     )  # fmt: skip
 
@@ -45,6 +46,7 @@ class Pool:
     def _take(self, table: RoutingTable) -> None:
         self.table = table
         self.session_header = table.session.header.lower().encode("latin-1")
+        self.pass_credentials = table.engine.pass_client_credentials
         self.bytes_per_token = table.engine.bytes_per_token
         self.block_bytes = table.engine.block_tokens * table.engine.bytes_per_token
         self.addresses = {entry.id: entry.address for entry in table.instances}

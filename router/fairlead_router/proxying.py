@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 from fairlead_router.accounting import Ticket
@@ -50,7 +51,7 @@ class Proxy:
                 verdict = await ticket.decided()
             while isinstance(verdict, Dispatch):
                 try:
-                    connection = await self._sender.begin(call, verdict.instance, verdict.address)
+                    connection = await self._sender.begin(call, pool, verdict.instance, verdict.address)
                 except UpstreamFailure as failure:
                     verdict = self._retry(call, ticket, verdict, failure)
                     continue
@@ -86,7 +87,10 @@ class Proxy:
                 "problem": str(failure),
             },
         )
-        return ticket.retry(now, dispatch.instance)
+        verdict = ticket.retry(now, dispatch.instance)
+        if isinstance(verdict, Refusal):
+            return replace(verdict, message=f"{verdict.message}; the last: {failure}")
+        return verdict
 
     async def _whole(
         self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client
@@ -178,7 +182,7 @@ class Proxy:
         if connection.status < 400:
             ticket.complete(now, *usage)
         else:
-            ticket.fail(now)  # the engine refused the request as the client made it; nothing was generated
+            ticket.decline(now)
         self._sender.release(call, connection)
 
     def _lost(self, call: Call, ticket: Ticket, dispatch: Dispatch, failure: UpstreamFailure) -> None:

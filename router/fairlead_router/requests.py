@@ -100,8 +100,18 @@ _WITHHELD = frozenset(
 )  # fmt: skip
 
 
-def forwarded_headers(headers: Iterable[tuple[bytes, bytes]], session_header: bytes) -> tuple[bytes, bytes | None, bytes | None]:
-    """Client headers → (header block for the engine, session value, client's request id). Names must be lower case."""
+_CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key"})
+_WITHHELD_WITH_CREDENTIALS = _WITHHELD | _CREDENTIALS
+
+
+def forwarded_headers(
+    headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
+) -> tuple[bytes, bytes | None, bytes | None]:
+    """Client headers → (header block for the engine, session value, client's request id). Names must be lower case.
+
+    The client's credentials are for this gateway; only with `credentials` do engines get them too.
+    """
+    withheld = _WITHHELD if credentials else _WITHHELD_WITH_CREDENTIALS
     block: list[bytes] = []
     named: list[bytes] = []
     session: bytes | None = None
@@ -112,7 +122,7 @@ def forwarded_headers(headers: Iterable[tuple[bytes, bytes]], session_header: by
             session = value
         elif name in SESSION_HEADERS:
             peer_session = value
-        if name in _WITHHELD:
+        if name in withheld:
             if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
                 named.extend(token.strip().lower() for token in value.split(b","))
             elif name == b"x-request-id":

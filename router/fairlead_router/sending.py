@@ -23,7 +23,7 @@ class Sender:
         self._upstream = upstream
         self._calls = calls
 
-    async def begin(self, call: Call, instance: str, address: str) -> UpstreamConnection:
+    async def begin(self, call: Call, pool: Pool, instance: str, address: str) -> UpstreamConnection:
         """Send, and wait for the beginning of the answer. A kept-alive connection the engine closed meanwhile is no failure of the engine: one fresh
         connection is tried. Raises UpstreamFailure, also for a status that says that the engine, not the request, is at fault."""
         connection = self._upstream.take_idle(address)
@@ -42,7 +42,7 @@ class Sender:
             connection.send(head, call.body)
             await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, instance)
+        refuse_engine_faults(connection, pool, instance)
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:
@@ -51,13 +51,17 @@ class Sender:
         self._upstream.release(connection)
 
 
-def refuse_engine_faults(connection: UpstreamConnection, instance: str) -> None:
-    """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, and redirects, which lead who knows where."""
+def refuse_engine_faults(connection: UpstreamConnection, pool: Pool, instance: str) -> None:
+    """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, redirects, which lead who knows where, and the demand
+    for a credential that the pool does not let the client give."""
     status = connection.status
     if status >= 500 or status == 429:
         raise UpstreamFailure("busy" if status in (429, 503) else "status", f"{instance} answered {status}")
     if 300 <= status < 400:
         raise UpstreamFailure("status", f"{instance} answered {status}, a redirect, which is not passed on")
+    if status in (401, 403) and not pool.pass_credentials:
+        remedy = "set spec.engine.passClientCredentials, or let the engines serve without one"
+        raise UpstreamFailure("credential", f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}")
 
 
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:
@@ -78,5 +82,5 @@ def passed_headers(connection: UpstreamConnection) -> list[bytes]:
 def fault(pool: Pool, instance: str, failure: UpstreamFailure, now: float) -> None:
     """Count an engine's failure, and tell the scheduler of those that say something about the instance."""
     pool.counters.upstream_errors[failure.kind] += 1
-    if failure.kind not in ("busy", "deadline"):
+    if failure.kind not in ("busy", "deadline", "credential"):
         pool.scheduler.instance_failed(instance, now)

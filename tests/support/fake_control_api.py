@@ -44,6 +44,7 @@ def routing_table(
     ids: Iterable[str] | None = None,
     parameters: dict[str, Any] | None = None,
     early_rejection: EarlyRejectionFacts | None = None,
+    pass_client_credentials: bool = False,
 ) -> RoutingTable:
     """A table of one instance per address, named `i0`, `i1`, … unless `ids` are given."""
     addresses = tuple(addresses)
@@ -55,7 +56,13 @@ def routing_table(
         version=version,
         generation=1,
         model=model,
-        engine=EngineFacts(type="simulated", port=8000, block_tokens=block_tokens, prefill_tokens_per_second=prefill_tokens_per_second),
+        engine=EngineFacts(
+            type="simulated",
+            port=8000,
+            block_tokens=block_tokens,
+            prefill_tokens_per_second=prefill_tokens_per_second,
+            pass_client_credentials=pass_client_credentials,
+        ),
         routing=RoutingFacts(policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight),
         session=SessionFacts(),
         slo=SloFacts(),

@@ -51,6 +51,8 @@ class ScriptedEngine:
     """Answers 500 to everything."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
     """`stepwise` streams wait for it before every chunk but the first."""
+    raw: bytes = b""
+    """What the script `raw` answers, byte for byte."""
     events: list[str] = field(default_factory=list)
     """What streams consist of, instead of chunks of a chat; `stepwise_events` makes all but the first wait for `step`."""
     stepwise_events: bool = False
@@ -124,8 +126,8 @@ class ScriptedEngine:
             raise ConnectionResetError
         elif script == "silent":
             await self._watch(reader)
-        elif script.startswith("raw "):
-            writer.write(script.removeprefix("raw ").encode().decode("unicode_escape").encode("latin-1"))
+        elif script == "raw":
+            writer.write(self.raw)
         elif not document.get("stream"):
             whole = json.dumps(
                 {

@@ -300,7 +300,7 @@ class SchedulerRecords:
 class Scheduler(Protocol):
     """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix seconds, never going back).
 
-    A submitted request ends in exactly one of: refused, completed, failed, cancelled. Until then it is counted somewhere, and after that nowhere.
+    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is counted somewhere, and after that nowhere.
     """
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
@@ -328,6 +328,9 @@ class Scheduler(Protocol):
 
     def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The client went away."""
+
+    def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The engine refused the request as its client made it (4xx): nobody's failure."""
 
     def instance_failed(self, instance: str, now: float) -> None:
         """Feed the circuit breaker: a connection error or 5xx."""

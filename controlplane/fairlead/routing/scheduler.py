@@ -2,9 +2,9 @@
 
     submit --> [admission] --> policy --> queue --> Dispatch --> first_token --> complete
                   |                         |           |
-               Refusal            moves, timeouts     retry / fail / cancel
+               Refusal            moves, timeouts     retry / fail / cancel / decline
 
-Every accepted request leaves through exactly one of refusal, `complete`, `fail` or `cancel`; a second exit, or one of an unknown id, does nothing.
+Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a second exit, or one of an unknown id, does nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -184,6 +184,10 @@ class PoolScheduler(SchedulerReadings):
         """The client went away."""
         return self._abandon(request_id, MoveOutcome.CANCELLED, now)
 
+    def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """The engine refused it as its client made it: no failure, no cancelling, and nothing was computed."""
+        return self._abandon(request_id, MoveOutcome.REFUSED, now)
+
     def instance_failed(self, instance: str, now: float) -> None:
         """A connection error or 5xx. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome."""
         placing = self._placing
@@ -331,7 +335,7 @@ class PoolScheduler(SchedulerReadings):
         if load is not None:
             if outcome is MoveOutcome.FAILED:
                 self._recorder.loads.failed(load, now)
-            else:
+            elif outcome is MoveOutcome.CANCELLED:
                 self._recorder.loads.cancelled(load, now)
         return self._answer((instance,), now)
 

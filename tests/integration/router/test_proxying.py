@@ -190,6 +190,24 @@ async def test_the_engines_own_refusal_of_a_request_is_passed_on(world: World) -
     await _settled(running)
 
 
+async def test_what_an_engine_refuses_is_its_clients_fault_and_no_failure_of_the_engine(world: World) -> None:
+    running = await world.ready(count=1)
+    for _ in range(20):
+        assert (await running.ask(script="bad-request", stream=True)).status_code == 400
+    assert (await running.ask()).status_code == 200, "the circuit stays closed"
+    await _settled(running)
+    counters = running.pool.counters
+    assert (counters.rejected_by_engine, counters.failed, counters.cancelled, counters.served) == (20, 0, 0, 1)
+    assert counters.upstream_errors == {}
+    assert sum(counters.ttft.counts) == 0
+    page = (await running.admin.get("/metrics")).text
+    assert 'fairlead_router_requests_total{outcome="rejected-by-engine",pool="default/chat"} 20.0' in page
+    await until(lambda: sum(load.completed for load in world.api.stored("loads")) == 1, 4.0)
+    loads = world.api.stored("loads")
+    assert sum(load.requests for load in loads) == 21
+    assert sum(load.failed + load.cancelled + load.ttft_total for load in loads) == 0
+
+
 async def test_a_broken_engine_is_left_alone_until_it_works_again(world: World) -> None:
     running = await world.ready(count=2)
     world.engines[0].broken = True
@@ -231,4 +249,58 @@ async def test_a_client_slower_than_its_engine_pauses_it_and_loses_nothing(world
     assert events == 400 * 500 + 3 + 1
     assert b"200 OK" in text
     writer.close()
+    await _settled(running)
+
+
+CREDENTIALS = {"authorization": "bearer mine", "cookie": "a=b", "x-api-key": "mine"}
+
+
+@pytest.mark.parametrize("passes", [False, True])
+async def test_a_clients_credentials_reach_engines_only_when_the_pool_says_so(world: World, passes: bool) -> None:
+    running = await world.ready(pass_client_credentials=passes)
+    await running.ask(headers=CREDENTIALS)
+    await running.client.post("/tokenize", json={"model": "mock"}, headers=CREDENTIALS)
+    await running.client.get("/v1/responses/resp_1-i0", headers=CREDENTIALS)
+    for request in (request for engine in world.engines for request in engine.seen):
+        assert (CREDENTIALS.items() <= request["headers"].items()) is passes
+        assert (not CREDENTIALS.keys() & request["headers"].keys()) is not passes
+
+
+async def test_an_engine_that_wants_a_credential_nobody_passes_is_a_502_with_the_remedy(world: World) -> None:
+    running = await world.ready(count=2)
+    for engine in world.engines:
+        engine.raw = b"HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\r\n"
+    answer = await running.ask(script="raw")
+    assert answer.status_code == 502
+    assert "spec.engine.passClientCredentials" in answer.json()["error"]["message"]
+    assert running.pool.counters.upstream_errors == {"credential": 2}
+    assert (await running.ask()).status_code == 200
+    await _settled(running)
+
+
+async def test_headers_of_an_engine_that_are_none_of_its_clients_business_do_not_pass(world: World) -> None:
+    running = await world.ready(count=1)
+    world.engines[0].raw = (
+        b"HTTP/1.1 200 OK\r\nset-cookie: fairlead-session=x\r\nx-fairlead-pool: evil\r\nx-fairlead-other: 1\r\nconnection: close, x-inner\r\n"
+        b"x-inner: 1\r\nkeep-alive: timeout=5\r\nx-kept: 1\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+    )
+    for answer in (
+        await running.ask(script="raw"),
+        await running.client.post("/tokenize", json={"model": "mock"}, headers={"x-script": "raw"}),
+    ):
+        assert answer.status_code == 200
+        assert answer.headers["x-kept"] == "1"
+        assert answer.headers.get_list("x-fairlead-pool") == ["default/chat"]
+        assert not {"set-cookie", "x-fairlead-other", "x-inner", "keep-alive"} & set(answer.headers)
+
+
+async def test_a_redirect_of_an_engine_is_its_failure_and_not_passed_on(world: World) -> None:
+    running = await world.ready(count=2)
+    for engine in world.engines:
+        engine.raw = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:8080/v1/tokens\r\ncontent-length: 0\r\n\r\n"
+    assert (await running.ask(script="raw@i0")).status_code == 200
+    answer = await running.ask(script="raw")
+    assert answer.status_code == 502
+    assert "location" not in answer.headers
+    assert "a redirect, which is not passed on" in answer.json()["error"]["message"]
     await _settled(running)

@@ -90,6 +90,10 @@ class CheckingScheduler:
         self._end(request_id, "cancelled")
         return self._drain()
 
+    def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        self._end(request_id, "declined")
+        return self._drain()
+
     def transferred(self, request_id: str, now: float) -> None: ...
 
     def instance_failed(self, instance: str, now: float) -> None: ...
@@ -126,7 +130,7 @@ def _pool(slots: int = 2) -> tuple[Pool, CheckingScheduler]:
     return Pool(table, scheduler, RouterMetrics()), scheduler
 
 
-ACTIONS = ("submit", "submit-refused", "first_token", "complete", "fail", "cancel", "retry", "retry-refused", "tick")
+ACTIONS = ("submit", "submit-refused", "first_token", "complete", "fail", "decline", "cancel", "retry", "retry-refused", "tick")
 
 
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), max_size=60))
@@ -149,6 +153,8 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
                 ticket.complete(1.0, 1, None)
             elif action == "fail":
                 ticket.fail(1.0)
+            elif action == "decline":
+                ticket.decline(1.0)
             elif action == "cancel":
                 ticket.cancel(1.0)
             elif action.startswith("retry") and not ticket.ended and isinstance(ticket.verdict, Dispatch):
@@ -163,7 +169,8 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
     assert pool.waiting == 0
     assert scheduler.ended.keys() == {ticket.request.id for ticket in tickets}
     counters = pool.counters
-    assert counters.served + counters.failed + counters.cancelled + sum(counters.refused.values()) == len(tickets)
+    ended = counters.served + counters.failed + counters.cancelled + counters.rejected_by_engine + sum(counters.refused.values())
+    assert ended == len(tickets)
     assert pool.metrics.accounting_errors == 0
 
 

@@ -110,6 +110,8 @@ def test_system_and_hop_by_hop_headers_of_clients_are_withheld_and_others_passed
     headers = [
         (b"host", b"gateway"),
         (b"authorization", b"Bearer k"),
+        (b"x-api-key", b"k"),
+        (b"cookie", b"a=b"),
         (b"connection", b"close, x-private"),
         (b"x-private", b"1"),
         (b"x-fairlead-instance", b"i7"),
@@ -122,8 +124,10 @@ def test_system_and_hop_by_hop_headers_of_clients_are_withheld_and_others_passed
         (b"x-session-id", b"s1"),
     ]
     block, session, request_id = forwarded_headers(headers, b"x-session-id")
-    assert block == b"authorization: Bearer k\r\nx-custom: kept\r\nx-session-id: s1\r\n"
+    assert block == b"x-custom: kept\r\nx-session-id: s1\r\n"
     assert (session, request_id) == (b"s1", b"abc")
+    block, _, _ = forwarded_headers(headers, b"x-session-id", credentials=True)
+    assert block == b"authorization: Bearer k\r\nx-api-key: k\r\ncookie: a=b\r\nx-custom: kept\r\nx-session-id: s1\r\n"
 
 
 def test_the_pools_own_session_header_wins_over_those_of_peers() -> None:
