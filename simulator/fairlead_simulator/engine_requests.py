@@ -41,6 +41,8 @@ class EngineRequest:
     slow_factor: float = 1.0
     """Prefill of this request, and decode steps it takes part in, take this many times as long (failure injection)."""
     finish_reason: str = "length"
+    pooled: bool = False
+    """Only the prompt is computed, as for an embedding: `max_tokens` is 1, and that token is neither produced nor counted."""
 
 
 class Phase(Enum):

@@ -193,10 +193,11 @@ class Engine:
         generation.node = self.blocks.share(generation.node, generation.tree_blocks, text, full)
         generation.tree_blocks = max(full, generation.tree_blocks)
         generation.generated += 1
-        statistics.generation_tokens += 1
+        statistics.generation_tokens += not request.pooled
         if generation.first_token_ns < 0:
             generation.first_token_ns = self.now_ns
             statistics.prompt_tokens += request.prompt_tokens
+            statistics.prompt_tokens_cached += generation.cached_tokens
             statistics.observe(statistics.time_to_first_token, self.now_ns - generation.arrived_ns)
             statistics.observe(statistics.prefill_time, self.now_ns - generation.admitted_ns)
             self._events.append(EngineEvent(EventKind.FIRST_TOKEN, generation, self.now_ns))
@@ -268,7 +269,12 @@ class Engine:
         statistics = self.statistics
         statistics.finished[generation.request.finish_reason] += 1
         statistics.observe(statistics.end_to_end, self.now_ns - generation.arrived_ns)
-        statistics.observe(statistics.decode_time, self.now_ns - generation.first_token_ns)
+        decode_ns = self.now_ns - generation.first_token_ns
+        statistics.observe(statistics.decode_time, decode_ns)
+        if generation.generated > 1:
+            statistics.observe(statistics.time_per_output_token, decode_ns // (generation.generated - 1))
+        statistics.request_prompt_tokens.observe(generation.request.prompt_tokens)
+        statistics.request_generation_tokens.observe(0 if generation.request.pooled else generation.generated)
         self._events.append(EngineEvent(EventKind.FINISHED, generation, self.now_ns))
 
     def _preempt_latest(self) -> None:

@@ -27,10 +27,12 @@ class ContextTooLong(SimulatorError):
     """Prompt and answer together exceed the whole KV cache."""
 
     def __init__(self, prompt_tokens: int, max_tokens: int, capacity_tokens: int) -> None:
-        super().__init__(
-            f"This model's maximum context length is {capacity_tokens} tokens. However, you requested {prompt_tokens + max_tokens} tokens"
-            f" ({prompt_tokens} in the messages, {max_tokens} in the completion). Please reduce the length of the messages or completion."
-        )
+        begin = f"This model's maximum context length is {capacity_tokens} tokens. However, "
+        if prompt_tokens >= capacity_tokens:
+            problem = f"your prompt contains {prompt_tokens} input tokens, which exceeds this limit even without any output tokens."
+        else:
+            problem = f"you requested {max_tokens} output tokens and your prompt contains {prompt_tokens} input tokens."
+        super().__init__(f"{begin}{problem} Please reduce the length of the input prompt or the number of requested output tokens.")
 
 
 class TraceInvalid(SimulatorError):

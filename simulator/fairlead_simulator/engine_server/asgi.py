@@ -57,8 +57,12 @@ async def read_body(receive: Receive, limit_bytes: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def answer(send: Send, status: int, body: bytes, content_type: bytes = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-    """A complete response."""
-    fixed = [(b"content-type", content_type), (b"content-length", str(len(body)).encode("ascii"))]
+async def answer(
+    send: Send, status: int, body: bytes, content_type: bytes | None = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    """A complete response; one without a body may have no type."""
+    fixed = [(b"content-length", str(len(body)).encode("ascii"))]
+    if content_type is not None:
+        fixed.append((b"content-type", content_type))
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
     await send({"type": "http.response.body", "body": body})

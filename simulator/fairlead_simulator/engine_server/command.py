@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import time
+from importlib.metadata import version
 
 import click
 import uvicorn
@@ -13,9 +14,11 @@ import uvloop
 
 from fairlead_simulator.answers import AnswerBook
 from fairlead_simulator.engine_requests import EngineSettings
-from fairlead_simulator.engine_server.app import AppSettings, EngineApp
+from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
+from fairlead_simulator.engine_server.generating import Instance, InstanceSettings
 from fairlead_simulator.engine_server.pacing import EnginePacer
+from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
 from fairlead_simulator.engine_statistics import EngineStatistics
 from fairlead_simulator.engines import Engine
 
@@ -37,6 +40,9 @@ _COUNT = click.IntRange(min=1)
 @click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True)
 @click.option("--startup-seconds", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Not ready before.")
 @click.option("--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens of that long share one chunk.")
+@click.option(
+    "--responses-store/--no-responses-store", default=True, show_default=True, help="Keep responses to be retrieved and continued."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the words in answers.")
 def engine(
     model: str,
@@ -52,6 +58,7 @@ def engine(
     bytes_per_token: int,
     startup_seconds: float,
     stream_interval_ms: float,
+    responses_store: bool,
     seed: int,
 ) -> None:
     """Serve a simulated engine that behaves like vLLM."""
@@ -68,7 +75,7 @@ def engine(
         max_waiting=max_waiting,
     )
     listener = _listen(host, port)
-    app_settings = AppSettings(
+    instance_settings = InstanceSettings(
         model=model,
         bytes_per_token=bytes_per_token,
         # JSON may escape a byte into six.
@@ -77,13 +84,15 @@ def engine(
         ready_at=ready_at,
         id_prefix=f"{time.time_ns() & 0xFFFFFFFF:08x}-",
         created=int(time.time()),
+        version=f"fairlead-simulator {version('fairlead')}",
     )
 
     async def serve() -> None:
         model_engine = Engine(settings, EngineStatistics(seconds_per_nanosecond=1e-9 / time_scale))
         pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3)
         connections: Connections = {}
-        app = EngineApp(app_settings, pacer, AnswerBook(seed, bytes_per_token), connections)
+        instance = Instance(instance_settings, pacer, AnswerBook(seed, bytes_per_token))
+        app = EngineApp(instance, connections, ResponseStore() if responses_store else None)
         server = uvicorn.Server(
             uvicorn.Config(
                 app,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fairlead_simulator.engine_server.openai_requests import RequestInvalid
+from fairlead_simulator.engine_server.request_errors import RequestInvalid
 
 HEADER = b"x-sim-fail"
 

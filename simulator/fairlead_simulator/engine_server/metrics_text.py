@@ -1,16 +1,25 @@
 """The engine's metrics in Prometheus text format, under vLLM's names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fairlead_simulator.engine_statistics import Histogram
 from fairlead_simulator.engines import Engine
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
+AnswerCounts = Mapping[tuple[str, str, str], int]
+"""HTTP answers by handler (the path in the route table), method and class of status such as `2xx`."""
 
-def render_metrics(engine: Engine, model: str) -> bytes:
+
+def render_metrics(engine: Engine, model: str, answered: AnswerCounts) -> bytes:
     """All metrics of `engine`, which has been advanced to now."""
-    return "".join(_lines(engine, model)).encode("utf-8")
+    return "".join((*_lines(engine, model), *_http_lines(answered))).encode("utf-8")
+
+
+def _http_lines(answered: AnswerCounts) -> Iterator[str]:
+    yield "# HELP http_requests_total HTTP requests answered.\n# TYPE http_requests_total counter\n"
+    for (handler, method, status), count in sorted(answered.items()):
+        yield f'http_requests_total{{handler="{handler}",method="{method}",status="{status}"}} {count}\n'
 
 
 def _lines(engine: Engine, model: str) -> Iterator[str]:
@@ -25,6 +34,12 @@ def _lines(engine: Engine, model: str) -> Iterator[str]:
     yield _single("prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", labels, statistics.prefix_hits_tokens)
     yield _single("num_preemptions_total", "counter", "Requests preempted for want of blocks.", labels, statistics.preemptions)
     yield _single("prompt_tokens_total", "counter", "Prompt tokens of prefilled requests.", labels, statistics.prompt_tokens)
+    cached = statistics.prompt_tokens_cached
+    yield _single("prompt_tokens_cached_total", "counter", "Those of them that the cache had.", labels, cached)
+    yield _header("prompt_tokens_by_source_total", "counter", "Prompt tokens by where they came from.")
+    sources = {"local_compute": statistics.prompt_tokens - cached, "local_cache_hit": cached, "external_kv_transfer": 0}
+    for source, count in sources.items():
+        yield f'vllm:prompt_tokens_by_source_total{{{labels},source="{source}"}} {count}\n'
     yield _single("generation_tokens_total", "counter", "Tokens generated.", labels, statistics.generation_tokens)
     yield _header("request_success_total", "counter", "Requests ended, by reason.")
     for reason, count in statistics.finished.items():
@@ -36,6 +51,9 @@ def _lines(engine: Engine, model: str) -> Iterator[str]:
         ("request_queue_time_seconds", "Arrival to first scheduling.", statistics.queue_time),
         ("request_prefill_time_seconds", "First scheduling to first token.", statistics.prefill_time),
         ("request_decode_time_seconds", "First token to last token.", statistics.decode_time),
+        ("request_time_per_output_token_seconds", "Mean time between a request's tokens.", statistics.time_per_output_token),
+        ("request_prompt_tokens", "Prompt tokens of a request.", statistics.request_prompt_tokens),
+        ("request_generation_tokens", "Tokens generated for a request.", statistics.request_generation_tokens),
     ):
         yield _header(name, "histogram", text)
         yield from _histogram(name, histogram, labels)

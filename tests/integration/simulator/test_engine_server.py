@@ -56,7 +56,8 @@ def test_a_whole_answer_has_its_words_usage_and_reason(start_engine: StartEngine
         "prompt_tokens": 125,
         "total_tokens": 130,
         "completion_tokens": 5,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 0, "created_cache_tokens": 112, "multimodal_tokens": None},
+        "completion_tokens_details": None,
     }
     assert first["choices"][0]["finish_reason"] == "length"
     assert len(first["choices"][0]["message"]["content"]) == 20
@@ -64,8 +65,11 @@ def test_a_whole_answer_has_its_words_usage_and_reason(start_engine: StartEngine
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 112
     assert second["choices"] == first["choices"], "equal prompts get equal answers"
     completion = httpx.post(f"{engine.url}/v1/completions", json={"model": "m", "prompt": text}, timeout=10).json()
-    assert completion["usage"]["completion_tokens"] == 128
-    assert completion["choices"][0]["finish_reason"] == "stop"
+    assert completion["usage"]["completion_tokens"] == 16
+    assert completion["choices"][0]["finish_reason"] == "length"
+    unlimited = httpx.post(f"{engine.url}{CHAT}", json=chat(text), timeout=10).json()
+    assert unlimited["usage"]["completion_tokens"] == 128
+    assert unlimited["choices"][0]["finish_reason"] == "stop"
 
 
 async def test_a_stream_brings_every_token_once_and_ends_with_usage_and_done(engine: RunningEngine) -> None:
@@ -78,6 +82,7 @@ async def test_a_stream_brings_every_token_once_and_ends_with_usage_and_done(eng
     text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
     assert text == whole["choices"][0]["message"]["content"]
     assert chunks[-2]["choices"][0]["finish_reason"] == "length"
+    assert chunks[-2]["choices"][0]["delta"]["content"], "the last words and the reason come in one chunk, as from vLLM"
     assert chunks[-1]["usage"]["completion_tokens"] == 30
 
 
@@ -149,11 +154,15 @@ def test_bad_requests_are_answered_in_openai_style(start_engine: StartEngine) ->
         (CHAT, b"{", 400, "not valid JSON"),
         (CHAT, orjson.dumps(chat() | {"model": "other"}), 404, "The model `other` does not exist."),
         (CHAT, orjson.dumps(chat("x" * 8000)), 400, "maximum context length is 1600 tokens"),
+        (CHAT, orjson.dumps(chat("x" * 5600, max_tokens=400)), 400, "you requested 400 output tokens and your prompt contains 1400"),
+        (CHAT, orjson.dumps(chat(n=2, stream=True)), 400, "n=2 is not simulated; streams have one choice"),
+        (CHAT, orjson.dumps(chat(tool_choice="required")), 400, "never calls a tool"),
+        (CHAT, orjson.dumps(chat(response_format={"type": "json_object"})), 400, "answers are plain words"),
         (CHAT, b" " * 1_200_000, 413, "the body exceeds"),
-        ("/v1/embeddings", b"{}", 404, "not here"),
+        ("/v1/embeddings", b"{}", 400, "input: Field required"),
     ]
     for path, body, status, message in cases:
-        response = httpx.post(f"{engine.url}{path}", content=body)
+        response = httpx.post(f"{engine.url}{path}", content=body, headers={"content-type": "application/json"})
         assert response.status_code == status
         assert message in response.json()["error"]["message"]
         assert response.json()["error"]["code"] == status

@@ -1,7 +1,7 @@
 import pytest
 
 from fairlead_simulator.engine_server.failures import Failure, FailureKind, parse_failure
-from fairlead_simulator.engine_server.openai_requests import RequestInvalid
+from fairlead_simulator.engine_server.request_errors import RequestInvalid
 
 
 def test_failures_are_read_from_the_header() -> None:

@@ -10,10 +10,13 @@ SECOND = 1_000_000_000
 
 def samples(engine: Engine, model: str) -> dict[tuple[str, str], float]:
     found = {}
-    for family in text_string_to_metric_families(render_metrics(engine, model).decode()):
+    for family in text_string_to_metric_families(render_metrics(engine, model, {("/v1/x", "POST", "2xx"): 4}).decode()):
         for sample in family.samples:
-            found[sample.name, sample.labels.get("le") or sample.labels.get("finished_reason") or ""] = sample.value
-            assert family.name == "vllm:cache_config_info" or sample.labels["model_name"] == model
+            labels = sample.labels
+            found[sample.name, labels.get("le") or labels.get("finished_reason") or labels.get("source") or labels.get("status") or ""] = (
+                sample.value
+            )
+            assert family.name in ("vllm:cache_config_info", "http_requests") or labels["model_name"] == model
     return found
 
 
@@ -30,6 +33,10 @@ def test_metrics_parse_and_say_what_the_engine_did() -> None:
     assert found["vllm:prefix_cache_queries_total", ""] == 20_500
     assert found["vllm:prefix_cache_hits_total", ""] == 6240
     assert found["vllm:prompt_tokens_total", ""] == 20_500
+    assert found["vllm:prompt_tokens_cached_total", ""] == 6240
+    assert found["vllm:prompt_tokens_by_source_total", "local_compute"] == 20_500 - 6240
+    assert found["vllm:prompt_tokens_by_source_total", "local_cache_hit"] == 6240
+    assert found["http_requests_total", "2xx"] == 4
     assert found["vllm:generation_tokens_total", ""] == 3 + 3 + engine.generated(running)
     assert found["vllm:request_success_total", "length"] == 2
     assert found["vllm:request_success_total", "abort"] == 0
@@ -48,3 +55,17 @@ def test_histograms_are_cumulative_and_in_wall_seconds() -> None:
     assert found[f"{name}_sum", ""] == 0.1
     assert found["vllm:inter_token_latency_seconds_count", ""] == 10
     assert found["vllm:e2e_request_latency_seconds_count", ""] == 1
+    assert found["vllm:request_time_per_output_token_seconds_count", ""] == 1
+    assert found["vllm:request_prompt_tokens_sum", ""] == 6250
+    assert found["vllm:request_generation_tokens_bucket", "10.0"] == 0
+    assert found["vllm:request_generation_tokens_bucket", "20.0"] == 1
+
+
+def test_a_pooled_prompt_is_computed_and_generates_nothing() -> None:
+    engine = Engine(EngineSettings())
+    engine.submit(EngineRequest(id="a", prompt=b"p" * 400, prompt_tokens=100, max_tokens=1, finish_reason="stop", pooled=True), 0)
+    engine.advance(SECOND)
+    found = samples(engine, "m")
+    assert found["vllm:request_success_total", "stop"] == 1
+    assert found["vllm:prompt_tokens_total", ""] == 100
+    assert found["vllm:generation_tokens_total", ""] == found["vllm:request_generation_tokens_sum", ""] == 0

@@ -1,0 +1,90 @@
+"""One request and its answer, as the protocols of the engine see them."""
+
+import asyncio
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from fairlead_simulator.engine_server.asgi import JSON, Connections, Receive, Scope, Send, answer, read_body
+from fairlead_simulator.engine_server.failures import HEADER, Failure, FailureKind, parse_failure
+from fairlead_simulator.engine_server.fields import Document, json_object
+
+TIMING_HEADER = b"x-sim-timing"
+"""A request with this header gets the engine's own timestamps in the answer's `timing` (seconds of engine time since its start)."""
+
+_STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+
+class Exchange:
+    """A request as it came, and the ways to answer it. `name` is the part of the path a route leaves open."""
+
+    __slots__ = ("_body_limit_bytes", "_connections", "_receive", "_scope", "_send", "failure", "headers", "name", "status", "timing")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, connections: Connections, body_limit_bytes: int, name: str = "") -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._connections = connections
+        self._body_limit_bytes = body_limit_bytes
+        self.name = name
+        self.status: int | None = None
+        """Of the answer, once it has begun."""
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.timing = TIMING_HEADER in self.headers
+        self.failure: Failure | None = None
+        """Read by `read_failure`."""
+
+    def read_failure(self) -> None:
+        """What is to go wrong, if anything. Raises RequestInvalid."""
+        if HEADER in self.headers:
+            self.failure = parse_failure(self.headers[HEADER])
+
+    def fails(self, kind: FailureKind) -> bool:
+        return self.failure is not None and self.failure.kind is kind
+
+    def query(self, field: str) -> str | None:
+        """A field of the query string."""
+        values = parse_qs(self._scope.get("query_string", b"").decode("latin-1")).get(field)
+        return values[-1] if values else None
+
+    async def body(self) -> bytes:
+        """The whole body. Raises BodyTooLarge or ClientGone."""
+        return await read_body(self._receive, self._body_limit_bytes)
+
+    async def document(self) -> Document:
+        """The body as a JSON object. Raises RequestInvalid besides what `body` raises."""
+        return json_object(await self.body(), self.headers.get(b"content-type", b""))
+
+    async def answer(
+        self, status: int, body: bytes = b"", content_type: bytes | None = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        self.status = status
+        await answer(self._send, status, body, content_type, headers)
+
+    async def answer_json(self, document: dict[str, Any]) -> None:
+        await self.answer(200, orjson.dumps(document))
+
+    async def begin_stream(self) -> None:
+        self.status = 200
+        await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+
+    async def send_events(self, events: bytes, *, last: bool) -> None:
+        await self._send({"type": "http.response.body", "body": events, "more_body": not last})
+
+    def watch(self) -> "asyncio.Future[None]":
+        """Done when the client has gone away; to be cancelled by who asked for it."""
+        return asyncio.ensure_future(self.gone())
+
+    async def gone(self) -> None:
+        """Return when the client has gone away."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def cut(self) -> None:
+        """Close the connection as a crashed process would, and return once it is closed."""
+        client = self._scope.get("client")
+        transport = self._connections.get(tuple(client)) if client else None
+        if transport is not None:
+            transport.abort()
+            await self.gone()

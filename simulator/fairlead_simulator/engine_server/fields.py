@@ -1,0 +1,105 @@
+"""Checked reads of a request's fields. All raise RequestInvalid in vLLM's shape; None and an absent field are the same, as in vLLM."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from fairlead_simulator.engine_server.request_errors import FieldInvalid, RequestInvalid, not_simulated, unknown_model, unsuitable
+
+Document = dict[str, Any]
+
+MEDIA_TYPE_REFUSED = "1 validation error: Unsupported Media Type: Only 'application/json' is allowed"
+
+
+def json_object(body: bytes, content_type: bytes) -> Document:
+    """The body of a JSON request."""
+    if content_type.partition(b";")[0].strip().lower() != b"application/json":
+        raise RequestInvalid(MEDIA_TYPE_REFUSED, kind="Bad Request")
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise FieldInvalid("", f"JSON decode error: the body is not valid JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise FieldInvalid("", "Input should be a valid dictionary or object to extract fields from")
+    return document
+
+
+def check_model(document: Mapping[str, Any], served: str) -> None:
+    """A request may leave the model out, but may not name another."""
+    asked = document.get("model")
+    if asked is not None and asked != served:
+        raise unknown_model(asked, served)
+
+
+def flag(document: Mapping[str, Any], field: str, default: bool = False) -> bool:
+    value = document.get(field)
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return value
+    raise unsuitable(field, value, "true or false")
+
+
+def text(document: Mapping[str, Any], field: str) -> str | None:
+    value = document.get(field)
+    if value is None or isinstance(value, str):
+        return value
+    raise unsuitable(field, value, "a valid string")
+
+
+def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None:
+    """A whole number of at least `least`."""
+    value = document.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise unsuitable(field, value, "a valid integer")
+    if value < least:
+        raise RequestInvalid(f"{field} must be at least {least}, got {value}. (parameter={field}, value={value})", field)
+    return value
+
+
+def choice(document: Mapping[str, Any], field: str, known: tuple[str, ...]) -> str:
+    """One of the known words; the first when the field is absent."""
+    value = document.get(field)
+    if value is None:
+        return known[0]
+    if value not in known:
+        raise unsuitable(field, value, " or ".join(repr(word) for word in known))
+    return str(value)
+
+
+_NOT_SIMULATED: Mapping[str, str] = {
+    "best_of": "leave it out",
+    "echo": "leave it out",
+    "kv_transfer_params": "send the request to an engine that prefills and decodes",
+    "logprobs": "leave it out",
+    "prompt_embeds": "send the prompt as text or token ids",
+    "prompt_logprobs": "leave it out",
+    "structured_outputs": "answers are plain words",
+    "suffix": "leave it out",
+    "top_logprobs": "leave it out",
+    "use_beam_search": "leave it out",
+}
+"""Fields that would change the answer's shape or content, and what to do instead. Sampling parameters are taken: answers depend on the prompt only."""
+
+
+def check_sampling(document: Mapping[str, Any]) -> None:
+    """Sampling must be possible. Answering without what was asked for would be false; so such fields are refused, unless they ask for nothing."""
+    warmth = document.get("temperature")
+    if isinstance(warmth, int | float) and warmth < 0:
+        raise RequestInvalid(f"temperature must be non-negative, got {warmth}. (parameter=temperature, value={warmth})", "temperature")
+    for field, remedy in _NOT_SIMULATED.items():
+        if document.get(field):
+            raise not_simulated(field, document[field], remedy)
+    for field in ("response_format", "text"):
+        value = document.get(field)
+        form = value.get("format", value) if isinstance(value, dict) else None
+        kind = form.get("type", "text") if isinstance(form, dict) else "text"
+        if kind != "text":
+            raise not_simulated(field, value, "answers are plain words")
+    wish = document.get("tool_choice")
+    forced = wish.get("type") if isinstance(wish, dict) else wish
+    if forced not in (None, "auto", "none"):
+        raise not_simulated("tool_choice", wish, 'the simulated model never calls a tool; use "auto" or "none"')

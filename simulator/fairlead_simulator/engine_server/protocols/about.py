@@ -1,0 +1,53 @@
+"""What an engine tells about itself: health, version, load, models, metrics."""
+
+from fairlead_simulator.engine_server.exchange import Exchange
+from fairlead_simulator.engine_server.generating import Instance
+from fairlead_simulator.engine_server.metrics_text import CONTENT_TYPE, render_metrics
+
+
+async def serve_health(instance: Instance, exchange: Exchange) -> None:
+    """Empty 200, or 503 while the engine starts; `/ping` is the same."""
+    await exchange.answer(200 if instance.ready else 503, content_type=None)
+
+
+async def serve_version(instance: Instance, exchange: Exchange) -> None:
+    await exchange.answer_json({"version": instance.settings.version})
+
+
+async def serve_load(instance: Instance, exchange: Exchange) -> None:
+    """Requests being computed, as a vLLM that was told to track its load says."""
+    await exchange.answer_json({"server_load": instance.load})
+
+
+async def serve_models(instance: Instance, exchange: Exchange) -> None:
+    settings = instance.settings
+    permission = {
+        "id": f"modelperm-{settings.id_prefix}0",
+        "object": "model_permission",
+        "created": settings.created,
+        "allow_create_engine": False,
+        "allow_sampling": True,
+        "allow_logprobs": False,
+        "allow_search_indices": False,
+        "allow_view": True,
+        "allow_fine_tuning": False,
+        "organization": "*",
+        "group": None,
+        "is_blocking": False,
+    }
+    card = {
+        "id": settings.model,
+        "object": "model",
+        "created": settings.created,
+        "owned_by": "fairlead-simulator",
+        "root": settings.model,
+        "parent": None,
+        "max_model_len": settings.context_tokens,
+        "permission": [permission],
+    }
+    await exchange.answer_json({"object": "list", "data": [card]})
+
+
+async def serve_metrics(instance: Instance, exchange: Exchange) -> None:
+    instance.pacer.advance()
+    await exchange.answer(200, render_metrics(instance.pacer.engine, instance.settings.model, instance.answered), CONTENT_TYPE)

@@ -1,0 +1,103 @@
+"""`/v1/chat/completions` and its batch."""
+
+from typing import Any
+
+from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.exchange import Exchange
+from fairlead_simulator.engine_server.fields import Document
+from fairlead_simulator.engine_server.generating import Instance, Run, Work
+from fairlead_simulator.engine_server.protocols.chunks import ChunkForm, ChunkShape, StreamOptions, sum_of, usage_document
+from fairlead_simulator.engine_server.protocols.lengths import work_of
+from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
+from fairlead_simulator.engine_server.request_errors import not_simulated, unsuitable
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+
+_SHAPE = ChunkShape(
+    kind="chat.completion.chunk",
+    opening=b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}',
+    before=b'{"index":0,"delta":{"content":"',
+    after=b'"},"logprobs":null',
+    unfinished=b',"finish_reason":null,"token_ids":null',
+    ids=b'"token_ids":null',
+    counts={"completion_tokens_details": None},
+    tells_created_tokens=True,
+)
+
+
+async def serve_chat(instance: Instance, exchange: Exchange) -> None:
+    """One conversation, one answer (`n` of them without a stream)."""
+    await answer_chat(instance, exchange, await exchange.document())
+
+
+async def answer_chat(instance: Instance, exchange: Exchange, document: Document) -> None:
+    """As `serve_chat`, of a body that was read."""
+    options = StreamOptions(document)
+    work = read_chat(instance, document, document.get("messages"), "messages")
+    copies = fields.count(document, "n") or 1
+    request_id = instance.new_id("chatcmpl-")
+    if options.stream:
+        if copies > 1:
+            raise not_simulated("n", copies, "streams have one choice")
+        await instance.stream(exchange, work, request_id, ChunkForm(instance, request_id, options, _SHAPE))
+        return
+    runs = await instance.compute(exchange, [work] * copies, request_id)
+    if runs is not None:
+        await exchange.answer_json(_completion(instance, exchange, request_id, runs, copies))
+
+
+async def serve_chat_batch(instance: Instance, exchange: Exchange) -> None:
+    """Several conversations, a choice for each, in one answer."""
+    document = await exchange.document()
+    conversations = document.get("messages")
+    if not isinstance(conversations, list) or not conversations:
+        raise unsuitable("messages", conversations, "a list of conversations")
+    works = [read_chat(instance, document, messages, f"messages.{position}") for position, messages in enumerate(conversations)]
+    request_id = instance.new_id("chatcmpl-")
+    runs = await instance.compute(exchange, works, request_id)
+    if runs is not None:
+        answer = _completion(instance, exchange, request_id, runs, 1)
+        answer["usage"]["prompt_tokens_details"] = None
+        await exchange.answer_json(answer)
+
+
+def read_chat(instance: Instance, document: Document, messages: object, field: str) -> Work:
+    """The work of one conversation, with lengths and refusals from the document around it."""
+    settings = instance.settings
+    fields.check_model(document, settings.model)
+    fields.check_sampling(document)
+    return work_of(document, chat_prompt(messages, settings.model, field), _LIMITS, settings.context_tokens)
+
+
+def _completion(instance: Instance, exchange: Exchange, request_id: str, runs: list[Run], copies: int) -> dict[str, Any]:
+    usage = sum_of([run.usage() for run in runs], copies)
+    return {
+        "id": request_id,
+        "object": "chat.completion",
+        "created": instance.now(),
+        "model": instance.settings.model,
+        "choices": [_choice(index, run) for index, run in enumerate(runs)],
+        "service_tier": None,
+        "system_fingerprint": instance.settings.version,
+        "usage": usage_document(usage, usage.created_tokens),
+        "prompt_logprobs": None,
+        "prompt_token_ids": None,
+        "prompt_text": None,
+        "kv_transfer_params": None,
+        "ec_transfer_params": None,
+        "metrics": None,
+        **(runs[0].timing() if exchange.timing else {}),
+    }
+
+
+def _choice(index: int, run: Run) -> dict[str, Any]:
+    message = {"role": "assistant", "content": run.text(), "refusal": None, "annotations": None, "audio": None, "function_call": None}
+    return {
+        "index": index,
+        "message": message | {"reasoning": None},
+        "logprobs": None,
+        "finish_reason": run.work.finish_reason,
+        "stop_reason": None,
+        "token_ids": None,
+        "routed_experts": None,
+    }

@@ -1,0 +1,119 @@
+"""What chat and text completions share: usage documents, and streams of chunks that end with `data: [DONE]`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.fields import Document
+from fairlead_simulator.engine_server.generating import Instance, Run, Usage
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
+
+DONE = b"data: [DONE]\n\n"
+
+
+def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
+    """Usage as completions tell it. Chats also tell how many prompt tokens went into new cache blocks, completions None."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.total_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "created_cache_tokens": created_tokens, "multimodal_tokens": None},
+        "completion_tokens_details": None,
+    }
+
+
+def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
+    """Usage of several answers, `copies` to each prompt in turn: asking for more answers to one prompt does not count it again."""
+    prompts = usages[::copies]
+    return Usage(
+        prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        cached_tokens=sum(usage.cached_tokens for usage in prompts),
+        created_tokens=sum(usage.created_tokens for usage in prompts),
+    )
+
+
+class StreamOptions:
+    """Whether a client wants a stream, and what it wants to be told in it."""
+
+    __slots__ = ("continuous_usage", "include_usage", "stream")
+
+    def __init__(self, document: Document) -> None:
+        self.stream = fields.flag(document, "stream")
+        options = document.get("stream_options")
+        if options is not None and not isinstance(options, dict):
+            raise unsuitable("stream_options", options, "an object")
+        if options is not None and not self.stream:
+            raise RequestInvalid("Stream options can only be defined when `stream=True`. (parameter=stream_options)", "stream_options")
+        self.include_usage = fields.flag(options or {}, "include_usage")
+        self.continuous_usage = self.include_usage and fields.flag(options or {}, "continuous_usage_stats")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkShape:
+    """What differs between the chunks of chats and of completions: the choice that opens a stream, and what stands around the words in the others."""
+
+    kind: str
+    opening: bytes
+    before: bytes
+    after: bytes
+    unfinished: bytes
+    """What follows in a choice that goes on; in the last one a reason and `ids` do."""
+    ids: bytes
+    counts: dict[str, Any]
+    """Empty fields of the counts told with every chunk."""
+    tells_created_tokens: bool
+
+
+class ChunkForm:
+    """The stream of a chat or of a text completion."""
+
+    __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_tokens", "_shape")
+
+    def __init__(self, instance: Instance, request_id: str, options: StreamOptions, shape: ChunkShape) -> None:
+        head = {"id": request_id, "object": shape.kind, "created": instance.now(), "model": instance.settings.model}
+        self._shape = shape
+        self._options = options
+        self._fingerprint = orjson.dumps(instance.settings.version)
+        self._head = b"data: " + orjson.dumps(head)[:-1] + b',"choices":['
+        self._before = self._head + shape.before
+        self._prompt_tokens = 0
+
+    def preface(self) -> bytes:
+        return b""
+
+    def opening(self, run: Run) -> bytes:
+        self._prompt_tokens = run.prompt_tokens
+        if not self._shape.opening:
+            return b""
+        return self._head + self._shape.opening + b"]" + self._continuous(0) + b',"prompt_token_ids":null,"prompt_text":null}\n\n'
+
+    def content(self, words: bytes, tokens: int) -> bytes:
+        return self._before + words + self._shape.after + self._shape.unfinished + b"}]" + self._continuous(tokens) + b"}\n\n"
+
+    def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
+        usage, shape = run.usage(), self._shape
+        told = self._options.include_usage or bool(extra)
+        fingerprint = b',"system_fingerprint":' + self._fingerprint
+        reason = b',"finish_reason":"%b","stop_reason":null,%b}]' % (run.work.finish_reason.encode("ascii"), shape.ids)
+        last = self._continuous(usage.completion_tokens) + (b"" if told else fingerprint) + b"}\n\n"
+        parts = [self._before, words, shape.after, reason, last]
+        if told:
+            details = {"cached_tokens": usage.cached_tokens} | (
+                {"created_cache_tokens": usage.created_tokens} if shape.tells_created_tokens else {}
+            )
+            counts = _counts(usage.prompt_tokens, usage.completion_tokens) | {"prompt_tokens_details": details}
+            parts += (self._head, b"],", orjson.dumps({"usage": counts, **extra})[1:-1], fingerprint, b"}\n\n")
+        parts.append(DONE)
+        return b"".join(parts)
+
+    def _continuous(self, tokens: int) -> bytes:
+        if not self._options.continuous_usage:
+            return b""
+        return b',"usage":' + orjson.dumps(_counts(self._prompt_tokens, tokens) | self._shape.counts)
+
+
+def _counts(prompt: int, completion: int) -> dict[str, Any]:
+    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}

@@ -1,0 +1,28 @@
+"""How long an answer becomes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.generating import Work
+from fairlead_simulator.engine_server.request_errors import RequestInvalid
+
+OWN_LENGTH_TOKENS = 128
+"""After so many tokens the simulated model ends an answer by itself."""
+
+
+def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...], context_tokens: int, default: int | None = None) -> Work:
+    """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model pleases."""
+    for field in limits:
+        limit = fields.count(document, field)
+        if limit is not None:
+            if limit > context_tokens:
+                raise RequestInvalid(
+                    f"{field}={limit} cannot be greater than max_model_len={context_tokens}. Please request fewer output tokens."
+                    f" (parameter={field}, value={limit})",
+                    field,
+                )
+            return Work(prompt=prompt, max_tokens=limit)
+    if default is not None:
+        return Work(prompt=prompt, max_tokens=default)
+    return Work(prompt=prompt, max_tokens=OWN_LENGTH_TOKENS, finish_reason="stop")

@@ -1,0 +1,108 @@
+"""`/v1/embeddings`, `/pooling` and `/classify`: prompts are computed like any other, and nothing is generated."""
+
+import base64
+import struct
+from collections.abc import Callable, Sequence
+from math import exp
+from typing import Any
+
+from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.exchange import Exchange
+from fairlead_simulator.engine_server.fields import Document
+from fairlead_simulator.engine_server.generating import Instance, Run, Work
+from fairlead_simulator.engine_server.protocols.completions import prompts_of
+from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
+from fairlead_simulator.engine_server.protocols.vectors import DIMENSIONS, embedding
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing
+
+_ENCODINGS: tuple[str, ...] = ("float", "base64")
+
+
+async def serve_embeddings(instance: Instance, exchange: Exchange) -> None:
+    document = await exchange.document()
+    await _serve_vectors(instance, exchange, document, "embd", "embedding", "embedding")
+
+
+async def serve_pooling(instance: Instance, exchange: Exchange) -> None:
+    document = await exchange.document()
+    fields.choice(document, "task", ("embed",))
+    await _serve_vectors(instance, exchange, document, "pooling", "pooling", "data")
+
+
+async def serve_classification(instance: Instance, exchange: Exchange) -> None:
+    """Two classes; how likely the second is depends on the first value of the text's embedding."""
+    document = await exchange.document()
+
+    def classified(index: int, prompt: bytes) -> dict[str, Any]:
+        likely = 1.0 / (1.0 + exp(-16.0 * embedding(prompt)[0]))
+        return {"index": index, "label": f"LABEL_{int(likely > 0.5)}", "probs": [1.0 - likely, likely], "num_classes": 2}
+
+    await _serve_each(instance, exchange, document, "classify", classified)
+
+
+async def pool(instance: Instance, exchange: Exchange, prompts: Sequence[bytes], request_id: str) -> list[Run] | None:
+    """Compute prompts without an answer; None when the client has gone away."""
+    if not all(prompts):
+        raise RequestInvalid("The decoder prompt cannot be empty")
+    return await instance.compute(
+        exchange, [Work(prompt=prompt, max_tokens=1, finish_reason="stop", pooled=True) for prompt in prompts], request_id
+    )
+
+
+def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
+    """Usage of prompts that were only computed."""
+    tokens = sum(run.prompt_tokens for run in runs)
+    return {
+        "prompt_tokens": tokens,
+        "total_tokens": tokens,
+        "completion_tokens": 0,
+        "prompt_tokens_details": None,
+        "completion_tokens_details": None,
+    }
+
+
+async def _serve_vectors(instance: Instance, exchange: Exchange, document: Document, kind: str, name: str, place: str) -> None:
+    encoding = fields.choice(document, "encoding_format", _ENCODINGS)
+    dimensions = fields.count(document, "dimensions")
+    if dimensions is not None:
+        model = instance.settings.model
+        raise RequestInvalid(
+            f"Model '{model}' does not support Matryoshka embeddings; dimensions must be unset (received dimensions={dimensions})."
+        )
+
+    def vector(index: int, prompt: bytes) -> dict[str, Any]:
+        values = embedding(prompt)
+        told = base64.b64encode(struct.pack(f"<{DIMENSIONS}f", *values)).decode("ascii") if encoding == "base64" else values
+        return {"index": index, "object": name, place: told}
+
+    await _serve_each(instance, exchange, document, kind, vector)
+
+
+async def _serve_each(
+    instance: Instance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
+) -> None:
+    """A list with what `told` says of every prompt."""
+    fields.check_model(document, instance.settings.model)
+    if document.get("input") == []:
+        raise RequestInvalid("You must pass at least one prompt")
+    if document.get("input") is None:
+        if document.get("messages") is None:
+            raise missing("input")
+        prompts = [chat_prompt(document["messages"], instance.settings.model)]
+    else:
+        prompts = [b""] if document["input"] == "" else prompts_of(document["input"], "input", instance.tokenizer)
+    request_id = instance.new_id(f"{kind}-")
+    runs = await pool(instance, exchange, prompts, request_id)
+    if runs is None:
+        return
+    await exchange.answer_json(
+        {
+            "id": request_id,
+            "object": "list",
+            "created": instance.now(),
+            "model": instance.settings.model,
+            "data": [told(index, prompt) for index, prompt in enumerate(prompts)],
+            "usage": pooled_usage(runs),
+            **(runs[0].timing() if exchange.timing else {}),
+        }
+    )

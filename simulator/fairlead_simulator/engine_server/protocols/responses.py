@@ -1,0 +1,182 @@
+"""`/v1/responses`: created whole, as a stream or in the background; retrieved, continued and cancelled while the instance keeps them."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.exchange import Exchange
+from fairlead_simulator.engine_server.fields import Document
+from fairlead_simulator.engine_server.generating import Instance, Run, Usage, Work
+from fairlead_simulator.engine_server.protocols.lengths import work_of
+from fairlead_simulator.engine_server.protocols.prompts import responses_prompt
+from fairlead_simulator.engine_server.protocols.response_stream import ResponseForm
+from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore, StoredResponse
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, not_simulated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A request for a response. `conversation` is its text without the instructions, which hold for one turn only."""
+
+    document: dict[str, Any]
+    work: Work
+    conversation: bytes
+    store: bool
+    background: bool
+    stream: bool
+
+
+class Responses:
+    """The paths of responses, around what is kept of them. `store` None: nothing is kept, as in a vLLM started without its store."""
+
+    def __init__(self, store: ResponseStore | None) -> None:
+        self._store = store
+
+    async def create(self, instance: Instance, exchange: Exchange) -> None:
+        asked = self._read(instance, await exchange.document())
+        response_id = asked.document["id"]
+        if asked.background:
+            await exchange.answer_json(self._begin_in_background(instance, asked))
+            return
+        message_id = instance.new_id("msg_")
+        if asked.stream:
+            form = ResponseForm(asked.document, message_id, lambda run: self._finish(asked, message_id, run))
+            await instance.stream(exchange, asked.work, response_id, form)
+            return
+        runs = await instance.compute(exchange, (asked.work,), response_id)
+        if runs is not None:
+            document = self._finish(asked, message_id, runs[0])
+            await exchange.answer_json(document | (runs[0].timing() if exchange.timing else {}))
+
+    async def retrieve(self, _: Instance, exchange: Exchange) -> None:
+        if exchange.query("stream") not in (None, "false", "0"):
+            raise not_simulated("stream", exchange.query("stream"), "retrieve the response without it")
+        await exchange.answer_json(self._kept().find(exchange.name).document)
+
+    async def cancel(self, _: Instance, exchange: Exchange) -> None:
+        await exchange.answer_json(self._kept().cancel(exchange.name).document)
+
+    def _kept(self) -> ResponseStore:
+        return self._store if self._store is not None else ResponseStore()
+
+    def _read(self, instance: Instance, document: Document) -> _Asked:
+        settings = instance.settings
+        fields.check_model(document, settings.model)
+        fields.check_sampling(document)
+        conversation = responses_prompt(document.get("input"), settings.model)
+        previous = fields.text(document, "previous_response_id")
+        if previous is not None:
+            conversation = self._kept().find(previous).conversation + conversation
+        prompt = (fields.text(document, "instructions") or "").encode() + conversation
+        store, background = fields.flag(document, "store", default=True), fields.flag(document, "background")
+        stream = fields.flag(document, "stream")
+        if background and not store:
+            raise RequestInvalid("background can only be used when `store` is true (parameter=background)", "background")
+        if background and self._store is None:
+            message = "This engine does not support `store=True` and therefore does not support the background mode. Start it with --responses-store."
+            raise RequestInvalid(message, "background", kind="invalid_request_error")
+        if background and stream:
+            raise not_simulated("stream", True, "create in the background without a stream, then retrieve")
+        work = work_of(document, prompt, ("max_output_tokens",), settings.context_tokens)
+        return _Asked(
+            document=_response_document(instance, document, work, background),
+            work=work,
+            conversation=conversation,
+            store=store and self._store is not None,
+            background=background,
+            stream=stream,
+        )
+
+    def _begin_in_background(self, instance: Instance, asked: _Asked) -> dict[str, Any]:
+        document = asked.document | {"status": "queued"}
+        run = instance.submit(asked.work, document["id"])
+        stored = StoredResponse(document=document, conversation=asked.conversation, ticket=run.ticket)
+        message_id = instance.new_id("msg_")
+
+        async def finish() -> None:
+            await run.ticket.end()
+            if not run.ticket.gone:
+                stored.document = _completed(document, message_id, run)
+                stored.conversation = _continued(asked, run)
+
+        stored.task = asyncio.ensure_future(finish())
+        self._kept().keep(stored)
+        return document
+
+    def _finish(self, asked: _Asked, message_id: str, run: Run) -> dict[str, Any]:
+        """The response at its end, kept before the client hears of it and could ask for it."""
+        document = _completed(asked.document, message_id, run)
+        if asked.store:
+            self._kept().keep(StoredResponse(document=document, conversation=_continued(asked, run)))
+        return document
+
+
+def _continued(asked: _Asked, run: Run) -> bytes:
+    return asked.conversation + run.text().encode("ascii")
+
+
+def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str, Any]:
+    limited = run.work.finish_reason == "length"
+    text: dict[str, Any] = {"annotations": [], "text": run.text(), "type": "output_text", "logprobs": None}
+    message = {"id": message_id, "content": [text], "role": "assistant", "status": "completed", "type": "message", "phase": None}
+    return document | {
+        "incomplete_details": {"reason": "max_output_tokens"} if limited else None,
+        "status": "incomplete" if limited else "completed",
+        "output": [message],
+        "usage": _usage_document(run.usage()),
+    }
+
+
+def _response_document(instance: Instance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
+    """A response that has not begun; what the request says comes back, as it does from vLLM."""
+    return {
+        "id": instance.new_id("resp_"),
+        "created_at": instance.now(),
+        "incomplete_details": None,
+        "instructions": asked.get("instructions"),
+        "metadata": asked.get("metadata"),
+        "model": instance.settings.model,
+        "object": "response",
+        "output": [],
+        "parallel_tool_calls": fields.flag(asked, "parallel_tool_calls", default=True),
+        "temperature": asked.get("temperature") or 1.0,
+        "tool_choice": asked.get("tool_choice") or ("auto" if asked.get("tools") else "none"),
+        "tools": asked.get("tools") or [],
+        "top_p": asked.get("top_p") or 1.0,
+        "background": background,
+        "max_output_tokens": work.max_tokens,
+        "max_tool_calls": asked.get("max_tool_calls"),
+        "previous_response_id": asked.get("previous_response_id"),
+        "prompt": None,
+        "reasoning": asked.get("reasoning"),
+        "service_tier": asked.get("service_tier") or "auto",
+        "status": "in_progress",
+        "text": asked.get("text"),
+        "top_logprobs": None,
+        "truncation": asked.get("truncation") or "disabled",
+        "usage": None,
+        "user": asked.get("user"),
+        "presence_penalty": asked.get("presence_penalty") or 0.0,
+        "frequency_penalty": asked.get("frequency_penalty") or 0.0,
+        "kv_transfer_params": None,
+        "ec_transfer_params": None,
+        "input_messages": None,
+        "output_messages": None,
+    }
+
+
+def _usage_document(usage: Usage) -> dict[str, Any]:
+    cached = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.created_tokens}
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": cached | {"input_tokens_per_turn": [], "cached_tokens_per_turn": []},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {
+            "reasoning_tokens": 0,
+            "tool_output_tokens": 0,
+            "output_tokens_per_turn": [],
+            "tool_output_tokens_per_turn": [],
+        },
+        "total_tokens": usage.total_tokens,
+    }

@@ -1,0 +1,83 @@
+"""`/score` and `/rerank` with their versioned names: how near texts are, by the cosine of their embeddings. Each text is computed once."""
+
+from typing import Any
+
+from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.exchange import Exchange
+from fairlead_simulator.engine_server.fields import Document
+from fairlead_simulator.engine_server.generating import Instance
+from fairlead_simulator.engine_server.protocols.pooling import pool, pooled_usage
+from fairlead_simulator.engine_server.protocols.vectors import cosine, embedding
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
+
+_PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
+"""The names under which the two sides of a score may come."""
+
+
+async def serve_score(instance: Instance, exchange: Exchange) -> None:
+    """One against one or many, or as many against as many."""
+    document = await exchange.document()
+    fields.check_model(document, instance.settings.model)
+    ones, others = _sides(document)
+    if len(ones) not in (1, len(others)):
+        raise RequestInvalid("Input lengths must be either 1:1, 1:N or N:N")
+    request_id = instance.new_id("score-")
+    runs = await pool(instance, exchange, [*ones, *others], request_id)
+    if runs is None:
+        return
+    vectors = [embedding(text) for text in ones]
+    scores = [cosine(vectors[index % len(ones)], embedding(text)) for index, text in enumerate(others)]
+    await exchange.answer_json(
+        {
+            "id": request_id,
+            "object": "list",
+            "created": instance.now(),
+            "model": instance.settings.model,
+            "data": [{"index": index, "object": "score", "score": score} for index, score in enumerate(scores)],
+            "usage": pooled_usage(runs),
+        }
+    )
+
+
+async def serve_rerank(instance: Instance, exchange: Exchange) -> None:
+    """Documents by their nearness to a query, the nearest first."""
+    document = await exchange.document()
+    fields.check_model(document, instance.settings.model)
+    (query,) = _texts(document, "query", most=1)
+    texts = _texts(document, "documents")
+    top = fields.count(document, "top_n", least=0) or len(texts)
+    request_id = instance.new_id("score-")
+    runs = await pool(instance, exchange, [query, *texts], request_id)
+    if runs is None:
+        return
+    wanted = embedding(query)
+    results: list[dict[str, Any]] = [
+        {"index": index, "document": {"text": text.decode(), "multi_modal": None}, "relevance_score": cosine(wanted, embedding(text))}
+        for index, text in enumerate(texts)
+    ]
+    results.sort(key=lambda result: result["relevance_score"], reverse=True)
+    usage = pooled_usage(runs)
+    await exchange.answer_json(
+        {
+            "id": request_id,
+            "model": instance.settings.model,
+            "usage": {"prompt_tokens": usage["prompt_tokens"], "total_tokens": usage["total_tokens"]},
+            "results": results[:top],
+        }
+    )
+
+
+def _sides(document: Document) -> tuple[list[bytes], list[bytes]]:
+    for one, other in _PAIRS:
+        if document.get(one) is not None and document.get(other) is not None:
+            return _texts(document, one), _texts(document, other)
+    given = next((one for one, _ in _PAIRS if document.get(one) is not None), None)
+    raise missing("queries" if given is None else dict(reversed(_PAIRS))[given])
+
+
+def _texts(document: Document, field: str, most: int | None = None) -> list[bytes]:
+    value = document.get(field)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts) or (most and len(texts) > most):
+        raise unsuitable(field, value, "a valid string" if most == 1 else "a valid string or a list of strings")
+    return [text.encode() for text in texts]

@@ -1,0 +1,51 @@
+"""The responses an instance keeps, to be retrieved, continued and cancelled: as in vLLM, in the memory of the instance that made them and nowhere else."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead_simulator.engine_server.pacing import Ticket
+from fairlead_simulator.engine_server.request_errors import RequestInvalid
+
+_MOST_KEPT = 1000
+_CANCELLABLE = ("queued", "in_progress")
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredResponse:
+    """A response as it would be answered now. `conversation`: the text a next turn begins with; `ticket`, `task`: of one that still runs by itself."""
+
+    document: dict[str, Any]
+    conversation: bytes
+    ticket: Ticket | None = None
+    task: "asyncio.Task[None] | None" = None
+
+
+class ResponseStore:
+    """The latest thousand responses."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
+
+    def keep(self, stored: StoredResponse) -> None:
+        self._kept[stored.document["id"]] = stored
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+
+    def find(self, response_id: str) -> StoredResponse:
+        """Raises RequestInvalid (404)."""
+        stored = self._kept.get(response_id)
+        if stored is None:
+            raise RequestInvalid(f"Response with id '{response_id}' not found.", "response_id", 404, "invalid_request_error")
+        return stored
+
+    def cancel(self, response_id: str) -> StoredResponse:
+        """End one that runs in the background. Raises RequestInvalid: 404, or 400 where there is nothing to cancel."""
+        stored = self.find(response_id)
+        if stored.document["status"] not in _CANCELLABLE:
+            raise RequestInvalid("Cannot cancel a synchronous response.", "response_id", kind="invalid_request_error")
+        stored.document["status"] = "cancelled"
+        if stored.ticket is not None:
+            stored.ticket.give_up()
+        return stored

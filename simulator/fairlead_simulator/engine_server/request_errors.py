@@ -1,0 +1,50 @@
+"""Requests the engine refuses, with what vLLM puts into the error document: a message, a type, the field at fault, the HTTP status."""
+
+from typing import Any
+
+
+class RequestInvalid(Exception):
+    """A request the engine cannot serve. `param` is the field at fault, `kind` the error's type in the answer, `status` the HTTP status."""
+
+    def __init__(self, message: str, param: str | None = None, status: int = 400, kind: str = "BadRequestError") -> None:
+        self.param = param
+        self.status = status
+        self.kind = kind
+        super().__init__(message)
+
+
+class FieldInvalid(RequestInvalid):
+    """A field that is missing or of the wrong form; vLLM's type for these is the phrase of status 400, and `param` begins with `body`."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(
+            f"1 validation error: {field}{': ' if field else ''}{problem}", f"body.{field}" if field else "body", kind="Bad Request"
+        )
+
+
+def missing(field: str) -> FieldInvalid:
+    """The field must be there."""
+    return FieldInvalid(field, "Field required")
+
+
+def unsuitable(field: str, value: object, wanted: str) -> FieldInvalid:
+    """The field is there and cannot be used; `wanted` completes "should be"."""
+    if value is None:
+        return missing(field)
+    return FieldInvalid(field, f"Input should be {wanted}, not {shown(value)}")
+
+
+def not_simulated(field: str, value: object, remedy: str) -> RequestInvalid:
+    """A field that vLLM serves and this engine does not."""
+    return RequestInvalid(f"{field}={shown(value)} is not simulated; {remedy} (parameter={field})", field)
+
+
+def unknown_model(asked: object, served: str) -> RequestInvalid:
+    """The 404 of a model the engine does not serve."""
+    return RequestInvalid(f"The model `{asked}` does not exist. Valid aliases: {served}.", "model", 404, "NotFoundError")
+
+
+def shown(value: Any) -> str:
+    """A value as an error may repeat it: short."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

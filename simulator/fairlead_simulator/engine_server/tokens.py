@@ -1,0 +1,59 @@
+"""The simulated engine's tokenizer: every `bytes_per_token` bytes of UTF-8 are one token, the last one may be shorter.
+
+A token's id is its bytes read as a little-endian number; a shorter token is filled up with 0xFF, which UTF-8 never contains, so ids and texts map to
+each other without a vocabulary. At the usual width of 4 an id fits an unsigned 32-bit integer, and a prompt of ids is the same bytes as its text.
+"""
+
+from collections.abc import Sequence
+
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
+
+_WIDEST = 7
+"""Bytes per token beyond which ids would no longer be exact in JSON's numbers."""
+
+_FILLER = b"\xff"
+
+
+class ByteTokenizer:
+    """Text ↔ token ids. What it counts is what the engine model computes and what `usage` tells."""
+
+    def __init__(self, bytes_per_token: int) -> None:
+        self._width = bytes_per_token
+
+    def count(self, prompt: bytes) -> int:
+        """Tokens of a prompt."""
+        return -(-len(prompt) // self._width)
+
+    def ids(self, prompt: bytes) -> list[int]:
+        """Its token ids. Raises RequestInvalid where tokens are too wide to have ids."""
+        self._check_width()
+        width = self._width
+        return [int.from_bytes(prompt[at : at + width].ljust(width, _FILLER), "little") for at in range(0, len(prompt), width)]
+
+    def prompt(self, ids: Sequence[object], field: str) -> bytes:
+        """The bytes of token ids. A short token within them keeps its filling, so that every id stays one token."""
+        self._check_width()
+        pieces: list[bytes] = []
+        for place, number in enumerate(ids):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise unsuitable(f"{field}.{place}", number, "a token id")
+            if number >= (1 << (8 * self._width)) - 1:  # the last one would be filling only
+                raise RequestInvalid(f"Token id {number} is out of vocabulary")
+            pieces.append(number.to_bytes(self._width, "little"))
+        return b"".join(pieces).rstrip(_FILLER)
+
+    def text(self, prompt: bytes) -> str:
+        """The text of a prompt's bytes; what is no UTF-8 becomes U+FFFD, as in other tokenizers of bytes."""
+        return prompt.replace(_FILLER, b"").decode("utf-8", "replace")
+
+    def pieces(self, prompt: bytes) -> list[str]:
+        """The text of each token."""
+        return [self.text(prompt[at : at + self._width]) for at in range(0, len(prompt), self._width)]
+
+    def _check_width(self) -> None:
+        if self._width > _WIDEST:
+            raise RequestInvalid(
+                f"tokens of {self._width} bytes have no ids; start the engine with --bytes-per-token of at most {_WIDEST}",
+                status=501,
+                kind="NotImplementedError",
+            )

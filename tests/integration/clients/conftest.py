@@ -1,0 +1,29 @@
+"""Doors for real clients, closed after each test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from client_doors import Door, Doors
+from fake_control_api import FakeControlApi
+from router_worlds import World
+from running_engine import engine_starter
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    api = FakeControlApi()
+    await api.start()
+    world = World(api=api, directory=tmp_path)
+    with engine_starter() as start:
+        yield Doors(world, start)
+        for running in tuple(world.routers):
+            await world.stop_router(running)
+    await api.stop()
+
+
+@pytest.fixture(params=["engine", "gateway"])
+async def door(request: pytest.FixtureRequest, doors: Doors) -> Door:
+    """Either door; tests that take it run at both."""
+    return doors.engine() if request.param == "engine" else await doors.gateway()
