@@ -150,7 +150,8 @@ class HeatmapRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heatmap:
     """`metric` is one of METRICS; columns are `step_seconds` wide from `start`; cells are the maximum (or mean) of their seconds.
-    `maximum` is the scale's top: relative metrics use the data's maximum, absolute ones their limit."""
+    `maximum` is the scale's top: the data's maximum, at least the limit; 1 for shares. `migrations_total` are all of the range; those in
+    `migrations` are fewer only where there are more pairs of instances and columns than can be shown, and the busiest are kept."""
 
     pool: str
     metric: str
@@ -164,15 +165,19 @@ class Heatmap:
     limit: float | None
     rows: list[HeatmapRow]
     migrations: list["HeatmapMigration"]
+    migrations_total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapMigration:
+    """The `count` migrations from one instance to another within one column; `id`, `at` and `trigger` are the newest one's."""
+
     id: str
     at: datetime
     source: str
     target: str
     trigger: str
+    count: int
 
 
 METRICS = {

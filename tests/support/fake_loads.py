@@ -61,6 +61,18 @@ def cell(pool: str, instance: str, metric: str, second: float) -> float | None:
             return float(round(max(0.0, load - 0.6) * 18))
 
 
+def arrows(moves: Sequence[Migration], first: float, step: int) -> list[HeatmapMigration]:
+    """Migrations by column and pair, oldest first; the newest gives its name."""
+    groups: dict[tuple[int, str, str], list[Migration]] = {}
+    for move in sorted(moves, key=lambda one: one.at, reverse=True):
+        groups.setdefault((int((move.at.timestamp() - first) // step), move.source, move.target), []).append(move)
+    found = [
+        HeatmapMigration(id=group[0].id, at=group[0].at, source=source, target=target, trigger=group[0].trigger, count=len(group))
+        for (_, source, target), group in groups.items()
+    ]
+    return sorted(found, key=lambda one: one.at)
+
+
 def heatmap_of(
     pool: str,
     metric: str,
@@ -103,10 +115,9 @@ def heatmap_of(
         start=datetime.fromtimestamp(first, tz=start.tzinfo),
         step_seconds=step,
         columns=count,
-        maximum=top if limit is None else max(limit, 1e-9) * 1.25,
+        maximum=1.0 if METRICS[metric] == "share" else max(top, limit or 0.0),
         limit=limit,
         rows=rows,
-        migrations=[
-            HeatmapMigration(id=move.id, at=move.at, source=move.source, target=move.target, trigger=move.trigger) for move in moves
-        ],
+        migrations=arrows(moves, first, step),
+        migrations_total=len(moves),
     )

@@ -44,7 +44,7 @@ def text_of(value: float | None, unit: str) -> str:
 
 def levels(heatmap: Heatmap) -> bytes:
     """One palette index per cell, row-major."""
-    return bytes(level_of(value, heatmap.maximum) for row in heatmap.rows for value in row.values)
+    return bytes(level_of(value, heatmap.maximum, heatmap.limit) for row in heatmap.rows for value in row.values)
 
 
 def picture(heatmap: Heatmap) -> bytes:
@@ -73,7 +73,14 @@ def packed(heatmap: Heatmap) -> bytes:
             "resolution": resolution_of(heatmap.unit),
             "rows": [{"id": row.instance, "state": row.state, "role": row.role, "breaches": row.breaches} for row in heatmap.rows],
             "migrations": [
-                {"id": move.id, "at": move.at.timestamp(), "source": move.source, "target": move.target, "trigger": move.trigger}
+                {
+                    "id": move.id,
+                    "at": move.at.timestamp(),
+                    "source": move.source,
+                    "target": move.target,
+                    "trigger": move.trigger,
+                    "count": move.count,
+                }
                 for move in heatmap.migrations
             ],
             "lut": cividis().hex(),

@@ -9,6 +9,8 @@ import zlib
 
 LEVELS = 255
 NO_DATA = 255
+LIMIT_AT = 0.6
+"""Where on the colours a limit lies when something is beyond it."""
 
 
 def _channel(value: float) -> int:
@@ -28,13 +30,23 @@ def cividis() -> bytes:
     return b"".join(bytes(_cividis(level / (LEVELS - 1))) for level in range(LEVELS)) + bytes((128, 128, 128))
 
 
-def level_of(value: float | None, maximum: float) -> int:
-    """Palette index of a value on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate."""
+def level_of(value: float | None, maximum: float, limit: float | None = None) -> int:
+    """Palette index of a value on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
+
+    With a limit below the maximum the scale has two slopes: what is within the limit takes the first LIMIT_AT of the colours whatever the
+    maximum, and what is beyond it still differs by how far.
+    """
     if value is None:
         return NO_DATA
     if maximum <= 0:
         return 0
-    return int(max(0.0, min(1.0, value / maximum)) * (LEVELS - 1) + 0.5)
+    if limit is None or not 0 < limit < maximum:
+        share = value / maximum
+    elif value <= limit:
+        share = value / limit * LIMIT_AT
+    else:
+        share = LIMIT_AT + (value - limit) / (maximum - limit) * (1 - LIMIT_AT)
+    return int(max(0.0, min(1.0, share)) * (LEVELS - 1) + 0.5)
 
 
 def encode_png(width: int, height: int, levels: bytes, palette: bytes) -> bytes:

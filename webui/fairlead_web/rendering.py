@@ -66,12 +66,14 @@ class Renderer:
             session_path=addresses.session_path,
         )
         # A global rather than an import in each template, because a block rendered alone does not run its template's imports.
+        self._environment.globals["alone"] = False
         self._environment.globals["parts"] = self._environment.get_template("partials/_parts.html").module
 
     def render(self, context: Context, block: str | None = None) -> str:
         """The whole page, or only one of its blocks for an answer that is swapped into it."""
         template = self._environment.get_template(context.template)
         values = {field.name: getattr(context, field.name) for field in fields(context)}
+        values["alone"] = block is not None
         if block is None:
             return template.render(values)
         owner = self._owner(context, block)

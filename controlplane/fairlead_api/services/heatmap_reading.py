@@ -15,8 +15,8 @@ class CellStore(Protocol):
     async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[str, str]], SloFacts]:
         """Cells, (state, role) by instance, and the SLO in force. Raises NotFound."""
 
-    async def moves(self, pool: PoolKey, where: Grid, limit: int = 500) -> list[HeatmapMigration]:
-        """Migrations of the range."""
+    async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
+        """Migrations of the range by column and pair of instances, oldest first, and how many there are in all."""
 
 
 class HeatmapReading:
@@ -33,4 +33,5 @@ class HeatmapReading:
         begun, ended = parse_range(start, end, now)
         where = grid(begun or now, ended or now, columns)
         cells, instances, slo = await self._store.cells(pool, metric, where)
-        return heatmap(str(pool), metric, aggregate, sort, where, cells, instances, slo, await self._store.moves(pool, where))
+        moves, total = await self._store.moves(pool, where)
+        return heatmap(str(pool), metric, aggregate, sort, where, cells, instances, slo, moves, total)

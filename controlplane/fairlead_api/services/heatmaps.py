@@ -80,6 +80,7 @@ def heatmap(
     instances: Mapping[str, tuple[str, str]],
     slo: SloFacts,
     migrations: Sequence[HeatmapMigration],
+    migrations_total: int,
 ) -> Heatmap:
     """`instances` gives state and role by id, for living ones and all that have cells. At most MAX_ROWS rows, the living first."""
     limit = limit_of(metric, slo)
@@ -101,10 +102,11 @@ def heatmap(
         start=where.start,
         step_seconds=where.step,
         columns=where.columns,
-        maximum=1.0 if share else limit if limit is not None else top,
+        maximum=1.0 if share else max(top, limit or 0.0),
         limit=limit,
         rows=sorted(rows, key=_order(sort)),
         migrations=list(migrations),
+        migrations_total=migrations_total,
     )
 
 

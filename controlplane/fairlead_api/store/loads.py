@@ -49,6 +49,17 @@ WITH by_router AS (
 """
 """Every instance's value of every metric, second by second, over all routers: gauges are each router's last value, summed."""
 
+MAX_ARROWS = 1000
+"""Pairs of instances and columns a heatmap carries at most."""
+
+_MOVES = """
+SELECT m.source, m.target, count(*) AS moves, max(m.at) AS at, (array_agg(m.id ORDER BY m.at DESC, m.id))[1] AS id,
+       (array_agg(m.trigger ORDER BY m.at DESC, m.id))[1] AS trigger, CAST(sum(count(*)) OVER () AS bigint) AS total
+FROM migrations m JOIN pools p ON p.id = m.pool_id
+WHERE p.namespace = :namespace AND p.name = :name AND p.deleted_at IS NULL AND m.at >= :start AND m.at < :end
+GROUP BY floor(extract(epoch FROM m.at - :start) / :step), m.source, m.target ORDER BY count(*) DESC, max(m.at) DESC LIMIT :most
+"""
+
 _TOTALS = {"requests_total": "requests", "failed_total": "failed"}
 _SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
 
@@ -136,18 +147,16 @@ class PostgresLoads:
         slo = msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
         return cells, found, slo
 
-    async def moves(self, pool: PoolKey, where: Grid, limit: int = 500) -> list[HeatmapMigration]:
-        """The newest migrations of the range, oldest first."""
+    async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
+        """Migrations by column and pair, oldest first, the busiest MAX_ARROWS of them; and how many migrations the range has."""
+        values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end, "step": where.step}
         async with self._database.reading() as connection:
-            rows = await connection.execute(
-                text(
-                    "SELECT m.id, m.at, m.source, m.target, m.trigger FROM migrations m JOIN pools p ON p.id = m.pool_id "
-                    "WHERE p.namespace = :namespace AND p.name = :name AND m.at >= :start AND m.at < :end ORDER BY m.at DESC LIMIT :limit"
-                ),
-                {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end, "limit": limit},
-            )
-            found = [HeatmapMigration(id=row.id, at=row.at, source=row.source, target=row.target, trigger=row.trigger) for row in rows]
-        return found[::-1]
+            rows = (await connection.execute(text(_MOVES), {**values, "most": MAX_ARROWS})).all()
+        found = [
+            HeatmapMigration(id=row.id, at=row.at, source=row.source, target=row.target, trigger=row.trigger, count=row.moves)
+            for row in rows
+        ]
+        return sorted(found, key=lambda move: (move.at, move.id)), int(rows[0].total) if rows else 0
 
 
 def _cells(metric: str, source: str) -> str:

@@ -14,6 +14,23 @@ pytestmark = pytest.mark.browser
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 INSTANCE = INSTANCES[CHAT][1]
+# What nobody can reach: content wider than a box that hides it (an ellipsis whose whole text is a title apart), and on a wide screen a
+# table whose last column is outside its panel. Boxes for the eyes of screen readers only are one pixel wide.
+CUT_OFF = """() => {
+  const found = [];
+  for (const one of document.querySelectorAll("main *, header *")) {
+    const style = getComputedStyle(one);
+    if (one.clientWidth <= 1 || one.closest("svg, input, .visually-hidden") || !["hidden", "clip"].includes(style.overflowX)) continue;
+    if (style.textOverflow === "ellipsis" && (one.title || one.closest("[title]"))) continue;
+    if (one.scrollWidth > one.clientWidth + 1) found.push(`${one.tagName}.${one.className}: ${one.scrollWidth} in ${one.clientWidth}`);
+  }
+  for (const row of document.querySelectorAll(".panel thead tr")) {
+    const panel = row.closest(".panel").getBoundingClientRect(), last = row.lastElementChild.getBoundingClientRect();
+    if (innerWidth < 1280 || row.closest(".scroll-x") || last.right <= panel.right + 1) continue;
+    found.push(`the column "${row.lastElementChild.textContent}" ends at ${last.right} of ${panel.right}`);
+  }
+  return found;
+}"""
 PAGES = (
     "/",
     "/pools",
@@ -71,8 +88,11 @@ def test_a_page_runs_clean_reads_well_and_fits(path: str, themed: tuple[Page, li
         page.wait_for_selector("[data-heatmap][data-ready]")
     assert page.locator("h1").count() == 1
     assert findings(page) == []
+    assert page.evaluate(CUT_OFF) == []
+    assert page.evaluate("document.querySelectorAll('*').length") <= 2500
     page.set_viewport_size({"width": 380, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    assert page.evaluate(CUT_OFF) == []
     assert troubles == []
 
 

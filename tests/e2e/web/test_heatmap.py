@@ -134,9 +134,19 @@ def test_the_keyboard_walks_the_cells_and_opens_one(page: Page, site: RunningSit
     page.wait_for_url(f"**/instances/{heatmap.rows[1].instance}?**")
 
 
+def test_arrows_say_how_many_there_are_and_leave_a_crowded_map_clear(page: Page, site: RunningSite) -> None:
+    query, start, end = absolute(site)
+    opened(page, site, query)
+    heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
+    assert len(heatmap.migrations) > 60
+    assert f"all {heatmap.migrations_total} migrations" in page.inner_text("[data-arrows-shown]")
+    assert not page.is_checked("[data-arrows]")
+
+
 def test_an_arrow_leads_to_its_migration(page: Page, site: RunningSite) -> None:
     query, start, end = absolute(site)
     opened(page, site, query)
+    page.check("[data-arrows]")
     heatmap = site.fake.world.heatmap(CHAT, "pending_prefill_tokens", start, end, 120, "max", "name")
     rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
     move = max(heatmap.migrations, key=lambda one: abs(rows[one.source] - rows[one.target]))

@@ -116,6 +116,20 @@ def test_a_pool_that_falls_out_of_its_slo_turns_red_and_moves_up(page: Page, sit
     assert page.locator("#totals .stat.bad").count() == 1
 
 
+def test_new_rows_come_alone_and_join_the_list(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/migrations")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    asked = watched(page, site)
+    kept = page.locator("#results tbody tr[data-key]").first
+    key = kept.get_attribute("data-key")
+    kept.evaluate("row => { row.marked = true; }")
+    site.push("migrations", [new_migration(site, "m-newest")])
+    page.wait_for_selector("#results tr[data-key=m-newest]", timeout=3000)
+    assert asked == ["/migrations#newest"]
+    assert page.locator(f"tr[data-key={key}]").evaluate("row => row.marked") is True
+    assert page.locator("#results .cards tbody tr").count() == 50
+
+
 def test_a_pause_holds_back_and_counts_and_resuming_shows(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/migrations")
     page.wait_for_selector("#live-pill[data-state=live]")

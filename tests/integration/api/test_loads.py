@@ -17,6 +17,10 @@ from fairlead_client.resources import METRICS, Heatmap
 from postgres import plain
 
 STEP = 10
+MOVE = """
+INSERT INTO migrations (pool_id, id, at, source, target, session, request, trigger, router, outcome, tokens_moved, tokens_recomputed, recorded_at)
+SELECT id, %s, %s, %s, %s, 's', 'q', 'drain', 'router-0', 'completed', 0, 0, now() FROM pools
+"""
 
 
 def samples(seed: int, start: int, seconds: int) -> dict[str, list[LoadSample]]:
@@ -293,3 +297,22 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
     text = b"".join([chunk async for chunk in api.viewer.export("/v1/decisions.csv", {})]).decode()
     assert text.splitlines()[0].startswith("id,pool,request")
     assert text.splitlines()[1].startswith("d1,default/chat,q1,s,")
+
+
+async def test_a_heatmap_counts_all_migrations_of_its_range_however_many(api: ApiInstance, database_url: str) -> None:
+    now = datetime.now(UTC)
+    begun = datetime.fromtimestamp(int(now.timestamp()) // 60 * 60 - 3600, UTC)
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
+    rows = [(f"m-{number:05d}", begun + timedelta(seconds=number % 3500), "ab"[number % 2], "bc"[number % 2]) for number in range(1200)]
+    with psycopg.connect(plain(database_url)) as connection:
+        connection.cursor().executemany(MOVE, rows)
+    found = await api.viewer.heatmap(
+        CHAT, metric="running", start=begun.isoformat(), end=(begun + timedelta(hours=1)).isoformat(), columns=60
+    )
+    assert found.migrations_total == 1200
+    assert sum(move.count for move in found.migrations) == 1200
+    assert len(found.migrations) < 200, "arrows are one per column and pair"
+    assert min(move.at for move in found.migrations) < begun + timedelta(minutes=2), "the beginning of the range has its arrows too"
+    assert {(move.source, move.target) for move in found.migrations} == {("a", "b"), ("b", "c")}
+    newest = {(int((at - begun).total_seconds()) // 60, source): name for name, at, source, _ in sorted(rows, key=lambda row: row[1])}
+    assert all(newest[int((move.at - begun).total_seconds()) // 60, move.source] == move.id for move in found.migrations)

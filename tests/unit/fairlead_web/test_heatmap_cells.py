@@ -40,7 +40,8 @@ def heatmap(rows: list[list[float | None]], unit: str = "seconds", limit: float 
             )
             for index, values in enumerate(rows)
         ],
-        migrations=[HeatmapMigration(id="m-1", at=START, source="chat-b0", target="chat-b1", trigger="slo")] if rows else [],
+        migrations=[HeatmapMigration(id="m-1", at=START, source="chat-b0", target="chat-b1", trigger="slo", count=2)] if rows else [],
+        migrations_total=2 if rows else 0,
     )
 
 

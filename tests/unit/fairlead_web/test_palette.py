@@ -71,3 +71,17 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
 )
 def test_values_become_levels_and_saturate(value: float | None, maximum: float, level: int) -> None:
     assert level_of(value, maximum) == level
+
+
+@given(st.floats(0.001, 1e6), st.floats(1.001, 1000))
+@settings(max_examples=60)
+def test_beyond_a_limit_the_colours_go_on_and_within_it_they_do_not_depend_on_the_maximum(limit: float, factor: float) -> None:
+    maximum = limit * factor
+    assert level_of(limit, maximum, limit) == level_of(limit, maximum * 3, limit)
+    assert level_of(limit, maximum, limit) < level_of(maximum, maximum, limit) == 254
+    half = level_of(limit + (maximum - limit) / 2, maximum, limit)
+    assert level_of(limit, maximum, limit) < half < 254
+
+
+def test_without_anything_beyond_the_limit_the_scale_is_plain() -> None:
+    assert level_of(2.5, 5.0, 5.0) == level_of(2.5, 5.0) == 127

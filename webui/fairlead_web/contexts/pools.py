@@ -116,6 +116,9 @@ class HeatmapPage(Context):
     table: HeatmapTable | None
     limit_words: str | None
     top_words: str
+    two_slopes: bool
+    arrows_shown: int
+    arrows_on: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,8 @@ WORDS = {
 SORTS = ("name", "max", "latest")
 TABLE_ROWS, TABLE_COLUMNS = 50, 24
 MOST_COLUMNS, RANKED = 360, 8
+CLEAR_ARROWS = 60
+"""More arrows than this hide the cells beneath, so they are off until asked for."""
 
 
 async def show(visit: Visit) -> Response:
@@ -67,6 +69,9 @@ async def show(visit: Visit) -> Response:
             table=table(heatmap, _whole(visit.param("column")), _whole(visit.param("row"))) if visit.param("view") == "table" else None,
             limit_words=None if heatmap.limit is None else text_of(heatmap.limit, heatmap.unit),
             top_words=text_of(heatmap.maximum, heatmap.unit),
+            two_slopes=heatmap.limit is not None and 0 < heatmap.limit < heatmap.maximum,
+            arrows_shown=sum(move.count for move in heatmap.migrations),
+            arrows_on=len(heatmap.migrations) <= CLEAR_ARROWS,
         )
     )
 

@@ -22,7 +22,7 @@ class Heatmap {
   constructor(figure, map) {
     this.figure = figure;
     this.map = map;
-    this.view = { arrows: true, cursor: null, brush: null, move: null };
+    this.view = { arrows: figure.querySelector("[data-arrows]")?.checked ?? true, cursor: null, brush: null, move: null };
     this.tip = document.createElement("div");
     this.tip.className = "heatmap-tip";
     this.tip.hidden = true;
@@ -117,7 +117,7 @@ class Heatmap {
     const wide = this.size.width / this.map.columns;
     const tall = this.size.height / this.map.rows.length;
     let best = null;
-    let least = 5;
+    let least = 4;
     for (const move of this.map.migrations) {
       const ends = draw.ends(this.map, move, wide, tall);
       if (!ends || cell.y < Math.min(ends.from, ends.to) || cell.y > Math.max(ends.from, ends.to)) continue;
@@ -131,6 +131,15 @@ class Heatmap {
     const from = data.start(this.map, cell.column).toISOString().slice(0, 19) + "Z";
     const to = data.start(this.map, cell.column + 1).toISOString().slice(0, 19) + "Z";
     return `${this.figure.dataset.instance}${encodeURIComponent(this.map.rows[cell.row].id)}?${new URLSearchParams({ from, to })}`;
+  }
+
+  // One migration has its own page; several of one column and pair are a list.
+  moveAddress(move) {
+    if (move.count === 1) return this.figure.dataset.migration + encodeURIComponent(move.id);
+    const column = Math.floor((move.at - this.map.start) / this.map.step);
+    const moment = (at) => `${data.start(this.map, at).toISOString().slice(0, 19)}Z`;
+    const query = new URLSearchParams({ pool: this.map.pool, source: move.source, target: move.target, from: moment(column), to: moment(column + 1) });
+    return `${this.figure.dataset.migration.replace(/\/$/, "")}?${query}`;
   }
 
   zoom(fromColumn, toColumn) {
@@ -181,7 +190,7 @@ class Heatmap {
       const cell = this.at(event);
       if (!cell) return;
       const move = this.moveNear(cell);
-      location.assign(move ? this.figure.dataset.migration + encodeURIComponent(move.id) : this.address(cell));
+      location.assign(move ? this.moveAddress(move) : this.address(cell));
     });
     surface.addEventListener("keydown", (event) => this.key(event));
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") this.hide(); });
@@ -233,9 +242,9 @@ class Heatmap {
     const add = (tag, text, kind = "") => { const part = document.createElement(tag); part.textContent = text; part.className = kind; tip.append(part); return part; };
     if (move) {
       add("strong", `${move.source} → ${move.target}`);
-      add("div", `Migration: ${move.trigger.replaceAll("-", " ")}`);
+      add("div", move.count === 1 ? `Migration: ${move.trigger.replaceAll("-", " ")}` : `${move.count} migrations, the newest: ${move.trigger.replaceAll("-", " ")}`);
       add("div", shown(new Date(move.at * 1000)));
-      add("div", "Click to open it.");
+      add("div", move.count === 1 ? "Click to open it." : "Click to list them.");
     } else {
       add("strong", row.id);
       const number = add("div", "…", "exact");

@@ -41,9 +41,14 @@ export async function exactRow(map, address, row) {
   return answer?.rows[0]?.values.map((value) => (value == null ? null : Math.floor(value / map.resolution + 0.5))) ?? null;
 }
 
-export function levelOf(value, maximum) {
+// Mirrors palette.level_of: within a limit the first LIMIT_AT of the colours, beyond it the rest.
+const LIMIT_AT = 0.6;
+export function levelOf(value, maximum, limit) {
   if (value == null) return NO_DATA;
-  return maximum <= 0 ? 0 : Math.floor(Math.max(0, Math.min(1, value / maximum)) * 254 + 0.5);
+  if (maximum <= 0) return 0;
+  let share = value / maximum;
+  if (limit != null && limit > 0 && limit < maximum) share = value <= limit ? (value / limit) * LIMIT_AT : LIMIT_AT + ((value - limit) / (maximum - limit)) * (1 - LIMIT_AT);
+  return Math.floor(Math.max(0, Math.min(1, share)) * 254 + 0.5);
 }
 
 export function start(map, column) {
@@ -68,7 +73,7 @@ export function shift(map) {
 
 export function put(map, row, column, value) {
   const at = row * map.columns + column;
-  map.levels[at] = levelOf(value, map.maximum);
+  map.levels[at] = levelOf(value, map.maximum, map.limit);
   if (map.steps) map.steps[at] = value == null ? NO_STEP : Math.floor(value / map.resolution + 0.5);
   if (map.limit != null && value > map.limit) map.breaches[row].add(column);
   else map.breaches[row].delete(column);

@@ -77,10 +77,11 @@ function arrow(context, map, move, wide, tall, strong, faint) {
   path.lineTo(at.x + 3, at.to - 5 * direction);
   context.lineCap = "round";
   context.strokeStyle = strong ? "#000" : faint ? "rgb(0 0 0 / 30%)" : "rgb(0 0 0 / 55%)";
-  context.lineWidth = strong ? 5 : 2.6;
+  const heavier = Math.min(3, Math.log2(move.count ?? 1));
+  context.lineWidth = (strong ? 5 : 2.6) + heavier;
   context.stroke(path);
   context.strokeStyle = strong ? "#fff" : faint ? "rgb(255 255 255 / 55%)" : "rgb(255 255 255 / 80%)";
-  context.lineWidth = strong ? 2.4 : 1.1;
+  context.lineWidth = (strong ? 2.4 : 1.1) + heavier;
   context.stroke(path);
 }
 

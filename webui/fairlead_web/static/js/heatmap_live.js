@@ -15,6 +15,7 @@ export function follow(heat, address) {
   let sums = new Map();
   let loaded = Date.now() / 1000;
   let loading = false;
+  const counted = new Set();
 
   const reload = async () => {
     if (loading || document.hidden) return;
@@ -87,12 +88,23 @@ export function follow(heat, address) {
     if (topic === "poll") reload();
     if (topic === "migrations") {
       for (const move of items) {
-        if (move.pool !== heat.map.pool || heat.map.migrations.some((known) => known.id === move.id)) continue;
-        heat.map.migrations.push({ id: move.id, at: new Date(move.at).getTime() / 1000, source: move.source, target: move.target, trigger: move.trigger });
+        if (move.pool !== heat.map.pool || counted.has(move.id)) continue;
+        counted.add(move.id);
+        count(heat.map, move);
       }
       heat.drawMarks();
     }
   });
+}
+
+// Adds a migration to the arrow of its column and pair, or begins one; the newest gives the arrow its name.
+function count(map, move) {
+  const at = new Date(move.at).getTime() / 1000;
+  const column = (one) => Math.floor((one.at - map.start) / map.step);
+  const known = map.migrations.find((one) => one.source === move.source && one.target === move.target && column(one) === column({ at }));
+  if (known?.id === move.id) return;
+  if (known) Object.assign(known, { id: move.id, at, trigger: move.trigger, count: known.count + 1 });
+  else map.migrations.push({ id: move.id, at, source: move.source, target: move.target, trigger: move.trigger, count: 1 });
 }
 
 // The fresh map with its rows in the order already shown, so that nothing jumps while someone reads.

@@ -4,6 +4,7 @@
 
 import { show as showAway } from "./away.js";
 import { byName } from "./formats.js";
+import { take } from "./lists.js";
 import { markOf, totals } from "./pool_state.js";
 
 const LISTS = new Set(["migrations", "reroutes", "decisions", "rejections"]);
@@ -146,6 +147,7 @@ function lost() {
 
 function swapped(event) {
   announce();
+  take();
   if (event.target.id === "live-regions" && outdated()) refresh("state"); // the answer was older than the event that asked for it
   const stream = document.querySelector("[data-live-stream]");
   if (stream && !stream._htmx?.sse && !state.polling && event.detail.ctx?.target === document.body) connect(); // another pool was chosen
