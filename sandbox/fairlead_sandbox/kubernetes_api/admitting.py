@@ -8,8 +8,8 @@ from enum import StrEnum
 from fairlead_sandbox.kubernetes_api import builtin_schemas
 from fairlead_sandbox.kubernetes_api.builtin_rules import Siblings, builtin_faults, default_builtin
 from fairlead_sandbox.kubernetes_api.cel import check_rules
-from fairlead_sandbox.kubernetes_api.custom_resources import default_definition, definition_faults
 from fairlead_sandbox.kubernetes_api.decoding import decode_typed
+from fairlead_sandbox.kubernetes_api.definitions import default_definition, definition_faults
 from fairlead_sandbox.kubernetes_api.errors import BadRequest, Cause, Invalid, invalid_value, required_value
 from fairlead_sandbox.kubernetes_api.kinds import OBJECT_META, ResourceKind
 from fairlead_sandbox.kubernetes_api.naming import metadata_faults

@@ -1,7 +1,7 @@
 """Validation rules of custom resources (`x-kubernetes-validations`), compiled once and evaluated at each write.
 
-What the real server has and this one has not: cost limits, optional types (`optionalOldSelf`, `?.`), and type checking
-of fields at compile time; an unknown function or a syntax error is refused when the definition is created.
+Types and costs are checked by `definition_rules` when a definition is created. What the real server has and this one has not: a
+cost limit while evaluating, and optional types (`optionalOldSelf`, `?.`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,14 @@ import celpy
 import lark
 from celpy import celtypes
 from celpy.celparser import CELParseError
-from celpy.evaluation import CELEvalError, base_functions
+from celpy.evaluation import CELEvalError
 
 from fairlead_sandbox.kubernetes_api.cel_functions import FUNCTIONS
+from fairlead_sandbox.kubernetes_api.cel_types import escaped_name
 from fairlead_sandbox.kubernetes_api.errors import Cause, duplicate_value, forbidden_value, invalid_value, required_value
 from fairlead_sandbox.kubernetes_api.objects import Object, canonical, parse_timestamp
-from fairlead_sandbox.kubernetes_api.schemas import LIST_TYPE, child_schema, item_schema, key_of, list_keys
+from fairlead_sandbox.kubernetes_api.schemas import LIST_TYPE, RULES, child_schema, item_schema, key_of, list_keys
 from fairlead_sandbox.kubernetes_api.validation import ABSENT
-
-_MACROS = frozenset({"has", "all", "exists", "exists_one", "map", "filter", "dyn"})
-_RESERVED = frozenset(
-    {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"}
-    | {"let", "loop", "package", "namespace", "return"}
-)
 
 
 class InvalidRule(ValueError):
@@ -64,7 +59,7 @@ class RuleTree:
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
     """The rules of a schema, or None when it has none. Raises InvalidRule naming the rule."""
-    tree = RuleTree(schema=schema, rules=tuple(_compile(rule) for rule in schema.get("x-kubernetes-validations", ())))
+    tree = RuleTree(schema=schema, rules=tuple(_compile(rule) for rule in schema.get(RULES, ())))
     for name, inner in schema.get("properties", {}).items():
         if below := compile_rules(inner, f"{path}.{name}"):
             tree.properties[name] = below
@@ -133,6 +128,8 @@ def _fault(rule: Rule, path: str, value: Any, message: str) -> Cause:
             return forbidden_value(path, message)
         case "FieldValueDuplicate":
             return duplicate_value(path, value)
+    if isinstance(value, dict | list):
+        return Cause(reason="FieldValueInvalid", field=path, message=f"Invalid value: {message}")
     return invalid_value(path, value, message)
 
 
@@ -156,14 +153,14 @@ def _compile(rule: Object) -> Rule:
     text = str(rule.get("rule", ""))
     if rule.get("optionalOldSelf"):
         raise InvalidRule(f"rule {text!r}: optionalOldSelf is not supported by this server; test has() on self instead")
-    runner, names = _program(text)
+    runner = _program(text)
     expression = str(rule.get("messageExpression", ""))
     return Rule(
         text=text,
         runner=runner,
-        is_transition="oldSelf" in names,
+        is_transition=uses_old_self(parsed(text)),
         message=str(rule.get("message", "")).strip(),
-        message_runner=_program(expression)[0] if expression else None,
+        message_runner=_program(expression) if expression else None,
         reason=str(rule.get("reason", "FieldValueInvalid")),
         field_path=str(rule.get("fieldPath", "")),
     )
@@ -175,28 +172,27 @@ def _environment() -> celpy.Environment:
 
 
 @cache
-def _program(text: str) -> tuple[_Runner, frozenset[str]]:
-    """The compiled expression and the variables it mentions."""
+def parsed(text: str) -> lark.Tree[Any]:
+    """The expression as a tree. Raises InvalidRule."""
     try:
-        tree = _environment().compile(text)
+        return _environment().compile(text)
     except CELParseError as error:
-        raise InvalidRule(f"compilation failed: ERROR: {text!r}: Syntax error: {str(error.args[0]).splitlines()[0]}") from error
-    known = _MACROS | base_functions.keys() | FUNCTIONS.keys()
-    for node in tree.iter_subtrees():
-        called = _called_function(node)
-        if called is not None and called not in known:
-            raise InvalidRule(f"compilation failed: ERROR: {text!r}: undeclared reference to '{called}'")
-    names = frozenset(str(node.children[0]) for node in tree.find_data("ident"))
+        line, column = error.line or 1, error.column or 1
+        shown = (text.splitlines() or [""])[min(line, len(text.splitlines() or [""])) - 1]
+        raise InvalidRule(
+            f"compilation failed: ERROR: <input>:{line}:{column}: Syntax error\n | {shown}\n | {'.' * (column - 1)}^"
+        ) from error
+
+
+def uses_old_self(tree: lark.Tree[Any]) -> bool:
+    """Whether a rule compares with the object before the write."""
+    return any(str(node.children[0]) == "oldSelf" for node in tree.find_data("ident"))
+
+
+@cache
+def _program(text: str) -> _Runner:
     functions: Any = dict(FUNCTIONS)
-    return cast("_Runner", _environment().program(tree, functions)), names
-
-
-def _called_function(node: lark.Tree[Any]) -> str | None:
-    if node.data == "ident_arg":
-        return str(node.children[0])
-    if node.data == "member_dot_arg":
-        return str(node.children[1])
-    return None
+    return cast("_Runner", _environment().program(parsed(text), functions))
 
 
 def to_cel(value: Any, schema: Object | None) -> Any:
@@ -206,7 +202,7 @@ def to_cel(value: Any, schema: Object | None) -> Any:
         declared = schema.get("properties", {})
         return celtypes.MapType(
             {
-                celtypes.StringType(_escaped(name) if name in declared else name): to_cel(member, child_schema(schema, name))
+                celtypes.StringType((escaped_name(name) or name) if name in declared else name): to_cel(member, child_schema(schema, name))
                 for name, member in value.items()
             }
         )
@@ -237,12 +233,3 @@ def _text_to_cel(text: str, form: str) -> Any:
     except ValueError:
         pass  # not what its format says, which validation reports; rules then see plain text
     return celtypes.StringType(text)
-
-
-@cache
-def _escaped(name: str) -> str:
-    if name in _RESERVED:
-        return f"__{name}__"
-    for character, spelling in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
-        name = name.replace(character, spelling)
-    return name

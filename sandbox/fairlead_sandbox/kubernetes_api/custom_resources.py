@@ -1,90 +1,15 @@
-"""CustomResourceDefinitions: what is wrong with one, the kinds it defines, and the status it gets when it is served."""
+"""The kinds a sound CustomResourceDefinition defines, and the status it gets when it is served."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from fairlead_sandbox.kubernetes_api import builtin_schemas
-from fairlead_sandbox.kubernetes_api.cel import InvalidRule, compile_rules
-from fairlead_sandbox.kubernetes_api.errors import Cause, invalid_value, not_supported, required_value
+from fairlead_sandbox.kubernetes_api.cel import compile_rules
 from fairlead_sandbox.kubernetes_api.kinds import OBJECT_META, PrinterColumn, ResourceKind, ScalePaths
 from fairlead_sandbox.kubernetes_api.objects import Object, at_path
-from fairlead_sandbox.kubernetes_api.schemas import INT_OR_STRING, LIST_KEYS, LIST_TYPE, PRESERVE
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-_TYPES = ("array", "boolean", "integer", "number", "object", "string")
-
-
-def default_definition(crd: Object) -> None:
-    """Fills a definition in place."""
-    spec = crd.setdefault("spec", {})
-    names = spec.setdefault("names", {})
-    names.setdefault("singular", str(names.get("kind", "")).lower())
-    names.setdefault("listKind", f"{names.get('kind', '')}List")
-    spec.setdefault("conversion", {"strategy": "None"})
-
-
-def definition_faults(crd: Object, old: Object | None) -> list[Cause]:
-    """Everything that keeps a definition from being served."""
-    spec = crd.get("spec", {})
-    names = spec.get("names", {})
-    causes: list[Cause] = []
-    expected = f"{names.get('plural')}.{spec.get('group')}"
-    if at_path(crd, "metadata", "name") != expected:
-        name = at_path(crd, "metadata", "name")
-        causes.append(invalid_value("metadata.name", name, f'must be spec.names.plural+"."+spec.group ({expected})'))
-    if spec.get("scope") not in {"Namespaced", "Cluster"}:
-        causes.append(not_supported("spec.scope", spec.get("scope"), ("Cluster", "Namespaced")))
-    if at_path(spec, "conversion", "strategy", default="None") != "None":
-        strategy = spec["conversion"]["strategy"]
-        causes.append(not_supported("spec.conversion.strategy", strategy, ("None",)))
-    versions = spec.get("versions", [])
-    if not versions:
-        causes.append(required_value("spec.versions"))
-    elif sum(bool(version.get("storage")) for version in versions) != 1:
-        message = "must have exactly one version marked as storage version"
-        causes.append(invalid_value("spec.versions", versions, message))
-    for index, version in enumerate(versions):
-        at = f"spec.versions[{index}].schema.openAPIV3Schema"
-        schema = at_path(version, "schema", "openAPIV3Schema")
-        if not isinstance(schema, dict):
-            causes.append(required_value(at, "schemas are required"))
-        else:
-            causes += list(_schema_faults(schema, at, root=True))
-            try:
-                compile_rules(schema)
-            except InvalidRule as error:
-                causes.append(invalid_value(f"{at}.x-kubernetes-validations", schema, str(error)))
-    if old is not None:
-        before = old.get("spec", {})
-        for field in ("group", "scope"):
-            if before.get(field) != spec.get(field):
-                causes.append(invalid_value(f"spec.{field}", spec.get(field), "field is immutable"))
-    return causes
-
-
-def _schema_faults(schema: Object, path: str, *, root: bool = False) -> Iterable[Cause]:
-    """Departures from a structural schema that would make defaulting, pruning or merging ambiguous."""
-    kind = schema.get("type")
-    if root and kind != "object":
-        yield invalid_value(f"{path}.type", kind, "must be object at the root")
-    elif kind is None and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
-        yield required_value(f"{path}.type", "must not be empty for specified object fields")
-    elif kind is not None and kind not in _TYPES:
-        yield not_supported(f"{path}.type", kind, _TYPES)
-    if schema.get("properties") and schema.get("additionalProperties") not in (None, False):
-        yield invalid_value(f"{path}.additionalProperties", True, "additionalProperties and properties are mutual exclusive")
-    if kind == "array" and not isinstance(schema.get("items"), dict):
-        yield required_value(f"{path}.items", "must be specified")
-    if schema.get(LIST_TYPE) == "map" and not schema.get(LIST_KEYS):
-        yield required_value(f"{path}.{LIST_KEYS}", f"must not be empty if {LIST_TYPE} is map")
-    for name, inner in schema.get("properties", {}).items():
-        if not (root and name == "metadata"):
-            yield from _schema_faults(inner, f"{path}.properties[{name}]")
-    for name in ("items", "additionalProperties"):
-        if isinstance(inner := schema.get(name), dict):
-            yield from _schema_faults(inner, f"{path}.{name}")
 
 
 def kinds_of(crd: Object) -> list[ResourceKind]:

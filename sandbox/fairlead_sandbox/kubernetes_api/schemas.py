@@ -12,6 +12,7 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 LIST_TYPE = "x-kubernetes-list-type"
 LIST_KEYS = "x-kubernetes-list-map-keys"
 MAP_TYPE = "x-kubernetes-map-type"
+RULES = "x-kubernetes-validations"
 _TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 

@@ -89,22 +89,31 @@ def _value_faults(value: Any, schema: Object, path: str) -> list[Cause]:
             fault(f'must be of type {schema["format"]}: "{value}"')
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if "minimum" in schema:
-            low = schema["minimum"]
+            low = _comparable(schema["minimum"], value)
             if schema.get("exclusiveMinimum") and value <= low:
-                fault(f"should be greater than {low}")
+                fault(f"should be greater than {schema['minimum']}")
             elif value < low:
-                fault(f"should be greater than or equal to {low}")
+                fault(f"should be greater than or equal to {schema['minimum']}")
         if "maximum" in schema:
-            high = schema["maximum"]
+            high = _comparable(schema["maximum"], value)
             if schema.get("exclusiveMaximum") and value >= high:
-                fault(f"should be less than {high}")
+                fault(f"should be less than {schema['maximum']}")
             elif value > high:
-                fault(f"should be less than or equal to {high}")
+                fault(f"should be less than or equal to {schema['maximum']}")
         if "multipleOf" in schema and abs(value / schema["multipleOf"] - round(value / schema["multipleOf"])) > 1e-9:
             fault(f"should be a multiple of {schema['multipleOf']}")
         if schema.get("format") == "int32" and not -(2**31) <= value < 2**31:
             fault(f'must be of type int32: "{value}"')
     return causes
+
+
+def _items(count: int) -> str:
+    return f"{count} item{'' if count == 1 else 's'}"
+
+
+def _comparable(bound: float, value: float) -> float:
+    """The bound a number is held against. The real server cuts its decimals off for a whole number: 0 passes a minimum of 0.01 there."""
+    return int(bound) if isinstance(value, int) else bound
 
 
 def _composition_faults(value: Any, schema: Object, path: str) -> list[Cause]:
@@ -129,7 +138,7 @@ def _object_faults(value: Object, schema: Object, path: str, old: Any) -> list[C
     if len(value) < schema.get("minProperties", 0):
         causes.append(invalid_value(path, value, f"{path} in body should have at least {schema['minProperties']} properties"))
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
-        message = f"Too many: {len(value)}: must have at most {schema['maxProperties']} items"
+        message = f"Too many: {len(value)}: must have at most {_items(schema['maxProperties'])}"
         causes.append(Cause(reason="FieldValueTooMany", field=path, message=message))
     properties = schema.get("properties", {})
     extra = schema.get("additionalProperties")
@@ -147,7 +156,7 @@ def _list_faults(value: list[Any], schema: Object, path: str, old: Any) -> list[
     if len(value) < schema.get("minItems", 0):
         causes.append(invalid_value(path, value, f"{path} in body should have at least {schema['minItems']} items"))
     if "maxItems" in schema and len(value) > schema["maxItems"]:
-        message = f"Too many: {len(value)}: must have at most {schema['maxItems']} items"
+        message = f"Too many: {len(value)}: must have at most {_items(schema['maxItems'])}"
         causes.append(Cause(reason="FieldValueTooMany", field=path, message=message))
     items = item_schema(schema)
     keys = list_keys(schema)

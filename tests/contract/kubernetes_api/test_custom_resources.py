@@ -75,7 +75,7 @@ def test_defaults_fill_in_and_unknown_fields_go(api: httpx.Client, widgets: str)
         ({"every": "soon"}, ("spec.every", "FieldValueInvalid", 'Invalid value: "soon": spec.every in body must be of type duration: "soon"')),
         ({"parts": [{"name": "a"}, {"name": "a"}]}, ("spec.parts[1]", "FieldValueDuplicate", 'Duplicate value: "{\\"name\\":\\"a\\"}"')),
         ({"tags": ["a", "a"]}, ("spec.tags[1]", "FieldValueDuplicate", 'Duplicate value: "a"')),
-        ({"replicas": 5}, ("spec", "FieldValueInvalid", 'Invalid value: "object": replicas must not exceed maxReplicas')),
+        ({"replicas": 5}, ("spec", "FieldValueInvalid", 'Invalid value: replicas must not exceed maxReplicas')),
     ],
 )  # fmt: skip
 def test_each_rule_is_reported_in_the_servers_words(
@@ -98,7 +98,7 @@ def test_all_faults_are_reported_at_once(api: httpx.Client, widgets: str) -> Non
 
 def test_transition_rules_see_the_old_value_also_of_list_items(api: httpx.Client, widgets: str) -> None:
     api.post(widgets, json=widget("a", parts=[{"name": "p", "size": 5}, {"name": "q", "size": 1}]))
-    assert causes(patch(api, f"{widgets}/a", {"spec": {"image": "y"}}))[0][2] == 'Invalid value: "object": image is immutable'
+    assert causes(patch(api, f"{widgets}/a", {"spec": {"image": "y"}}))[0][2] == "Invalid value: image is immutable"
     shrunk = [{"name": "q", "size": 1}, {"name": "p", "size": 4}]
     assert causes(patch(api, f"{widgets}/a", {"spec": {"parts": shrunk}})) == [
         ("spec.parts[1].size", "FieldValueInvalid", "Invalid value: 4: size must not shrink")
@@ -135,7 +135,7 @@ def test_what_was_valid_may_stay_when_the_schema_grows_stricter(api: httpx.Clien
     [
         ({"x-kubernetes-validations": [{"rule": "self.a >"}]}, "Syntax error"),
         ({"x-kubernetes-validations": [{"rule": "nosuch(self)"}]}, "undeclared reference to 'nosuch'"),
-        ({"x-kubernetes-validations": [{"rule": "true", "optionalOldSelf": True}]}, "optionalOldSelf is not supported"),
+        ({"x-kubernetes-validations": [{"rule": "self == oldSelf", "optionalOldSelf": True}]}, "is not supported by this server"),
         ({"properties": {"a": {}}}, "must not be empty for specified object fields"),
         ({"properties": {"a": {"type": "array"}}}, "items: Required value"),
     ],
@@ -184,7 +184,7 @@ def test_a_deleted_definition_takes_its_objects_with_it(api: httpx.Client) -> No
         ("self.when < timestamp('2027-01-01T00:00:00Z')", {"when": "2026-05-01T00:00:00Z"}, True),
         ("self.every <= duration('1m')", {"every": "2m"}, False),
         ("self.names.exists_one(n, n.startsWith('a'))", {"names": ["ab", "b"]}, True),
-        ("self.names.map(n, n.lowerAscii()).join('-') == 'x-y'", {"names": ["X", "Y"]}, True),
+        ("self.names.join('-').lowerAscii() == 'x-y'", {"names": ["X", "Y"]}, True),
         ("quantity(self.size).isLessThan(quantity('1Gi'))", {"size": "500Mi"}, True),
         ("!has(self.size) || self.size.matches('^[0-9]+$')", {}, True),
         ("self.ratio > 0.5", {"ratio": 1}, True),
@@ -196,7 +196,7 @@ def test_rules_know_the_types_of_the_schema(api: httpx.Client, rule: str, value:
     properties = {
         "when": {"type": "string", "format": "date-time"},
         "every": {"type": "string", "format": "duration"},
-        "names": {"type": "array", "items": {"type": "string"}},
+        "names": {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 20}},
         "size": {"type": "string"},
         "ratio": {"type": "number"},
         "namespace": {"type": "string"},
