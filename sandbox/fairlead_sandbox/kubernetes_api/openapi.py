@@ -1,4 +1,4 @@
-"""OpenAPI v3 documents, one per group-version: what kubectl needs to validate, explain and dry-run."""
+"""OpenAPI v3 documents, one per group-version, and the v2 document of all: what kubectl needs to validate, explain and dry-run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from fairlead_sandbox.kubernetes_api import builtin_schemas
 from fairlead_sandbox.kubernetes_api.builtin_schemas import REFERENCE
 from fairlead_sandbox.kubernetes_api.kinds import CREATE_ONLY, OBJECT_META, ResourceKind
 from fairlead_sandbox.kubernetes_api.objects import Object, encode
+from fairlead_sandbox.kubernetes_api.openapi_v2 import merged
 from fairlead_sandbox.kubernetes_api.registry import Registry
 
+_V2 = "openapi/v2"
 _GVK = "x-kubernetes-group-version-kind"
 _WRITE_PARAMETERS = [
     {"name": name, "in": "query", "description": description, "schema": {"type": kind, "uniqueItems": True}}
@@ -40,11 +42,21 @@ class OpenApi:
         }
         return {"paths": paths}
 
-    def document(self, path: str) -> bytes | None:
-        """The encoded document at `api/v1` or `apis/<group>/<version>`, None where nothing is served."""
+    def second_version(self) -> bytes:
+        """`/openapi/v2`, encoded: every kind in one document."""
+        self._forget_stale()
+        if _V2 not in self._documents:
+            self._documents[_V2] = encode(merged(_document(self._registry, *pair) for pair in self._registry.versions()))
+        return self._documents[_V2]
+
+    def _forget_stale(self) -> None:
         if self._generation != self._registry.generation:
             self._documents.clear()
             self._generation = self._registry.generation
+
+    def document(self, path: str) -> bytes | None:
+        """The encoded document at `api/v1` or `apis/<group>/<version>`, None where nothing is served."""
+        self._forget_stale()
         if path not in self._documents:
             pair = next((pair for pair in self._registry.versions() if _document_path(pair) == path), None)
             if pair is None:

@@ -207,7 +207,7 @@ def _describe(api: KubernetesApi, request: web.Request, path: str) -> web.Respon
     parts = [part for part in path.split("/") if part]
     match parts:
         case []:
-            return answer({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+            return answer({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]})
         case ["version"]:
             return answer(discovery.VERSION)
         case ["api"] | ["apis"]:
@@ -224,7 +224,9 @@ def _describe(api: KubernetesApi, request: web.Request, path: str) -> web.Respon
             document = api.openapi.document("/".join(rest))
             return raw_answer(document) if document is not None else _or_404(None)
         case ["openapi", "v2"]:
-            raise NotAcceptable("this server publishes OpenAPI v3 only; use /openapi/v3")
+            if not any(media in request.headers.get("Accept", "*/*") for media in ("application/json", "*/*", "application/*")):
+                raise NotAcceptable("this server writes /openapi/v2 as application/json only; accept that, or use /openapi/v3")
+            return raw_answer(api.openapi.second_version())
     return None
 
 

@@ -73,6 +73,31 @@ def test_every_default_satisfies_its_own_schema() -> None:
             assert Draft202012Validator(schema).is_valid(schema["default"]), path
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def test_a_strict_api_takes_the_definition(client: KubernetesClient) -> None:
+    taken = client.call("GET", f"{DEFINITIONS}/inferencepools.fairlead.dev")
+    assert {one["type"]: one["status"] for one in taken["status"]["conditions"]} == {"NamesAccepted": "True", "Established": "True"}
+    crd = document(CRD)
+    crd["metadata"]["resourceVersion"] = taken["metadata"]["resourceVersion"]
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    url = f"{client.server}{DEFINITIONS}/inferencepools.fairlead.dev"
+    answer = client.session.put(url, json=crd, params=query, timeout=10)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_strict_api_refuses_the_default_of_the_roles_that_left_out_what_their_rule_reads(client: KubernetesClient) -> None:
+    crd = document(CRD)
+    roles = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["roles"]
+    roles["default"] = [{"name": "both"}]
+    headers = {"Content-Type": "application/merge-patch+json"}
+    url = f"{client.server}{DEFINITIONS}/inferencepools.fairlead.dev"
+    answer = client.session.patch(url, json={"spec": crd["spec"]}, headers=headers, params={"dryRun": "All"}, timeout=10)
+    assert answer.status_code == 422
+    assert 'properties[roles].default[0]: Invalid value: "object": no such key: minReplicas' in answer.json()["message"]
+
+
 def without_nested_defaults(schema: dict[str, Any], value: Any, path: str) -> Iterator[str]:
     """The fields a rule would miss in a default that is taken as it is written."""
     if isinstance(value, list):

@@ -107,5 +107,26 @@ def test_writes_are_documented_with_what_kubectl_looks_for(api: httpx.Client) ->
     assert document["components"]["schemas"]["dev.acme.v1.Widget"]["properties"]["spec"]["description"] == "What the widget should be."
 
 
-def test_openapi_of_the_second_version_is_declined(api: httpx.Client) -> None:
-    assert api.get("/openapi/v2").status_code == 406
+def test_the_second_version_of_openapi_holds_every_kind_in_one_closed_document(api: httpx.Client) -> None:
+    document = api.get("/openapi/v2").json()
+    assert document["swagger"] == "2.0"
+    missing = {name for name in _references(document) if name.removeprefix("#/definitions/") not in document["definitions"]}
+    assert missing == set()
+    assert "components" not in str(document["paths"])
+    widget = document["definitions"]["dev.acme.v1.Widget"]
+    assert widget["x-kubernetes-group-version-kind"] == [{"group": "acme.dev", "version": "v1", "kind": "Widget"}]
+    assert widget["properties"]["metadata"]["$ref"] == "#/definitions/io.k8s.api.v1.ObjectMeta"
+    patch = document["paths"]["/apis/acme.dev/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    assert "application/apply-patch+yaml" in patch["consumes"]
+    assert {one["name"] for one in patch["parameters"]} == {"body", "dryRun", "fieldManager", "fieldValidation", "force"}
+
+
+def test_what_the_second_version_cannot_say_is_left_out(api: httpx.Client) -> None:
+    spec = api.get("/openapi/v2").json()["definitions"]["dev.acme.v1.Widget"]["properties"]["spec"]
+    assert spec["properties"]["free"] == {"x-kubernetes-preserve-unknown-fields": True}
+    assert spec["properties"]["replicas"]["type"] == "integer"
+
+
+def test_the_second_version_is_not_written_as_protobuf(api: httpx.Client) -> None:
+    wanted = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert api.get("/openapi/v2", headers={"Accept": wanted}).status_code == 406
