@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from fairlead_router.calls import Call, Calls, Client
+from fairlead_router.client_requests import ClientGone
 from fairlead_router.dialects import error_event
 from fairlead_router.pools import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, nobody_serves, upstream_failed
 from fairlead_router.requests import forwarded_headers
 from fairlead_router.sending import Sender, fault, passed_headers, refuse_engine_faults
-from fairlead_router.serving import ClientGone
 from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
 
 PROBES_AT_ONCE = 8

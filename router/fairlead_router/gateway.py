@@ -10,18 +10,19 @@ from fairlead.routing.prefixes import block_hashes, first_bytes_hash
 from fairlead.routing.protocols import RoutingRequest
 from fairlead_router import paths
 from fairlead_router.calls import Call, Calls
+from fairlead_router.client_requests import BodyTooLarge, ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
 from fairlead_router.forms import FormPrefix
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
+from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pools import Pool, Pools
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
 from fairlead_router.requests import forwarded_headers, parse_request, request_head, session_name
-from fairlead_router.serving import BodyTooLarge, ClientGone, ClientRequest
 from fairlead_router.settings import RouterSettings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -56,6 +57,7 @@ class Gateway:
         self._informing = informing
         self._metrics = metrics
         self._now = now
+        self._keys = GatewayKeys(settings.gateway_keys)
         self._handlers = {
             Handling.ROUTED: self._route,
             Handling.SPREAD: self._spread,
@@ -73,6 +75,8 @@ class Gateway:
                 raise _unknown(scope["path"])
             if scope["method"] not in endpoint.methods:
                 raise _wrong_method(endpoint, scope["method"])
+            if not endpoint.keyless:
+                self._keys.check(scope["headers"])
             if endpoint.handling is Handling.LOCAL:
                 await self._informing.answer(endpoint, scope, send)
             elif self._informing.draining:

@@ -36,7 +36,7 @@ from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.proxying import Proxy
 from fairlead_router.reporting import Reporter, spooled_bindings
 from fairlead_router.sending import Sender
-from fairlead_router.serving import GatewayServer, bind, server_config
+from fairlead_router.serving import ConnectionLimits, GatewayServer, bind, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.spool import Spool
 from fairlead_router.table_cache import TableCache
@@ -91,6 +91,17 @@ class Router:
         self.control_plane = ControlPlane(settings.router_id, self.client, self.pools, self.cache, self.metrics, self._synced)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def connection_limits(self) -> ConnectionLimits:
+        """What a client's connection may cost."""
+        settings = self.settings
+        return ConnectionLimits(
+            header_bytes=settings.max_header_bytes,
+            header_seconds=settings.timeouts.header,
+            keep_alive_seconds=settings.timeouts.keep_alive,
+            connections=connections_for(settings.max_connections),
+            refused=self.metrics.client_errors,
+        )
 
     def _synced(self) -> None:
         self.informing.synced = True
@@ -173,12 +184,14 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
         await router.drain()
         server.should_exit = True
 
-    config = server_config(router.gateway, max_header_bytes=settings.max_header_bytes)
+    config = server_config(router.gateway, router.connection_limits())
     server = GatewayServer(config, loop, lambda: draining.append(loop.create_task(drain_then_exit())))
     router.start()
     host, port = listener.getsockname()[:2]
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": settings.api_url})
     admin_host, admin_port = admin_listener.getsockname()[:2]
+    if not settings.gateway_keys:
+        logger.warning("no API key is asked for: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS)")
     logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection

@@ -1,262 +1,54 @@
-"""The HTTP server around the gateway: uvicorn's httptools protocol with a header limit, requests that know when their client leaves and can be
-answered from callbacks, and a server that drains."""
+"""The HTTP server around the gateway: uvicorn's httptools protocol with limits on headers, their time and connections, which ignores upgrades and
+answers what it cannot read; and a server that drains."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
+from collections import Counter
 from collections.abc import Callable
-from http import HTTPStatus
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead.errors import InvalidInput
+from fairlead_router.client_requests import STATUS_LINES, ClientRequest
 from fairlead_router.refusals import BadRequest
 
-MAX_HEADER_BYTES = 64 * 1024
-
-
-def _status_line(status: int) -> bytes:
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = ""
-    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
-
-
-STATUS_LINES = {status: _status_line(status) for status in range(100, 1000)}
+FILES_KEPT_BACK = 256
+"""Open files that are not for clients' connections and their engines': logs, spool, the control API, sockets that listen."""
 
 logger = logging.getLogger("fairlead.router.serving")
 
 
-UNASKED_BODY_BYTES = 1024 * 1024
-"""How much of a body is kept before the application asked for it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What a client's connection may cost. `refused` counts what was refused, by the code the client was told."""
 
-
-STREAMED_BODY_BYTES = 256 * 1024
-"""How much of a body that is passed on as it arrives is held before its client is paused."""
-
-
-class BodyTooLarge(Exception):
-    """More body bytes than allowed."""
-
-
-class ClientGone(Exception):
-    """The client closed its connection before its request was read."""
+    header_bytes: int = 64 * 1024
+    """Request line and headers together."""
+    header_seconds: float = 10.0
+    """From the first byte of a request until its headers are complete."""
+    keep_alive_seconds: float = 75.0
+    """How long a connection may idle, before its first request and between requests."""
+    connections: int = 8192
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 class _HeadersTooLarge(Exception):
     """More header bytes than allowed."""
 
 
-class ClientRequest:
-    """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
-
-    Bodies are taken whole and answers written past ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and
-    could not be called from an engine's callback.
-    """
-
-    __slots__ = (
-        "_chunked", "_complete", "_connection", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_limit", "_overflowed", "_pieces", "_size",
-        "_streaming", "_waiter", "_writable", "gone",
-    )  # fmt: skip
-
-    def __init__(self, connection: ClientConnection, cycle: RequestResponseCycle) -> None:
-        self._connection = connection
-        self._cycle = cycle
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._limit = UNASKED_BODY_BYTES
-        self._complete = False
-        self._discarding = False
-        self._expired = False
-        self._overflowed = False
-        self._streaming = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._gone_callback: Callable[[], None] | None = None
-        self._writable: Callable[[], None] | None = None
-        self._head = b""
-        self._chunked = False
-        self.gone = False
-
-    # ── reading ──
-
-    async def body(self, limit: int, seconds: float) -> bytes:
-        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, TimeoutError, or ClientGone."""
-        self._limit = limit
-        if not self._complete:
-            self._allow_body()
-            await self._arrival(seconds)
-        if self._overflowed or self._size > limit:
-            raise BodyTooLarge
-        if not self._complete:
-            raise ClientGone if self.gone else TimeoutError
-        pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def next_piece(self, seconds: float) -> bytes:
-        """What has arrived of the body since the last piece, b"" at its end; the client is paused while nobody asks. Raises TimeoutError, or ClientGone.
-
-        Meant for bodies that may be larger than memory allows, instead of `body`.
-        """
-        self._streaming = True
-        if not self._pieces and not self._complete:
-            self._allow_body()
-            self._connection.flow.resume_reading()
-            await self._arrival(seconds)
-        if self._overflowed or self.gone:
-            raise ClientGone
-        if not self._pieces and not self._complete:
-            raise TimeoutError
-        pieces, self._pieces, self._size = self._pieces, [], 0
-        return b"".join(pieces)
-
-    async def discard(self, limit: int, seconds: float) -> None:
-        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`."""
-        self._pieces.clear()
-        self._size = 0
-        self._limit = limit
-        self._discarding = True
-        self._streaming = False
-        self._connection.flow.resume_reading()
-        await self._arrival(seconds)
-
-    async def _arrival(self, seconds: float) -> None:
-        """Wait until the body is complete or too large, the client is gone, or time is up."""
-        loop = self._connection.loop
-        self._expired = False
-        timer = loop.call_later(seconds, self._expire)
-        try:
-            while not (self._complete or self.gone or self._expired or self._size > self._limit or (self._streaming and self._pieces)):
-                self._waiter = waiter = loop.create_future()
-                await waiter
-        finally:
-            self._waiter = None
-            timer.cancel()
-
-    def _allow_body(self) -> None:
-        if self._cycle.waiting_for_100_continue:
-            self._cycle.waiting_for_100_continue = False
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _expire(self) -> None:
-        self._expired = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def arrived(self, piece: bytes) -> None:
-        """The connection received a piece of this body."""
-        self._size += len(piece)
-        if self._size > self._limit:
-            self._overflowed = True
-            self._pieces.clear()
-            self._wake()
-        elif not self._discarding:
-            self._pieces.append(piece)
-            if self._streaming:
-                if self._size > STREAMED_BODY_BYTES:
-                    self._connection.flow.pause_reading()
-                self._wake()
-
-    def completed(self) -> None:
-        """The connection received the end of this body."""
-        self._complete = True
-        self._wake()
-
-    # ── the client's leaving ──
-
-    def watch(self, gone: Callable[[], None]) -> None:
-        """Call `gone` once if the client closes its connection."""
-        self._gone_callback = gone
-
-    def unwatch(self) -> None:
-        self._gone_callback = None
-        self._writable = None
-        self._connection.forget(self)
-
-    def left(self) -> None:
-        """The connection is lost."""
-        self.gone = True
-        self._wake()
-        callback, self._gone_callback = self._gone_callback, None
-        if callback is not None:
-            callback()
-
-    # ── answering ──
-
-    def begin(self, status: int, headers: bytes, length: int | None) -> None:
-        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked."""
-        cycle = self._cycle
-        cycle.response_started = True
-        cycle.waiting_for_100_continue = False
-        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), headers]
-        old = cycle.scope["http_version"] == "1.0"
-        if length is not None:
-            lines.append(b"content-length: %d\r\n" % length)
-        elif old:
-            cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
-        else:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        if not cycle.keep_alive:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
-        self._head = b"".join(lines)
-        self._chunked = length is None and not old
-
-    def write(self, piece: bytes) -> bool:
-        """Pass on a piece now. False: the client is slow, wait until `on_writable` calls."""
-        if self.gone:
-            return True
-        head, self._head = self._head, b""
-        self._connection.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
-        return not self._connection.flow.write_paused
-
-    def end(self, piece: bytes, *, close: bool = False) -> None:
-        """The last piece (maybe empty); the answer is complete. With `close` the connection ends too."""
-        if self.gone:
-            return
-        head, self._head = self._head, b""
-        transport, cycle = self._connection.transport, self._cycle
-        if self._chunked:
-            transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
-        elif head or piece:
-            transport.write(head + piece)
-        cycle.response_complete = True
-        cycle.message_event.set()
-        if close or not cycle.keep_alive:
-            transport.close()
-        cycle.on_response()
-
-    @property
-    def answering(self) -> bool:
-        """Whether an answer has been begun."""
-        return bool(self._cycle.response_started)
-
-    def abort(self) -> None:
-        """Drop the connection in the middle of an answer, so that nobody takes what was sent for the whole of it."""
-        self._connection.transport.abort()
-
-    def on_writable(self, resume: Callable[[], None]) -> None:
-        """Call `resume` each time the client has caught up."""
-        self._writable = resume
-
-    def caught_up(self) -> None:
-        """The connection's buffer has drained."""
-        if self._writable is not None:
-            self._writable()
-
-
 class ClientConnection(HttpToolsProtocol):
-    """One client's connection. Limits request line and headers to `max_header_bytes` together and answers parse errors in OpenAI's form."""
+    """One client's connection. What it cannot read or allow it answers in OpenAI's form, since no path is known to say otherwise."""
 
-    max_header_bytes = MAX_HEADER_BYTES
+    limits = ConnectionLimits()
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -264,31 +56,103 @@ class ClientConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._unparsed_bytes = 0
         self._too_large = False
+        self._passing_over_head = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_timed = False  # whether part of a head has come, and the timer is for the rest of it
         self._arriving: ClientRequest | None = None
         self._open: list[ClientRequest] = []
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            message = f"this router has {self.limits.connections} connections already; try again, or another router"
+            self._answer(BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")]))
+            return
+        self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
+
     def data_received(self, data: bytes) -> None:
         if self._in_head:
+            limit = self.limits.header_bytes
             self._unparsed_bytes += len(data)
-            if self._unparsed_bytes > self.max_header_bytes and b"\r\n\r\n" not in data[: self.max_header_bytes]:
+            if self._unparsed_bytes > limit and b"\r\n\r\n" not in data[:limit]:
                 self._refuse_headers()
                 return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        if self._in_head and not self._head_timed and not self.transport.is_closing():
+            self._forget_head_timer()
+            self._head_timed = True
+            self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("")
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """The client offered another protocol, as Java's does with `Upgrade: h2c` on every request; a server may decline by going on in this one (RFC
+        9110 §7.8). The parser has stopped before the body: another one is told how the body is framed and reads on from there."""
+        framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._passing_over_head = True
+        try:
+            self._parse(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+        finally:
+            self._passing_over_head = False
+        if rest and not self.transport.is_closing():
+            self._parse(rest)
+
+    def eof_received(self) -> None:
+        """The client closed its side. One that only did that is told that nobody will answer; one that left does not hear it."""
+        if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
+            self._answer(
+                BadRequest(400, "half_closed", "the client closed its side before the answer; keep it open until the answer has come")
+            )
+
+    def _headers_overdue(self) -> None:
+        self._head_timer = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)  # first what is being answered
+        elif self._head_timed:
+            message = f"the headers did not arrive within {self.limits.header_seconds:g} s"
+            self._answer(BadRequest(408, "headers_timeout", message))
+        else:
+            self.limits.refused["idle_connection"] += 1
+            self.transport.close()
+
+    def _forget_head_timer(self) -> None:
+        self._head_timed = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def on_message_begin(self) -> None:
+        if self._passing_over_head:
+            return
         self._in_head = True
         self._head_bytes = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
+        if self._passing_over_head:
+            return
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._passing_over_head:
+            return
         self._count(len(name) + len(value) + 4)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self._passing_over_head:
+            return
+        self._forget_head_timer()
         self._in_head = False
         self._unparsed_bytes = 0
         super().on_headers_complete()
@@ -301,6 +165,8 @@ class ClientConnection(HttpToolsProtocol):
             self._arriving.arrived(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # its body is still to come, see _ignore_upgrade
         super().on_message_complete()
         if self._arriving is not None:
             self._arriving.completed()
@@ -318,7 +184,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > self.max_header_bytes:
+        if self._head_bytes > self.limits.header_bytes:
             self._too_large = True
             raise _HeadersTooLarge
 
@@ -329,24 +195,34 @@ class ClientConnection(HttpToolsProtocol):
             self._answer(BadRequest(400, "invalid_http", "the request is not valid HTTP"))
 
     def _refuse_headers(self) -> None:
-        limit = self.max_header_bytes
+        limit = self.limits.header_bytes
         self._answer(BadRequest(431, "headers_too_large", f"request line and headers are larger than {limit} bytes; send shorter ones"))
 
-    def _answer(self, problem: BadRequest) -> None:
-        """Answer outside ASGI: there is no parsed request to answer. An answer in progress on this connection is cut instead."""
+    def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
+        """Answer outside ASGI and close. A request whose answer has not begun gets this one; an answer in progress is cut instead."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        if counted:
+            self.limits.refused[problem.code] += 1
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             answer = problem.answer(close=True)
             lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers)
             self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
+        if cycle is not None:
+            cycle.disconnected = True
         self.transport.close()
+        self._leave()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+    def _leave(self) -> None:
         requests, self._open = self._open, []
         for request in requests:
             request.left()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget_head_timer()
+        self._leave()
 
 
 class GatewayServer(uvicorn.Server):
@@ -384,19 +260,34 @@ def bind(options: str, host: str, port: int, *, reuse: bool) -> socket.socket:
     return listener
 
 
-def server_config(app: Any, *, max_header_bytes: int = MAX_HEADER_BYTES) -> uvicorn.Config:
+def connections_for(wanted: int) -> int:
+    """How many clients' connections the process can have: `wanted`, or fewer where it may not open two files for each of them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * wanted + FILES_KEPT_BACK
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    possible = max(1, (max(soft, allowed) - FILES_KEPT_BACK) // 2)
+    if possible < wanted:
+        logger.warning(
+            "fewer connections than wished for: the limit of open files is too low", extra={"wanted": wanted, "possible": possible}
+        )
+    return min(wanted, possible)
+
+
+def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
     """The uvicorn configuration of a gateway."""
-    protocol = type("LimitedClientConnection", (ClientConnection,), {"max_header_bytes": max_header_bytes})
     return uvicorn.Config(
         app,
-        http=protocol,
+        http=type("LimitedClientConnection", (ClientConnection,), {"limits": limits}),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]  # it is only ever given to call_later
         timeout_graceful_shutdown=1,
         backlog=4096,
     )

@@ -266,9 +266,7 @@ class World:
         router.recall()
         listener = bind("--port", "127.0.0.1", 0, reuse=False)
         port = listener.getsockname()[1]
-        server = GatewayServer(
-            server_config(router.gateway, max_header_bytes=settings.max_header_bytes), asyncio.get_running_loop(), lambda: None
-        )
+        server = GatewayServer(server_config(router.gateway, router.connection_limits()), asyncio.get_running_loop(), lambda: None)
         router.start()
         served = asyncio.create_task(server.serve(sockets=[listener]))
         client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, trust_env=False)

@@ -46,6 +46,9 @@ def test_a_missing_variable_is_named(tmp_path: Path, name: str) -> None:
         ("FAIRLEAD_CONNECT_TIMEOUT_SECONDS", "soon"),
         ("FAIRLEAD_DECISION_SAMPLE_RATE", "1.5"),
         ("FAIRLEAD_SPOOL_DIR", "/proc/no/such"),
+        ("FAIRLEAD_IDLE_TIMEOUT_SECONDS", "-1"),
+        ("FAIRLEAD_MAX_CONNECTIONS", "0"),
+        ("FAIRLEAD_GATEWAY_KEYS_FILE", "/no/such/file"),
     ],
 )
 def test_an_unusable_value_is_named_with_a_remedy(tmp_path: Path, name: str, value: str) -> None:
@@ -53,3 +56,27 @@ def test_an_unusable_value_is_named_with_a_remedy(tmp_path: Path, name: str, val
         read_settings(_environment(tmp_path, **{name: value}))
     assert caught.value.field == name
     assert value in str(caught.value)
+
+
+def test_api_keys_come_from_a_list_and_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("# whose\nthird-key-0123456789  # a team\n\n", encoding="utf-8")
+    keys = {"FAIRLEAD_GATEWAY_KEYS": "first-key-0123456789, second-key-0123456789", "FAIRLEAD_GATEWAY_KEYS_FILE": str(path)}
+    settings = read_settings(_environment(tmp_path, **keys))
+    assert settings.gateway_keys == ("first-key-0123456789", "second-key-0123456789", "third-key-0123456789")
+    assert "first-key" not in repr(settings)
+    assert read_settings(_environment(tmp_path)).gateway_keys == ()
+
+
+@pytest.mark.parametrize("key", ["short", "with a space in it all", "schlüssel-0123456789"])
+def test_a_key_that_cannot_be_one_is_refused_without_being_shown(tmp_path: Path, key: str) -> None:
+    with pytest.raises(InvalidInput, match="at least 16 printable") as caught:
+        read_settings(_environment(tmp_path, FAIRLEAD_GATEWAY_KEYS=key))
+    assert key not in str(caught.value)
+
+
+def test_a_file_without_keys_does_not_open_the_gateway_to_everybody(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("# none yet\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="FAIRLEAD_GATEWAY_KEYS_FILE"):
+        read_settings(_environment(tmp_path, FAIRLEAD_GATEWAY_KEYS_FILE=str(path)))

@@ -1,0 +1,239 @@
+"""One request on a client's connection: its body taken whole or in pieces, its answer written from callbacks, and word when its client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+if TYPE_CHECKING:
+    from fairlead_router.serving import ClientConnection
+
+
+def _status_line(status: int) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
+
+
+STATUS_LINES = {status: _status_line(status) for status in range(100, 1000)}
+
+UNASKED_BODY_BYTES = 1024 * 1024
+"""How much of a body is kept before the application asked for it."""
+
+
+STREAMED_BODY_BYTES = 256 * 1024
+"""How much of a body that is passed on as it arrives is held before its client is paused."""
+
+
+class BodyTooLarge(Exception):
+    """More body bytes than allowed."""
+
+
+class ClientGone(Exception):
+    """The client closed its connection before its request was read."""
+
+
+class ClientRequest:
+    """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
+
+    Bodies are taken whole and answers written past ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and
+    could not be called from an engine's callback.
+    """
+
+    __slots__ = (
+        "_chunked", "_complete", "_connection", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_limit", "_overflowed", "_pieces", "_size",
+        "_streaming", "_waiter", "_writable", "gone",
+    )  # fmt: skip
+
+    def __init__(self, connection: ClientConnection, cycle: RequestResponseCycle) -> None:
+        self._connection = connection
+        self._cycle = cycle
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._limit = UNASKED_BODY_BYTES
+        self._complete = False
+        self._discarding = False
+        self._expired = False
+        self._overflowed = False
+        self._streaming = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._gone_callback: Callable[[], None] | None = None
+        self._writable: Callable[[], None] | None = None
+        self._head = b""
+        self._chunked = False
+        self.gone = False
+
+    # ── reading ──
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, TimeoutError, or ClientGone."""
+        self._limit = limit
+        if not self._complete:
+            self._allow_body()
+            await self._arrival(seconds)
+        if self._overflowed or self._size > limit:
+            raise BodyTooLarge
+        if not self._complete:
+            raise ClientGone if self.gone else TimeoutError
+        pieces, self._pieces = self._pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def next_piece(self, seconds: float) -> bytes:
+        """What has arrived of the body since the last piece, b"" at its end; the client is paused while nobody asks. Raises TimeoutError, or ClientGone.
+
+        Meant for bodies that may be larger than memory allows, instead of `body`.
+        """
+        self._streaming = True
+        if not self._pieces and not self._complete:
+            self._allow_body()
+            self._connection.flow.resume_reading()
+            await self._arrival(seconds)
+        if self._overflowed or self.gone:
+            raise ClientGone
+        if not self._pieces and not self._complete:
+            raise TimeoutError
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        return b"".join(pieces)
+
+    async def discard(self, limit: int, seconds: float) -> None:
+        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`."""
+        self._pieces.clear()
+        self._size = 0
+        self._limit = limit
+        self._discarding = True
+        self._streaming = False
+        self._connection.flow.resume_reading()
+        await self._arrival(seconds)
+
+    async def _arrival(self, seconds: float) -> None:
+        """Wait until the body is complete or too large, the client is gone, or time is up."""
+        loop = self._connection.loop
+        self._expired = False
+        timer = loop.call_later(seconds, self._expire)
+        try:
+            while not (self._complete or self.gone or self._expired or self._size > self._limit or (self._streaming and self._pieces)):
+                self._waiter = waiter = loop.create_future()
+                await waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _allow_body(self) -> None:
+        if self._cycle.waiting_for_100_continue:
+            self._cycle.waiting_for_100_continue = False
+            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def arrived(self, piece: bytes) -> None:
+        """The connection received a piece of this body."""
+        self._size += len(piece)
+        if self._size > self._limit:
+            self._overflowed = True
+            self._pieces.clear()
+            self._wake()
+        elif not self._discarding:
+            self._pieces.append(piece)
+            if self._streaming:
+                if self._size > STREAMED_BODY_BYTES:
+                    self._connection.flow.pause_reading()
+                self._wake()
+
+    def completed(self) -> None:
+        """The connection received the end of this body."""
+        self._complete = True
+        self._wake()
+
+    # ── the client's leaving ──
+
+    def watch(self, gone: Callable[[], None]) -> None:
+        """Call `gone` once if the client closes its connection."""
+        self._gone_callback = gone
+
+    def unwatch(self) -> None:
+        self._gone_callback = None
+        self._writable = None
+        self._connection.forget(self)
+
+    def left(self) -> None:
+        """The connection is lost."""
+        self.gone = True
+        self._wake()
+        callback, self._gone_callback = self._gone_callback, None
+        if callback is not None:
+            callback()
+
+    # ── answering ──
+
+    def begin(self, status: int, headers: bytes, length: int | None) -> None:
+        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked."""
+        cycle = self._cycle
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), headers]
+        old = cycle.scope["http_version"] == "1.0"
+        if length is not None:
+            lines.append(b"content-length: %d\r\n" % length)
+        elif old:
+            cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
+        else:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
+        self._chunked = length is None and not old
+
+    def write(self, piece: bytes) -> bool:
+        """Pass on a piece now. False: the client is slow, wait until `on_writable` calls."""
+        if self.gone:
+            return True
+        head, self._head = self._head, b""
+        self._connection.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
+        return not self._connection.flow.write_paused
+
+    def end(self, piece: bytes, *, close: bool = False) -> None:
+        """The last piece (maybe empty); the answer is complete. With `close` the connection ends too."""
+        if self.gone:
+            return
+        head, self._head = self._head, b""
+        transport, cycle = self._connection.transport, self._cycle
+        if self._chunked:
+            transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
+        elif head or piece:
+            transport.write(head + piece)
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if close or not cycle.keep_alive:
+            transport.close()
+        cycle.on_response()
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer has been begun."""
+        return bool(self._cycle.response_started)
+
+    def abort(self) -> None:
+        """Drop the connection in the middle of an answer, so that nobody takes what was sent for the whole of it."""
+        self._connection.transport.abort()
+
+    def on_writable(self, resume: Callable[[], None]) -> None:
+        """Call `resume` each time the client has caught up."""
+        self._writable = resume
+
+    def caught_up(self) -> None:
+        """The connection's buffer has drained."""
+        if self._writable is not None:
+            self._writable()
