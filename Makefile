@@ -17,6 +17,7 @@ down: .venv/ready ## stop what `make up` started
 
 test: .venv/ready ## set everything up and pass every test
 	@scripts/ensure-browser.sh
+	@scripts/ensure-load-tool.sh
 	@$(MAKE) --no-print-directory unit integration browser sandbox
 
 unit: .venv/ready ## pure and single-process tests, in parallel
@@ -52,7 +53,7 @@ generate: .venv/ready ## write the generated files: CRDs, OpenAPI
 
 clean: ## remove the environment and the sandbox's state
 	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
-	rm -rf .venv .fairlead
+	rm -rf .venv .venv-tools .fairlead
 
 .venv/ready: uv.lock pyproject.toml scripts/bootstrap.sh
 	@scripts/bootstrap.sh
