@@ -410,7 +410,11 @@ class AuditVerification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
-    """What applying would do, estimated from what is bound and flowing now."""
+    """What applying would do, estimated from what is bound and flowing now.
+
+    Sessions of a removed instance move to others, or are lost (`sessions_lost`) where none is left to take them. `predicted_attainment` is the
+    share of requests whose TTFT would be in time, as `prediction_basis` says; both None where nothing flows, and then nothing is promised.
+    """
 
     instances_added: int
     instances_removed: int
@@ -420,6 +424,8 @@ class PlanEffect:
     predicted_attainment: float | None
     warnings: list[str]
     heavy: bool
+    sessions_lost: int = 0
+    prediction_basis: str | None = None
     """Heavy plans (to zero, or moving more than 10 % of sessions) want the pool's name and a reason to be applied."""
 
 

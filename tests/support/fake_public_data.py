@@ -4,7 +4,7 @@ Everything follows from `now` and fixed seeds, so a test can compute what a page
 `<img src=x onerror=alert(1)>`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -43,6 +43,7 @@ class World:
     starting: set[str] = field(default_factory=set)
     well: set[str] = field(default_factory=lambda: {CHAT})
     attainment: dict[str, float | None] = field(default_factory=lambda: {CHAT: 0.954, CODE: 0.871})
+    extra_revisions: list[PoolRevision] = field(default_factory=list)
     slo_changed: bool = True
     extra_migrations: list[Migration] = field(default_factory=list)
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
@@ -143,6 +144,8 @@ class World:
         return spec
 
     def revisions(self, pool: str) -> list[PoolRevision]:
+        if pool == CHAT and self.extra_revisions:
+            return [*self.extra_revisions, *replace(self, extra_revisions=[]).revisions(pool)]
         last = 4 if pool == CHAT else 1
         actors = ("kubectl-client-side-apply", "fairlead-api", "ada", "kubectl-edit")
         found = []

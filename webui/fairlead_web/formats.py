@@ -86,6 +86,12 @@ def clock(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def told(detail: str, remedy: str | None) -> str:
+    """What happened and what to do, as sentences; a remedy that the detail says already is not said again."""
+    parts = [detail.strip()] + ([remedy.strip()] if remedy and remedy.strip().rstrip(".") not in detail else [])
+    return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
+
+
 def words(text: str) -> str:
     """A reason or trigger as words: `hot-migration` → `hot migration`, `NotEnoughInstances` stays."""
     return text.replace("-", " ").replace("_", " ")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
+from fairlead_client.resources import Problem
 from fairlead_web import addresses, formats
 from fairlead_web.assets import Assets
 from fairlead_web.health import condition_level, health_of, out_of_slo, state_mark
@@ -47,6 +48,7 @@ class Renderer:
             score=formats.score,
             span=formats.span,
             words=formats.words,
+            told=_told,
             clock=formats.clock,
             stamp=stamp,
             segment=addresses.segment,
@@ -113,6 +115,10 @@ class Renderer:
             formats.clock(moment),
             formats.ago(moment, self._clock()),
         )
+
+
+def _told(problem: Problem) -> str:
+    return formats.told(problem.detail, problem.remedy)
 
 
 def plain(value: Any) -> str:

@@ -199,6 +199,7 @@ class Plans:
             if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and found.replicas == stored.replicas_after:
                 return found
             if found.uid != stored.uid or found.generation != stored.generation:
+                await self._store.set_state(stored.plan.id, "superseded")
                 raise Conflict("object-changed", f"{pool} was changed since the plan was made; make a new plan")
             try:
                 return await self._cluster.scale(pool, stored.replicas_after, found.resource_version, marks, dry_run=False)

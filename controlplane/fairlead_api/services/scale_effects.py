@@ -40,18 +40,29 @@ def scale_effect(basis: ScaleBasis, before: int, after: int) -> PlanEffect:
     ranked = sorted(present, key=_worth)
     victims = ranked[: max(0, min(len(ranked), before - after))]
     total = sum(use.bound_sessions for use in basis.instances)
-    moved = sum(use.bound_sessions for use in victims)
-    heavy = (after == 0 and before > 0) or (moved > HEAVY_SHARE * total and moved > 0)
+    affected = sum(use.bound_sessions for use in victims)
+    homeless = after == 0 or len(victims) == len(present)
+    heavy = (after == 0 and before > 0) or (affected > HEAVY_SHARE * total and affected > 0)
     predicted = _attainment(basis, after)
     return PlanEffect(
         instances_added=max(0, after - before),
         instances_removed=max(0, before - after),
         victims=[use.id for use in victims],
-        sessions_moved=moved,
+        sessions_moved=0 if homeless else affected,
+        sessions_lost=affected if homeless else 0,
         cache_tokens_lost=sum(use.cache_tokens for use in victims),
         predicted_attainment=predicted,
-        warnings=_warnings(basis, before, after, moved, total, predicted),
+        prediction_basis=None if predicted is None else _said(basis),
+        warnings=_warnings(basis, before, after, affected, total, predicted),
         heavy=heavy,
+    )
+
+
+def _said(basis: ScaleBasis) -> str:
+    """The numbers behind a prediction, in words."""
+    return (
+        f"from the last 5 minutes: {basis.requests_per_second:.1f} requests/s with {basis.miss_tokens_per_second:,.0f} prompt tokens/s not "
+        f"cached, {basis.prefill_tokens_per_second:,.0f} tokens/s of prefill per instance; waiting for prefill only, traffic as it is"
     )
 
 
@@ -76,16 +87,18 @@ def _attainment(basis: ScaleBasis, instances: int) -> float | None:
     return 0.0 if room <= 0 else 1 - busy * math.exp(-2 * (1 - busy) / busy * room / service)
 
 
-def _warnings(basis: ScaleBasis, before: int, after: int, moved: int, total: int, predicted: float | None) -> list[str]:
+def _warnings(basis: ScaleBasis, before: int, after: int, affected: int, total: int, predicted: float | None) -> list[str]:
     found = []
     if after == 0 and before > 0:
         found.append("Every request will be refused until the pool is scaled up again.")
+        if affected:
+            found.append(f"{affected} of {total} sessions are lost with their cache: no instance is left to take them.")
     elif predicted == 0.0:
         found.append("Prompt tokens arrive faster than the remaining instances can prefill them; the TTFT target would be missed.")
     elif predicted is not None and basis.attainment is not None and predicted < basis.attainment - 0.05:
         found.append(f"TTFT attainment is expected to fall from {basis.attainment:.0%} to about {predicted:.0%}.")
-    if moved and after > 0:
-        found.append(f"{moved} of {total} sessions move to other instances and lose their cache there.")
+    if affected and after > 0:
+        found.append(f"{affected} of {total} sessions move to other instances and lose their cache there.")
     waiting = sum(use.state in {"Pending", "Starting"} for use in basis.instances)
     if waiting and after > before:
         found.append(f"{waiting} instances are not ready yet.")

@@ -18,7 +18,7 @@ def plan(page: Page, site: RunningSite, replicas: str) -> None:
 def test_a_change_is_planned_applied_and_undone(page: Page, site: RunningSite) -> None:
     plan(page, site, "10")
     page.wait_for_url("**/plans/*")
-    assert page.locator(".diff-table tbody td").all_inner_texts() == ["8", "10"]
+    assert page.locator(".diff-table tbody td").all_inner_texts() == ["8", "10 +2"]
     assert site.fake.world.desired[CHAT] == 8
     page.fill("input[name=reason]", "evening peak")
     page.get_by_role("button", name="Apply").click()
@@ -27,7 +27,7 @@ def test_a_change_is_planned_applied_and_undone(page: Page, site: RunningSite) -
     page.get_by_role("button", name="Undo…").click()
     page.wait_for_url("**/plans/p-0002")
     assert "This plan undoes" in page.inner_text("main")
-    assert page.locator(".diff-table tbody td").all_inner_texts() == ["10", "8"]
+    assert page.locator(".diff-table tbody td").all_inner_texts() == ["10", "8 -2"]
     page.get_by_role("button", name="Apply").click()
     page.wait_for_selector("text=Applied by")
     assert site.fake.world.desired[CHAT] == 8

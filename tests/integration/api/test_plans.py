@@ -85,6 +85,7 @@ async def test_a_plan_for_a_changed_object_is_refused(api: ApiInstance, cluster:
     cluster.edit(CHAT, 5)
     assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.type == "object-changed"
     assert cluster.writes == []
+    assert (await api.viewer.plan(plan.id)).state == "superseded", "it can never be applied again, and says so"
 
 
 async def test_a_plan_expires_after_ten_minutes(api: ApiInstance) -> None:

@@ -6,10 +6,12 @@ import io
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from fairlead_web.addresses import session_path
+from fairlead_web.formats import told
 from fake_loads import CHAT, CODE, HOSTILE, INSTANCES
 from web_client import visitor
 
@@ -217,6 +219,48 @@ async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_t
         assert "changed by grace at 10:04" in answer.text
         assert "Nothing was applied by this attempt." in answer.text
         assert operator.fake.book.applied == []
+
+
+async def test_a_pool_changed_meanwhile_shows_both_changes_and_a_way_to_plan_again() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="10")
+        world = operator.fake.world
+        diff = [{"op": "replace", "path": "/slo/ttft", "before": "5s", "after": "4s"}]
+        spec = {**world.spec(CHAT), "slo": {"ttft": "4s"}}
+        later = replace(world.revisions(CHAT)[0], number=5, at=world.now + timedelta(seconds=30), actor="grace", diff=diff, spec=spec)
+        world.extra_revisions.append(later)
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "What changed since it was planned" in page
+        assert "grace" in page
+        assert "slo.ttft" in page
+        assert ">outdated</span>" in page
+        assert ">Apply</button>" not in page
+        assert 'name="replicas" value="10"' in page
+        again = await operator.submit("/pools/default/chat/plans", page="/plans/p-0001", replicas="10")
+        assert again.headers["location"] == "/plans/p-0002"
+
+
+async def test_a_plan_to_zero_says_that_sessions_are_lost() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="0")
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "Sessions lost" in page
+        assert "Sessions moved" not in page
+        effect = replace(operator.fake.book.plans["p-0001"].effect, predicted_attainment=None, prediction_basis=None)
+        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], effect=effect)
+        quiet = (await operator.http.get("/plans/p-0001")).text
+        assert "nothing is promised about TTFT" in quiet
+        assert "TTFT in time after" not in quiet
+
+
+async def test_a_remedy_is_said_once() -> None:
+    async with visitor() as operator:
+        answer = await operator.submit("/pools/default/chat/plans", replicas="65")
+        assert answer.text.count("Write at most 64.") == 1
+    assert told("cursor: 'x' cannot be used; write what next_cursor said", "write what next_cursor said") == (
+        "cursor: 'x' cannot be used; write what next_cursor said."
+    )
+    assert told("It failed", "Try again") == "It failed. Try again."
 
 
 async def test_a_heavy_plan_without_its_name_is_refused_by_the_server_too() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fairlead_client.resources import AuditEntry, AuditVerification, LoginLink, Plan, Problem, TokenItem
+from fairlead_client.resources import AuditEntry, AuditVerification, LoginLink, Plan, PoolRevision, Problem, TokenItem
 from fairlead_client.resources import Page as Listing
 from fairlead_web.rendering import Context
 from fairlead_web.shells import Preferences, Shell
@@ -19,11 +19,12 @@ class AuditPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One field that changed, before and after as text."""
+    """One field that changed, before and after as text; `step` is the difference of two numbers, with its sign."""
 
     path: str
     before: str
     after: str
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,8 @@ class AuditEntryPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPage(Context):
-    """`submitted` are the confirmation and reason as last sent; `problem` is why applying was refused."""
+    """`confirm` and `reason` are as last sent; `problem` is why applying was refused. `meanwhile` are revisions made since the plan, with what
+    each changed; `wanted` is the number of replicas to plan again, None if it is no longer a change."""
 
     template: ClassVar[str] = "pages/plan.html"
     shell: Shell
@@ -48,6 +50,8 @@ class PlanPage(Context):
     reason: str
     can_apply: bool
     can_undo: bool
+    meanwhile: list[tuple[PoolRevision, list[Change]]]
+    wanted: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> 
         title=problem.title,
         preferences=preferences_of(request),
         problem=problem,
-        remedy=problem.remedy or remedy,
+        remedy=remedy,
         command=command,
         retry_path=here.base + here.back if request.method == "GET" else "",
         signed_in=signed_in,

@@ -1,10 +1,13 @@
 """`/plans/{id}`: what a change would do, the button that does it, and the way back."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from starlette.responses import Response
 
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import ApplyRequest, Plan, Problem
+from fairlead_client.resources import ApplyRequest, Plan, PoolRevision, Problem
 from fairlead_web.addresses import pool_path
 from fairlead_web.contexts.governance import Change, PlanPage
 from fairlead_web.rendering import plain
@@ -53,20 +56,55 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         pool=plan.pool,
     )
     may = shell.may("operator")
+    meanwhile = await _meanwhile(visit, key, plan)
     context = PlanPage(
         shell=shell,
         plan=plan,
         pool_name=key.name,
-        changes=[
-            Change(path=str(item.get("path", "")), before=plain(item.get("before")), after=plain(item.get("after"))) for item in plan.diff
-        ],
+        changes=changes_of(plan.diff),
         problem=problem,
         confirm=confirm,
         reason=reason,
-        can_apply=may and plan.state == "open" and plan.owner is None and plan.expires_at > visit.now,
+        can_apply=may and plan.state == "open" and not meanwhile and plan.owner is None and plan.expires_at > visit.now,
         can_undo=may and plan.state == "applied" and plan.undo_until is not None and plan.undo_until > visit.now,
+        meanwhile=meanwhile,
+        wanted=_wanted(plan, meanwhile),
     )
     return visit.page(context, status=problem.status if problem else 200)
+
+
+async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[tuple[PoolRevision, list[Change]]]:
+    """Revisions of the pool made after a plan that was not applied, newest first: the other person's changes."""
+    if plan.state not in ("open", "superseded"):
+        return []
+    found = await visit.attempt("revisions", visit.api.revisions(pool, limit=10))
+    return [(revision, changes_of(revision.diff)) for revision in found.items if revision.at > plan.created_at] if found else []
+
+
+def _wanted(plan: Plan, meanwhile: Sequence[tuple[PoolRevision, object]]) -> int | None:
+    """What the plan was to make of the pool; None where the pool has become that already."""
+    after = next((item.get("after") for item in plan.diff if item.get("path") == "/spec/replicas"), None)
+    now = meanwhile[0][0].spec.get("replicas") if meanwhile else None
+    return after if isinstance(after, int) and after != now else None
+
+
+def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
+    """A JSON-patch-like difference as rows: dotted paths, and for numbers by how much they change."""
+    return [
+        Change(
+            path=str(item.get("path", "")).strip("/").replace("/", ".").replace("~1", "/").replace("~0", "~"),
+            before=plain(item.get("before")),
+            after=plain(item.get("after")),
+            step=step(item.get("before"), item.get("after")),
+        )
+        for item in diff
+    ]
+
+
+def step(before: Any, after: Any) -> str:
+    """`+2` or `-3` for two numbers, else nothing."""
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (before, after))
+    return f"{after - before:+g}" if numbers else ""
 
 
 def _id(visit: Visit) -> str:

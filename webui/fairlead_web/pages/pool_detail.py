@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources import PoolDetail, Problem
-from fairlead_web import findings
+from fairlead_web import findings, formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.contexts.pools import PoolPage, ScaleForm
 from fairlead_web.shells import Crumb
@@ -80,7 +80,7 @@ def scale_form(detail: PoolDetail, replicas: str | None, problem: Problem | None
         replicas=replicas if replicas is not None else str(detail.pool.desired),
         least=roles[0].get("minReplicas"),
         most=roles[0].get("maxReplicas"),
-        problem=None if problem is None else " ".join(part for part in (problem.detail, problem.remedy) if part),
+        problem=None if problem is None else formats.told(problem.detail, problem.remedy),
     )
 
 
