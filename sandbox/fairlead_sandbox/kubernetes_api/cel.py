@@ -6,6 +6,7 @@ cost limit while evaluating, and optional types (`optionalOldSelf`, `?.`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -177,6 +178,8 @@ def parsed(text: str) -> lark.Tree[Any]:
     try:
         return _environment().compile(text)
     except CELParseError as error:
+        if re.search(r"[.\[{]\s*\?", text):
+            raise InvalidRule("compilation failed: optional values (`.?`, `[?`) are not supported by this server; use has()") from error
         line, column = error.line or 1, error.column or 1
         shown = (text.splitlines() or [""])[min(line, len(text.splitlines() or [""])) - 1]
         raise InvalidRule(

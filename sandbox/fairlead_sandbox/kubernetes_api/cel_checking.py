@@ -28,7 +28,17 @@ from fairlead_sandbox.kubernetes_api.cel_parts import (
     text_length,
     token_of,
 )
-from fairlead_sandbox.kubernetes_api.cel_signatures import KNOWN, TYPE_NAMES, UNSUPPORTED, arithmetic, is_any, ordered, result_of, same
+from fairlead_sandbox.kubernetes_api.cel_signatures import (
+    KNOWN,
+    TYPE_NAMES,
+    UNSUPPORTED,
+    UNSUPPORTED_NAMESPACES,
+    arithmetic,
+    is_any,
+    ordered,
+    result_of,
+    same,
+)
 from fairlead_sandbox.kubernetes_api.cel_types import BOOL, DYN, INT, STRING, UNKNOWN, CelType
 
 _LITERALS = {
@@ -181,7 +191,9 @@ class _Walk:
                 return Part(type=kind, cost=1, at=at, place=place)
         if name in {"self", "oldSelf"}:
             return Part(type=self.root, cost=1, at=at, place=self.root)
-        if name not in TYPE_NAMES:
+        if name in UNSUPPORTED_NAMESPACES:
+            self.refuse(at, f"'{name}' is not supported by this server")
+        elif name not in TYPE_NAMES:
             self.refuse(at, f"undeclared reference to '{name}' (in container '')")
         return Part(type=CelType(kind="type") if name in TYPE_NAMES else UNKNOWN, cost=1, at=at, place=self.root)
 
@@ -274,7 +286,7 @@ class _Walk:
     def call(self, name: str, at: int, target: Part | None, parts: list[Part], spent: int) -> Part:
         if name in UNSUPPORTED:
             self.refuse(at, f"'{name}' is not supported by this server")
-        elif name not in KNOWN:
+        elif name not in KNOWN and (target is None or target.type is not UNKNOWN):
             self.refuse(at, f"undeclared reference to '{name}' (in container '')")
         found = result_of(name, None if target is None else target.type, [part.type for part in parts])
         if found is None:

@@ -99,7 +99,10 @@ def _parse(target: Operand | None, arguments: Sequence[Operand]) -> CallCost | N
 
 
 def _to_text(target: Operand | None, arguments: Sequence[Operand]) -> CallCost | None:
-    return CallCost(cost=max(1, scaled(arguments[0].size.most, _TRAVERSAL))) if arguments and arguments[0].may_be_bytes else None
+    if not arguments or not arguments[0].may_be_bytes:
+        return None
+    most = arguments[0].size.most
+    return CallCost(cost=max(1, scaled(most, _TRAVERSAL)), size=Size(arguments[0].size.least // 4, most))
 
 
 def _prefix(target: Operand | None, arguments: Sequence[Operand]) -> CallCost | None:

@@ -22,6 +22,9 @@ UNSUPPORTED = (
 )
 """Functions of the real server that this one cannot evaluate."""
 
+UNSUPPORTED_NAMESPACES = frozenset({"format", "optional", "cel", "sets", "math", "strings", "base64", "ip", "authorizer"})
+"""The same, of what such functions are called on by name."""
+
 KNOWN = base_functions.keys() | FUNCTIONS.keys()
 
 TYPE_NAMES = frozenset(

@@ -20,6 +20,7 @@ from fairlead_sandbox.kubernetes_api.structural_schemas import structural_faults
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _STATUS_ROOTS = (".spec.", ".status.")
+_DATA = frozenset({"default", "enum", "example"})
 _STORAGE = "must have exactly one version marked as storage version"
 
 
@@ -30,6 +31,18 @@ def default_definition(crd: Object) -> None:
     names.setdefault("singular", str(names.get("kind", "")).lower())
     names.setdefault("listKind", f"{names.get('kind', '')}List")
     spec.setdefault("conversion", {"strategy": "None"})
+    for version in spec.get("versions", ()):
+        if isinstance(schema := at_path(version, "schema", "openAPIV3Schema"), dict):
+            version["schema"]["openAPIV3Schema"] = _without_nulls(schema)
+
+
+def _without_nulls(schema: Any) -> Any:
+    """What is null counts as not written, but for the data inside a schema."""
+    if isinstance(schema, list):
+        return [_without_nulls(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: value if name in _DATA else _without_nulls(value) for name, value in schema.items() if value is not None}
 
 
 def definition_faults(crd: Object, old: Object | None) -> list[Cause]:

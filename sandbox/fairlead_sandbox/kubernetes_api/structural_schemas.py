@@ -5,13 +5,13 @@ Only then pruning, defaulting and merging are unambiguous. After k8s.io/apiexten
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from fairlead_sandbox.kubernetes_api.errors import Cause, forbidden_value, invalid_value, required_value
 from fairlead_sandbox.kubernetes_api.objects import Object
 from fairlead_sandbox.kubernetes_api.schemas import EMBEDDED, INT_OR_STRING, LIST_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, RULES, item_schema
+from fairlead_sandbox.kubernetes_api.validation import PatternInvalid, compiled_pattern
 
 JUNCTORS = ("allOf", "anyOf", "oneOf")
 
@@ -119,7 +119,9 @@ def _junctor_faults(schema: Object, path: str) -> Iterator[Cause]:
     if isinstance(schema.get("not"), dict):
         yield from _nested_faults(schema["not"], f"{path}.not")
     if (fault := _pattern_fault(schema.get("pattern"))) is not None:
-        yield invalid_value(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {fault}")
+        yield invalid_value(
+            f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: error parsing regexp: {fault}"
+        )
 
 
 def _nested_faults(part: Object, path: str) -> Iterator[Cause]:
@@ -162,9 +164,8 @@ def _junctors(part: Object, path: str) -> Iterator[tuple[str, Object]]:
 
 
 def _pattern_fault(pattern: Any) -> str | None:
-    """Python's regular expressions stand in for Go's; what only Go has cannot be matched by this server either."""
     try:
-        re.compile(pattern or "")
-    except (re.error, TypeError) as error:
+        compiled_pattern(pattern or "")
+    except PatternInvalid as error:
         return str(error)
     return None

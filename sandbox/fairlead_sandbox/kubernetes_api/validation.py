@@ -10,6 +10,8 @@ from datetime import date
 from functools import cache
 from typing import Any
 
+import re2
+
 from fairlead_sandbox.kubernetes_api.errors import (
     Cause,
     duplicate_value,
@@ -23,6 +25,11 @@ from fairlead_sandbox.kubernetes_api.schemas import INT_OR_STRING, LIST_TYPE, it
 
 ABSENT = object()
 """Stands for "there was no old value", because None is a value."""
+
+
+class PatternInvalid(ValueError):
+    """A pattern that is no regular expression: says why."""
+
 
 _QUANTITY = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?$")
 _DURATION = re.compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)$")
@@ -183,9 +190,15 @@ def _old_items(old: Any, keys: tuple[str, ...], schema: Object) -> dict[str, Any
 
 
 @cache
-def compiled_pattern(pattern: str) -> re.Pattern[str]:
-    r"""Go's `$` means the end of the text and nothing else, Python's also allows a newline after it."""
-    return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern))
+def compiled_pattern(pattern: str) -> Any:
+    """The pattern as Go's regular expressions have it. Raises PatternInvalid."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        cause = error.args[0] if error.args else ""
+        raise PatternInvalid(cause.decode() if isinstance(cause, bytes) else str(cause)) from None
 
 
 def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:

@@ -207,6 +207,18 @@ def test_what_versions_say_alike_is_reported_once_and_otherwise_at_its_version(a
     ]
 
 
+def test_null_counts_as_not_written(api: httpx.Client) -> None:
+    schema = {"type": "string", "anyOf": None, "enum": ["a"], "properties": None, "default": None}
+    assert refusals(api, definition(fields({"m": schema}))) == []
+
+
+def test_a_pattern_is_what_go_takes_for_a_regular_expression(api: httpx.Client) -> None:
+    assert refusals(api, definition(fields({"m": {"type": "string", "pattern": r"^\p{L}+$"}}))) == []
+    ((field, text),) = refusals(api, definition(fields({"m": {"type": "string", "pattern": "(?=a)"}})))
+    assert field == f"{SPEC}.properties[m].pattern"
+    assert "must be a valid regular expression, but isn't: error parsing regexp" in text
+
+
 def test_scale_paths_and_columns_are_checked(api: httpx.Client) -> None:
     scale = {"scale": {"specReplicasPath": ".status.x", "statusReplicasPath": ".status.y"}}
     columns = [{"name": "A", "type": "text", "jsonPath": "spec.x"}]

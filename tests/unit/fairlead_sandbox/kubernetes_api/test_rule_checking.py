@@ -141,6 +141,8 @@ def test_what_only_evaluation_can_tell_is_not_refused(rule: str) -> None:
     assert checked(rule).problems == ()
 
 
-def test_a_function_this_server_lacks_is_named_as_such() -> None:
-    (problem,) = checked("isIP(self.s)").problems
-    assert "'isIP' is not supported by this server" in problem
+@pytest.mark.parametrize(("rule", "name"), [("isIP(self.s)", "isIP"), ("!format.dns1123Label().validate(self.s)", "format")])
+def test_what_this_server_lacks_is_named_as_such(rule: str, name: str) -> None:
+    problems = checked(rule).problems
+    assert f"'{name}' is not supported by this server" in problems[0]
+    assert not any("undeclared" in problem for problem in problems)
