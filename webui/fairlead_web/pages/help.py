@@ -17,7 +17,11 @@ GLOSSARY = (
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
     ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
     ("Attainment", "Share of requests whose TTFT was within the SLO, over the last 5 minutes."),
-    ("Early rejection", "Refusing a request at once (429, Retry-After) when no instance could meet its SLO."),
+    (
+        "Early rejection",
+        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; by the Load of now; or Predicted, also by the "
+        "load there will be when the request decodes.",
+    ),
     ("Anchor", "A point of an instance on the hash ring; more anchors, a larger share of new sessions."),
     ("Draining", "Takes no new requests; its sessions are moved and its running requests finish before the pod is deleted."),
     ("Plan", "A change previewed by the Kubernetes API without being made: what would differ, who would be affected."),
