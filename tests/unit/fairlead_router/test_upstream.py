@@ -202,3 +202,36 @@ async def test_fetching_bounds_time_and_size() -> None:
     async with peer(_answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")) as absent:
         with pytest.raises(UpstreamFailure, match="answered 404"):
             await pool.fetch(absent, "/metrics", seconds=1.0)
+
+
+async def test_an_upload_waits_for_an_engine_that_is_slow_to_take_it_and_hears_of_its_loss() -> None:
+    taking = asyncio.Event()
+    total = 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal total
+        await reader.readuntil(b"\r\n\r\n")
+        await taking.wait()
+        while total < 16 * 1024 * 1024:
+            total += len(await reader.read(65536))
+        raise ConnectionResetError
+
+    async with peer(script) as address:
+        connection = await _pool().connect(address)
+        connection.send(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n", b"")
+        sent = 0
+
+        async def send_for(seconds: float) -> None:
+            nonlocal sent
+            async with asyncio.timeout(seconds):
+                while True:
+                    await connection.send_more(b"x" * 65536)
+                    sent += 65536
+
+        with pytest.raises(TimeoutError):
+            await send_for(0.5)
+        assert sent < 16 * 1024 * 1024, "nobody takes it, so nobody may go on sending"
+        taking.set()
+        with pytest.raises(UpstreamFailure) as caught:
+            await send_for(5)
+        assert caught.value.kind == "lost"
