@@ -28,13 +28,27 @@ def guidellm() -> Path:
 
 async def test_a_short_benchmark_through_the_gateway_ends_without_an_error(doors: Doors, guidellm: Path, tmp_path: Path) -> None:
     door = await doors.gateway()
-    assert httpx.get(f"{door.url}/health").status_code == 200
+    router = door.router
+    assert router is not None
+    assert (await router.client.get("/health")).status_code == 200
     prompts = tmp_path / "prompts.jsonl"
     question = "what is a prefix cache? " * 10
     rows = [{"prompt": f"Question {number}: {question}", "output_tokens_count": 16} for number in range(REQUESTS)]
     prompts.write_text("\n".join(map(json.dumps, rows)))
     report = tmp_path / "report.json"
-    command = [guidellm, "benchmark", "run", "--target", door.url, "--model", MODEL, "--data", prompts, "--output-path", report]
+    command: list[str | Path] = [
+        guidellm,
+        "benchmark",
+        "run",
+        "--target",
+        door.url,
+        "--model",
+        MODEL,
+        "--data",
+        prompts,
+        "--output-path",
+        report,
+    ]
     command += ["--rate-type", "concurrent", "--rate", "3", "--max-requests", str(REQUESTS), "--max-seconds", "60"]
     command += ["--disable-progress", "--disable-console-outputs"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GUIDELLM__MAX_WORKER_PROCESSES": "2"}
@@ -48,8 +62,6 @@ async def test_a_short_benchmark_through_the_gateway_ends_without_an_error(doors
     totals = benchmark["request_totals"]
     assert totals == {"successful": REQUESTS, "errored": 0, "incomplete": 0, "total": REQUESTS}
     assert {request["output_tokens"] for request in benchmark["requests"]["successful"]} == {16}
-    router = door.router
-    assert router is not None
     await until(lambda: router.busy() == 0)
     assert all(" 4xx" not in answered and " 5xx" not in answered for answered in map(http_answers, (engine.url for engine in door.engines)))
 
