@@ -1,11 +1,12 @@
 """The official `anthropic` client, at an engine's door and at the gateway's."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anthropic
 import pytest
 
-from client_doors import MODEL, Door
+from client_doors import MODEL, Door, Doors
 
 QUESTION = "Tell me about prefix caches. " * 40
 
@@ -70,3 +71,31 @@ async def test_errors_are_those_the_client_knows(client: anthropic.AsyncAnthropi
         await client.messages.create(model=MODEL, messages=[{"role": "user", "content": "x" * 40_000}], max_tokens=2)
     with pytest.raises(anthropic.BadRequestError):
         await client.messages.create(model=MODEL, messages=[], max_tokens=2)
+
+
+async def test_the_gateways_own_refusals_are_errors_the_client_knows_too(doors: Doors) -> None:
+    door = await doors.gateway(engines=1, gateway_keys=("right",))
+    hello: Any = [{"role": "user", "content": "Hello"}]
+    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="wrong", timeout=20, max_retries=0) as stranger:
+        with pytest.raises(anthropic.AuthenticationError) as caught:
+            await stranger.messages.create(model=MODEL, messages=hello, max_tokens=2)
+        assert isinstance(caught.value.body, dict)
+        assert caught.value.body["error"]["type"] == "authentication_error"
+        friend = stranger.with_options(api_key="right")
+        assert (await friend.messages.create(model=MODEL, messages=hello, max_tokens=2)).stop_reason == "max_tokens"
+        with pytest.raises(anthropic.APIStatusError) as failed:
+            await friend.messages.create(model=MODEL, messages=hello, max_tokens=2, extra_headers={"x-sim-fail": "error-500"})
+        assert failed.value.status_code == 502
+
+
+async def test_a_message_stream_whose_engine_dies_is_an_error_and_not_an_end(doors: Doors) -> None:
+    door = await doors.gateway(engines=1)
+    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="any", timeout=20, max_retries=0) as client:
+        with pytest.raises(anthropic.APIError, match="ended early"):
+            async with client.messages.stream(
+                model=MODEL,
+                messages=[{"role": "user", "content": "Hello"}],
+                max_tokens=400,
+                extra_headers={"x-sim-fail": "die-mid-stream"},
+            ) as stream:
+                await stream.get_final_message()

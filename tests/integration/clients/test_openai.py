@@ -193,6 +193,43 @@ async def test_a_pool_that_is_full_says_when_to_come_back(doors: Doors) -> None:
         assert (await first).choices[0].finish_reason == "length"
 
 
+async def test_a_client_without_the_gateways_key_is_not_let_in(doors: Doors) -> None:
+    door = await doors.gateway(engines=1, gateway_keys=("right",))
+    async with client_of(door) as stranger:
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}], max_tokens=2)
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.models.list()
+        friend = stranger.with_options(api_key="right")
+        answer = await friend.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}], max_tokens=2)
+        assert answer.choices[0].finish_reason == "length"
+
+
+async def test_a_client_tries_again_where_an_engine_failed(doors: Doors) -> None:
+    """A 5xx of an engine is tried elsewhere by the router; what is left is a 502, which the client retries by itself."""
+    async with client_of(await doors.gateway(), max_retries=1) as client:
+        with pytest.raises(openai.InternalServerError) as caught:
+            await client.with_options(max_retries=1).chat.completions.create(
+                model=MODEL, messages=[{"role": "user", "content": "Hello"}], max_tokens=2, extra_headers={"x-sim-fail": "error-500"}
+            )
+        assert caught.value.status_code == 502
+        assert caught.value.request.headers["x-stainless-retry-count"] == "1"
+
+
+async def test_a_stream_whose_engine_dies_is_an_error_and_not_an_end(doors: Doors) -> None:
+    async with client_of(await doors.gateway(engines=1)) as client:
+        stream = await client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "Hello"}],
+            max_tokens=400,
+            stream=True,
+            extra_headers={"x-sim-fail": "die-mid-stream"},
+        )
+        words: list[str] = []
+        with pytest.raises(openai.APIError, match="ended early"):
+            words += [chunk.choices[0].delta.content or "" async for chunk in stream]
+
+
 async def test_the_gateway_names_one_model_also_when_its_name_has_a_slash(doors: Doors) -> None:
     async with client_of(await doors.gateway(engines=1)) as client:
         assert (await client.models.retrieve(MODEL)).id == MODEL
