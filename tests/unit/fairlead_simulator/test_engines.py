@@ -131,8 +131,25 @@ def test_running_and_waiting_limits_hold() -> None:
 def test_a_request_that_can_never_fit_is_refused() -> None:
     engine = Engine(EngineSettings(kv_cache_tokens=160))
     engine.submit(a_request("fits", 100, 61), 0)
-    with pytest.raises(ContextTooLong, match="maximum context length is 160 tokens"):
+    with pytest.raises(
+        ContextTooLong, match="maximum context length is 160 tokens.*requested 62 output tokens and your prompt contains 100"
+    ):
         engine.submit(a_request("not", 100, 62), 0)
+    with pytest.raises(ContextTooLong, match="your prompt contains 161 input tokens, which exceeds this limit even without"):
+        engine.submit(a_request("never", 161, 1), 0)
+
+
+def test_a_pooled_prompt_is_cached_like_any_other_and_leaves_nothing_behind() -> None:
+    engine = Engine(EngineSettings())
+    pooled = EngineRequest(id="a", prompt=b"p" * 640, prompt_tokens=160, max_tokens=1, pooled=True)
+    engine.submit(pooled, 0)
+    drain(engine)
+    again = engine.submit(pooled, FAR)
+    engine.advance(2 * FAR)
+    assert again.cached_tokens == 144
+    assert engine.statistics.generation_tokens == 0
+    assert engine.statistics.request_generation_tokens.count == 2
+    assert engine.blocks.usage == 0
 
 
 def test_the_latest_request_is_preempted_and_recomputed_when_blocks_run_out() -> None:
