@@ -43,11 +43,14 @@ class RejectionReason(StrEnum):
 
 @value
 class BindingChange:
-    """A session's home set or moved. `based_on` is the binding version this router knew (0 = none): a stale one loses the race.
+    """A session's home set or moved. It says exactly which binding it replaces, and loses the race when that is no longer the session's.
 
-    With `previous` equal to `instance` it is only a sign of life of a session that stays.
+    `based_on` is the newest version the API has told this router (0 = none), `after` the id of the change this router made since then and has no
+    answer to yet, None when there is none. `id` is unique for ever; the move's MigrationRecord has the same one. With `previous` equal to `instance`
+    it is only a sign of life of a session that stays.
     """
 
+    id: str = ""
     pool: PoolKey
     session: str
     instance: str
@@ -55,6 +58,7 @@ class BindingChange:
     reason: BindingReason
     at: float
     based_on: int = 0
+    after: str | None = None
     context_tokens: int = 0
 
 
@@ -95,7 +99,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRecord(Move):
-    """A session migration: the home of a bound session moved, at a request of it or together with a queued one."""
+    """A session migration: the home of a bound session moved, at a request of it or together with a queued one.
+
+    It has the id of its BindingChange and travels in the same report: the API stores it exactly when that change binds.
+    """
 
     session: str
 
@@ -234,7 +241,8 @@ class Report:
 
 @value
 class Binding:
-    """A session's current home as the API knows it, streamed to all routers. `version` grows with every move; `instance` None = unbound (expired)."""
+    """A session's current home as the API knows it, streamed to all routers. `version` grows by one with every move; `instance` None = unbound
+    (expired). `change` is the id of the BindingChange that made it so, by which its router knows its own."""
 
     pool: PoolKey
     session: str
@@ -244,15 +252,17 @@ class Binding:
     bound_at: float
     migrated_at: float | None
     context_tokens: int = 0
+    change: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReceipt:
-    """The API's answer. `conflicts` are the winning bindings where this router's change lost the race."""
+    """The API's answer. `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions."""
 
     id: str
     duplicate: bool
     conflicts: tuple[Binding, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

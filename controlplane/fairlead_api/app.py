@@ -38,6 +38,7 @@ from fairlead_api.services.ingestion import Ingestion
 from fairlead_api.services.live import Live, Snapshot, Tail, Topic
 from fairlead_api.services.notices import CredentialsRevoked, Notice
 from fairlead_api.services.plans import ClusterGateway, Plans
+from fairlead_api.services.plausibility import Ages
 from fairlead_api.services.pool_mirroring import PoolMirroring
 from fairlead_api.services.reading import Span
 from fairlead_api.services.sharing import Shared
@@ -119,7 +120,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
     live = Live(live_topics(pool_reads, history), clock)
     telemetry.live.set_function(lambda: live.streams)
-    ingestion = Ingestion(PostgresReports(reports, partitions), oldest_days=settings.retention.load_samples_days)
+    ingestion = Ingestion(PostgresReports(reports, partitions), report_ages(settings.retention))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -167,9 +168,17 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(history_routes(guard, history, audit, clock))
     app.include_router(plan_routes(guard, plans, clock))
     app.include_router(live_routes(guard, live))
-    app.include_router(internal_routes(guard, mirroring, ingestion, stream, streams, telemetry.count_ignored, clock))
+    app.include_router(internal_routes(guard, mirroring, ingestion, stream, streams, telemetry.count_report, clock))
     app.state.upkeep = upkeep
     return app
+
+
+def report_ages(retention: Retention) -> Ages:
+    """Rows older than what is kept are not stored."""
+    day = 86_400.0
+    return Ages(
+        decisions=day * retention.decisions_days, rejections=day * retention.rejections_days, loads=day * retention.load_samples_days
+    )
 
 
 def keep(retention: Retention) -> Keep:

@@ -12,6 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fairlead.tables import PoolKey
+
 _log = logging.getLogger("fairlead_api.requests")
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Largest request body taken; a router's report is far smaller."""
@@ -33,13 +35,22 @@ class Telemetry:
             registry=self.registry,
         )
         self.ignored = Counter("fairlead_api_report_rows_ignored_total", "Rows of reports dropped.", ("reason",), registry=self.registry)
+        self.lost_moves = Counter(
+            "fairlead_api_lost_moves_total",
+            "Moves of sessions by routers that lost to an earlier writer.",
+            ("pool",),
+            registry=self.registry,
+        )
         self.subscribers = Gauge("fairlead_api_router_streams", "Router streams open at this process.", registry=self.registry)
         self.live = Gauge("fairlead_api_live_streams", "Live (SSE) streams open at this process.", registry=self.registry)
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
-    def count_ignored(self, reasons: Counts[str]) -> None:
-        for reason, count in reasons.items():
+    def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
+        """What did not become a row of those that routers sent."""
+        for reason, count in ignored.items():
             self.ignored.labels(reason).inc(count)
+        for pool, count in lost_moves.items():
+            self.lost_moves.labels(str(pool)).inc(count)
 
     def exposition(self) -> tuple[bytes, str]:
         """Text and content type."""

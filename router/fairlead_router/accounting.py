@@ -10,6 +10,9 @@ from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
 if TYPE_CHECKING:
     from fairlead_router.pools import Pool
 
+MOST_TOKENS = 2**24
+"""More than any model's context holds."""
+
 
 class Ticket:
     """The account of one request. After `ended` no call reaches the scheduler any more, so ending twice is harmless."""
@@ -63,8 +66,14 @@ class Ticket:
         return verdict
 
     def complete(self, now: float, output_tokens: int, cached_tokens: int | None) -> None:
-        """Answered in full. `cached_tokens` is the engine's own count, None if it told none."""
+        """Answered in full. `cached_tokens` is the engine's own count, None if it told none; counts that cannot be are taken as not told."""
         if self._end():
+            if not 0 <= output_tokens <= MOST_TOKENS:
+                self.pool.counters.implausible_usages += 1
+                output_tokens = 0
+            if cached_tokens is not None and not 0 <= cached_tokens <= MOST_TOKENS:
+                self.pool.counters.implausible_usages += 1
+                cached_tokens = None
             self.pool.counters.served += 1
             self.pool.counters.output_tokens += output_tokens
             self.pool.deliver(self.pool.scheduler.complete(self.request.id, now, output_tokens, cached_tokens), now)

@@ -71,6 +71,9 @@ class EngineScraper:
             try:
                 page = await self._upstream.fetch(address, engine.metrics_path, seconds=TIMEOUT_SECONDS)
                 usage = gauge_value(page, engine.kv_usage_metric)
+                if usage is not None and not 0 <= usage <= 1:
+                    usage = None
+                    pool.counters.implausible_usages += 1
             except UpstreamFailure:
                 usage = None
                 self._metrics.scrape_errors += 1

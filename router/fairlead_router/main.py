@@ -34,7 +34,7 @@ from fairlead_router.logs import configure_logs
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.proxying import Proxy
-from fairlead_router.reporting import Reporter, spooled_bindings
+from fairlead_router.reporting import Reporter, spooled_changes
 from fairlead_router.sending import Sender
 from fairlead_router.serving import ConnectionLimits, GatewayServer, bind, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
@@ -82,7 +82,7 @@ class Router:
             self.metrics,
             self.now,
         )
-        self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes)
+        self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
         self.cache = TableCache(settings.spool_dir)
         self.client = httpx.AsyncClient(
             base_url=settings.api_url, headers={"authorization": f"Bearer {settings.api_token}"}, timeout=10.0, trust_env=False
@@ -112,10 +112,8 @@ class Router:
         tables, bindings = self.cache.load()
         for table in tables:
             self.pools.apply(table)
-        unsent = spooled_bindings(self.spool)
-        overruled = {(binding.pool, binding.session) for binding in unsent}
-        self.pools.apply_bindings([binding for binding in bindings if (binding.pool, binding.session) not in overruled])
-        self.pools.apply_bindings(unsent)
+        self.pools.apply_bindings(bindings)
+        self.pools.recall_changes(spooled_changes(self.spool))
         if tables or len(self.spool):
             logger.info("recalled from disk", extra={"pools": len(tables), "bindings": len(bindings), "unsent_batches": len(self.spool)})
 
@@ -142,8 +140,9 @@ class Router:
                 self.upstream.close_idle()
 
     async def drain(self) -> None:
-        """Refuse new requests and wait for those under way, at most `timeouts.shutdown` seconds."""
+        """Refuse new requests and those that wait in a queue; wait for those under way, at most `timeouts.shutdown` seconds."""
         self.informing.draining = True
+        self.pools.shut_down()
         logger.info("shutting down", extra={"in_flight": self.calls.active()})
         await self.calls.wait_until_idle(self.settings.timeouts.shutdown)
 

@@ -47,6 +47,8 @@ class PoolCounters:
         "direct",
         "failed",
         "hit_tokens",
+        "implausible_usages",
+        "lost_moves",
         "output_tokens",
         "prompt_tokens",
         "queued",
@@ -72,6 +74,8 @@ class PoolCounters:
         self.prompt_tokens = 0
         self.hit_tokens = 0
         self.output_tokens = 0
+        self.implausible_usages = 0
+        self.lost_moves = 0
         self.ttft = Distribution()
         self.queued = Distribution()
 
@@ -103,6 +107,8 @@ class RouterMetrics(Collector):
         self.report_records = 0
         self.spool_bytes = 0
         self.spool_batches = 0
+        self.oldest_unsent_report_seconds = 0.0
+        self.reports_set_aside = 0
         self.control_plane_connected = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -148,12 +154,15 @@ class RouterMetrics(Collector):
             ),
         ):
             yield CounterMetricFamily(f"fairlead_router_{name}", text, value=value)
-        for name, text, value in (
+        gauges: tuple[tuple[str, str, float], ...] = (
             ("spool_bytes", "Bytes of reports on disk that are not acknowledged yet.", self.spool_bytes),
             ("spool_batches", "Reports on disk that are not acknowledged yet.", self.spool_batches),
+            ("oldest_unsent_report_seconds", "Age of the oldest report not acknowledged yet.", self.oldest_unsent_report_seconds),
+            ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
-        ):
-            yield GaugeMetricFamily(f"fairlead_router_{name}", text, value=value)
+        )
+        for name, text, gauge in gauges:
+            yield GaugeMetricFamily(f"fairlead_router_{name}", text, value=gauge)
 
     def _pool_families(self) -> Iterator[Metric]:
         requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
@@ -169,6 +178,14 @@ class RouterMetrics(Collector):
         errors = CounterMetricFamily("fairlead_router_upstream_errors", "Engine failures by kind.", labels=["pool", "kind"])
         retries = CounterMetricFamily(
             "fairlead_router_retries", "Attempts repeated on another instance before the first byte.", labels=["pool"]
+        )
+        lost = CounterMetricFamily(
+            "fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"]
+        )
+        odd = CounterMetricFamily(
+            "fairlead_router_implausible_usages",
+            "Token counts and cache usages engines told that cannot be; taken as unknown.",
+            labels=["pool"],
         )
         tokens = CounterMetricFamily("fairlead_router_tokens", "Tokens of served requests.", labels=["pool", "kind"])
         ttft = HistogramMetricFamily("fairlead_router_ttft_seconds", "Arrival to first token of streamed requests.", labels=["pool"])
@@ -191,13 +208,15 @@ class RouterMetrics(Collector):
             for outcome, count in counters.direct.items():
                 direct.add_metric([pool, outcome], count)
             retries.add_metric([pool], counters.retries)
+            lost.add_metric([pool], counters.lost_moves)
+            odd.add_metric([pool], counters.implausible_usages)
             for kind, count in (("prompt", counters.prompt_tokens), ("hit", counters.hit_tokens), ("output", counters.output_tokens)):
                 tokens.add_metric([pool, kind], count)
             ttft.add_metric([pool], counters.ttft.cumulative(), counters.ttft.total)
             queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
         for pool, number in self.tables.items():
             version.add_metric([pool], number)
-        yield from (submitted, requests, direct, refused, errors, retries, tokens, ttft, queued, version)
+        yield from (submitted, requests, direct, refused, errors, retries, lost, odd, tokens, ttft, queued, version)
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(

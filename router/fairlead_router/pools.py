@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fairlead.errors import FairleadError
-from fairlead.reports import Acknowledgement, Binding
+from fairlead.reports import Acknowledgement, Binding, BindingChange
 from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest, Scheduler
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.accounting import Ticket
@@ -181,8 +181,19 @@ class Pools:
         for pool in self.all():
             self._by_model.setdefault(pool.table.model, []).append(pool)
 
-    def apply_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Tell schedulers what the API knows of sessions; bindings of unknown pools are ignored."""
+    def recall_changes(self, changes: Sequence[BindingChange]) -> None:
+        """Tell schedulers what an earlier process of this router did and the API may not have answered."""
+        for name, pool in self._by_key.items():
+            pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
+
+    def shut_down(self) -> None:
+        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        now = self._clock()
+        for pool in self.living():
+            pool.deliver(pool.scheduler.shut_down(now), now)
+
+    def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
+        """Tell schedulers what the API knows of sessions, and which own changes `lost` against it; bindings of unknown pools are ignored."""
         by_pool: dict[str, list[Binding]] = {}
         for binding in bindings:
             by_pool.setdefault(str(binding.pool), []).append(binding)
@@ -190,7 +201,7 @@ class Pools:
         for name, group in by_pool.items():
             pool = self._by_key.get(name)
             if pool is not None:
-                pool.scheduler.apply_bindings(group, now)
+                pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def resolve(self, model: str, wanted: str | None) -> Pool:
         """The pool for a request: `model` as `namespace/name` wins, then the header's choice among pools of that model, else the first by name.

@@ -1,7 +1,9 @@
-"""Reports to the control API: what schedulers recorded, batched, spooled to disk before it is sent, resent in order until acknowledged.
+"""Reports to the control API: what schedulers recorded, batched, spooled to disk before it is sent, resent until acknowledged.
 
 A batch on disk is a Report without its state (acknowledged tables, in-flight counts); the state of the moment is put in when it is sent, because
-old counts replayed after an outage would mislead whoever waits for an instance to fall idle.
+old counts replayed after an outage would mislead whoever waits for an instance to fall idle. Lanes send side by side: history in its order, samples
+twice, and the state alone whenever nothing else has told it in time. Neighbours go in one post, as many as the API takes: each keeps its id, so
+however they are cut and repeated, the API stores each once.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import httpx
 import msgspec
 
 from fairlead.reports import (
-    Binding,
+    Acknowledgement,
     BindingChange,
     DecisionRecord,
     InstanceInFlight,
@@ -36,15 +38,25 @@ from fairlead_router.spool import Cargo, Spool, SpooledBatch
 
 BATCH_SECONDS = 0.2
 BATCH_RECORDS = 500
+POST_BATCHES = 1_000
+POST_RECORDS = 2_000
+POST_BYTES = 4 * 1024 * 1024
+"""Neighbouring batches are sent as one post up to these bounds."""
+POST_TIMEOUT_SECONDS = 30.0
+LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 STATE_SECONDS = 1.0
-"""With nothing to tell, the state alone is sent this often: it is how the API knows that this router lives."""
+"""The state is sent at least this often, alone if need be: it is how the API knows that this router lives. New tables are acknowledged at once."""
 REFUSED_FOR_EVER = frozenset({400, 413, 422})
 """Answers that resending cannot change."""
+ATTEMPTS_AT_A_FAULT = 5
+"""So often one batch may make the API fail (500) that takes others, before it is set aside."""
+OLD_SECONDS = 30.0
+"""The age of the oldest unsent batch from which the log says so, at most once in this time."""
 
 logger = logging.getLogger("fairlead.router.reporting")
 
 _encoder = msgspec.json.Encoder()
-_receipt = msgspec.json.Decoder(ReportReceipt)
+_receipts = msgspec.json.Decoder(list[ReportReceipt])
 _report = msgspec.json.Decoder(Report)
 
 Record = BindingChange | MigrationRecord | MigrationOutcome | ReRouteRecord | DecisionRecord | RejectionRecord | LoadSample
@@ -71,17 +83,22 @@ class Batch:
 
 
 def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callable[[], str]) -> Iterator[Batch]:
-    """Cut records (by field name of Report, in order) into batches of at most BATCH_RECORDS, history apart from samples."""
+    """Cut records (by field name of Report, in order) into batches of about BATCH_RECORDS, history apart from samples, and never a migration apart
+    from the binding it belongs to."""
+    migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
     for cargo in Cargo:
         pending: dict[str, list[Record]] = {}
         size = 0
         for of, name in _FIELDS:
             if of is not cargo:
                 continue
-            for record in records.get(name, ()):
+            for record in migrations.values() if name == "migrations" else records.get(name, ()):
                 pending.setdefault(name, []).append(record)
                 size += 1
-                if size == BATCH_RECORDS:
+                if isinstance(record, BindingChange) and record.id in migrations:
+                    pending.setdefault("migrations", []).append(migrations.pop(record.id))
+                    size += 1
+                if size >= BATCH_RECORDS:
                     yield _batch(router, cargo, size, pending, new_id())
                     pending, size = {}, 0
         if size:
@@ -93,35 +110,42 @@ def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Record]]
     return Batch(cargo=cargo, records=size, content=_encoder.encode(document))
 
 
-def spooled_bindings(spool: Spool) -> tuple[Binding, ...]:
-    """The last own binding per session among batches an earlier process could not deliver, at the version they were based on: whatever the API
-    decides about them is newer."""
-    latest: dict[tuple[str, str], Binding] = {}
-    for batch in spool.batches():
-        if batch.cargo is not Cargo.HISTORY:
-            continue
+def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
+    """Own binding changes that an earlier process may not have delivered, oldest first."""
+    found: list[BindingChange] = []
+    for batch in spool.batches(Cargo.HISTORY):
         try:
             report = _report.decode(_with_state(batch.path.read_bytes(), b'"sent_at":0'))
         except (OSError, msgspec.DecodeError) as error:
             logger.warning("spooled batch unreadable", extra={"file": batch.path.name, "problem": str(error)})
             continue
-        for change in report.bindings:
-            latest[str(change.pool), change.session] = Binding(
-                pool=change.pool,
-                session=change.session,
-                instance=change.instance,
-                version=change.based_on,
-                reason=change.reason,
-                bound_at=change.at,
-                migrated_at=None if change.previous is None else change.at,
-                context_tokens=change.context_tokens,
-            )
-    return tuple(latest.values())
+        found.extend(report.bindings)
+    return tuple(found)
 
 
 def _with_state(content: bytes, state: bytes) -> bytes:
     """A stored batch is a JSON object; the state's members are put at its front."""
     return b"{" + state + b"," + content[1:]
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """How one lane fares: batches it sends at once, failures of the lone batch it is at, and how long it pauses."""
+
+    cargo: Cargo
+    most_batches: int = POST_BATCHES
+    faults: int = 0
+    _pause: float = BATCH_SECONDS
+
+    def pause(self) -> float:
+        """Seconds to wait after a failure, longer each time."""
+        now, self._pause = self._pause, min(self._pause * 2, 5.0)
+        return now
+
+    def went_well(self) -> None:
+        """Send more at once again, without pauses."""
+        self.most_batches = min(POST_BATCHES, self.most_batches * 2)
+        self.faults, self._pause = 0, BATCH_SECONDS
 
 
 class Reporter:
@@ -147,6 +171,9 @@ class Reporter:
         self._unspooled: list[Batch] = []
         self._news = asyncio.Event()
         self._state_sent_at = 0.0
+        self._acknowledged: tuple[Acknowledgement, ...] = ()
+        """What the API is known to have been told."""
+        self._said_old_at = 0.0
         self._random = random.Random()  # only for jitter between retries
 
     # ── collecting ──
@@ -170,11 +197,11 @@ class Reporter:
         fresh = list(encode_batches(self._router, records, self._new_id))
         self._metrics.report_records += sum(batch.records for batch in fresh)
         waiting = self._unspooled + fresh
-        if not waiting:
-            return
-        self._unspooled = await asyncio.to_thread(self._store, waiting)
+        if waiting:
+            self._unspooled = await asyncio.to_thread(self._store, waiting)
+            self._news.set()
+            self._news = asyncio.Event()
         self._count_spool()
-        self._news.set()
 
     def _store(self, batches: list[Batch]) -> list[Batch]:
         for index, batch in enumerate(batches):
@@ -193,55 +220,96 @@ class Reporter:
         return batches
 
     def _count_spool(self) -> None:
-        self._metrics.spool_bytes = self._spool.size
-        self._metrics.spool_batches = len(self._spool)
-        for cargo, count in self._spool.dropped.items():
-            self._metrics.report_drops[cargo] = count
+        metrics, spool = self._metrics, self._spool
+        metrics.spool_bytes = spool.size
+        metrics.spool_batches = len(spool)
+        metrics.reports_set_aside = spool.aside
+        for cargo, count in spool.dropped.items():
+            metrics.report_drops[cargo] = count
+        oldest, now = spool.oldest_written_at(), self._now()
+        age = metrics.oldest_unsent_report_seconds = 0.0 if oldest is None else max(0.0, now - oldest)
+        if age >= OLD_SECONDS and now - self._said_old_at >= OLD_SECONDS:
+            self._said_old_at = now
+            logger.warning("reports wait to be sent", extra={"oldest_seconds": round(age), "batches": len(spool), "bytes": spool.size})
 
     # ── sending ──
 
     async def send_forever(self) -> None:
-        """Oldest batch first, one at a time; growing pauses with jitter while the API does not answer."""
-        pause = BATCH_SECONDS
+        """All lanes."""
+        async with asyncio.TaskGroup() as lanes:
+            lanes.create_task(self._tell_state_forever())
+            for cargo in LANES:
+                lanes.create_task(self._empty_forever(cargo))
+
+    async def _empty_forever(self, cargo: Cargo) -> None:
+        """Growing pauses with jitter while the API does not answer."""
+        lane = Lane(cargo=cargo)
         while True:
-            if await self._send_next():
-                pause = BATCH_SECONDS
-            else:
-                await asyncio.sleep(pause * self._random.uniform(0.5, 1.5))
-                pause = min(pause * 2, 5.0)
+            news = self._news
+            outcome = await self.send(lane)
+            if outcome is None:
+                await news.wait()
+            elif not outcome:
+                await asyncio.sleep(lane.pause() * self._random.uniform(0.5, 1.5))
 
-    async def _send_next(self) -> bool:
-        """Send one batch, or the state alone when it is due, or wait for either. False when the API did not take it."""
-        batch = self._spool.oldest()
-        if batch is not None:
-            return await self.deliver(batch)
-        self._news.clear()
-        due = self._state_sent_at + STATE_SECONDS - self._now()
-        if due > 0:
-            try:
-                async with asyncio.timeout(due):
-                    await self._news.wait()
-            except TimeoutError:
-                pass  # nothing to tell: the state is due
-            return True
-        document = {"id": self._new_id(), "router": self._router}
-        return await self._post(_with_state(_encoder.encode(document), self._state())) in ("taken", "refused")
+    async def _tell_state_forever(self) -> None:
+        while True:
+            await asyncio.sleep(BATCH_SECONDS)
+            due = self._now() - self._state_sent_at >= STATE_SECONDS
+            if (due or self._acknowledged != self._pools.acknowledgements()) and await self._tell_state() != "taken":
+                await asyncio.sleep(STATE_SECONDS * self._random.uniform(0.5, 1.5))
 
-    async def deliver(self, batch: SpooledBatch) -> bool:
-        """Send one spooled batch. False when the API did not take it now; then it stays on disk."""
+    async def _tell_state(self) -> str:
+        return await self._post([_encoder.encode({"id": self._new_id(), "router": self._router})])
+
+    async def send(self, lane: Lane) -> bool | None:
+        """Send the oldest batches of a lane. True when it may go on at once, False when the API did not take them now (they stay on disk), None when
+        there is nothing to send."""
+        batches = self._spool.lend(lane.cargo, lane.most_batches, POST_RECORDS, POST_BYTES)
+        if not batches:
+            return None
         try:
-            content = await asyncio.to_thread(batch.path.read_bytes)
+            contents = await asyncio.to_thread(self._read, batches)
+            outcome = await self._post(contents) if contents is not None else "refused"
+            if outcome == "taken":
+                lane.went_well()
+                await asyncio.to_thread(self._spool.discard, batches)
+                return True
+            if outcome == "later":
+                return False
+            if len(batches) > 1:  # the fewer, the sooner it is seen which of them is at fault, and the sooner they are taken
+                lane.most_batches = max(1, len(batches) // 2)
+                lane.faults = 0
+                return outcome != "slow"
+            if outcome == "refused" or (outcome == "fault" and await self._is_at_fault(lane)):
+                lane.went_well()
+                await asyncio.to_thread(self._set_aside, batches[0], outcome)
+                return True
+            return False
+        finally:
+            self._spool.give_back(batches)
+            self._count_spool()
+
+    async def _is_at_fault(self, lane: Lane) -> bool:
+        """Whether a lone batch fails again and again at an API that takes everything else."""
+        lane.faults += 1
+        return lane.faults >= ATTEMPTS_AT_A_FAULT and await self._tell_state() == "taken"
+
+    def _read(self, batches: list[SpooledBatch]) -> list[bytes] | None:
+        try:
+            return [batch.path.read_bytes() for batch in batches]
         except OSError as error:
-            logger.warning("spooled batch unreadable", extra={"file": batch.path.name, "problem": str(error)})
+            logger.warning("spooled batch unreadable", extra={"file": batches[0].path.name, "problem": str(error)})
+            return None
+
+    def _set_aside(self, batch: SpooledBatch, outcome: str) -> None:
+        try:
+            place = self._spool.set_aside(batch)
+        except OSError as error:
+            logger.warning("report given up", extra={"file": batch.path.name, "records": batch.records, "problem": str(error)})
             self._spool.drop(batch)
-            return True
-        outcome = await self._post(_with_state(content, self._state()))
-        if outcome == "taken":
-            await asyncio.to_thread(self._spool.discard, batch)
-        elif outcome == "refused":
-            self._spool.drop(batch)
-        self._count_spool()
-        return outcome != "later"
+        else:
+            logger.error("report set aside", extra={"file": str(place), "records": batch.records, "why": outcome})
 
     def _state(self) -> bytes:
         rows: list[InstanceInFlight] = []
@@ -250,30 +318,39 @@ class Reporter:
         state = {"sent_at": self._now(), "acknowledged": self._pools.acknowledgements(), "in_flight": rows}
         return _encoder.encode(state)[1:-1]
 
-    async def _post(self, content: bytes) -> str:
-        """`taken`, `refused` (for ever) or `later`."""
+    async def _post(self, contents: list[bytes]) -> str:
+        """`taken`, `refused` (for ever), `fault` (the API failed over it), `slow` (no answer in time) or `later`."""
+        acknowledged = self._pools.acknowledgements()
+        time_only = b'"sent_at":%r' % self._now()
+        posted = [_with_state(content, time_only if number else self._state()) for number, content in enumerate(contents)]
         try:
-            response = await self._client.post("/internal/v1/reports", content=content, headers={"content-type": "application/json"})
+            response = await self._client.post(
+                "/internal/v1/reports",
+                content=b"[" + b",".join(posted) + b"]",
+                headers={"content-type": "application/json"},
+                timeout=httpx.Timeout(5.0, read=POST_TIMEOUT_SECONDS, write=POST_TIMEOUT_SECONDS),
+            )
         except httpx.HTTPError as error:
             self._metrics.reports_failed += 1
-            logger.info("control API unreachable, report kept", extra={"problem": f"{type(error).__name__} {error}".strip()})
-            return "later"
-        if response.status_code in REFUSED_FOR_EVER:
-            self._metrics.reports_failed += 1
-            logger.error("control API refused a report", extra={"status": response.status_code, "answer": response.text[:500]})
-            return "refused"
+            logger.info("control API unreachable, reports kept", extra={"problem": f"{type(error).__name__} {error}".strip()})
+            return "slow" if isinstance(error, httpx.ReadTimeout) else "later"
         if not response.is_success:
             self._metrics.reports_failed += 1
-            logger.warning("control API did not take a report, kept", extra={"status": response.status_code})
-            return "later"
-        self._metrics.reports_sent += 1
+            logger.warning(
+                "control API did not take reports",
+                extra={"status": response.status_code, "batches": len(posted), "answer": response.text[:500]},
+            )
+            return "refused" if response.status_code in REFUSED_FOR_EVER else "fault" if response.status_code == 500 else "later"
+        self._metrics.reports_sent += len(posted)
         self._state_sent_at = self._now()
+        self._acknowledged = acknowledged
         try:
-            receipt = _receipt.decode(response.content)
+            receipts = _receipts.decode(response.content)
         except msgspec.DecodeError as error:
-            logger.warning("receipt unreadable", extra={"problem": str(error)})
+            logger.warning("receipts unreadable", extra={"problem": str(error)})
         else:
-            self._pools.apply_bindings(receipt.conflicts)
+            for receipt in receipts:
+                self._pools.apply_bindings(receipt.conflicts, receipt.lost)
         return "taken"
 
     # ── ending ──
@@ -283,9 +360,10 @@ class Reporter:
         await self.collect(final=True)
         try:
             async with asyncio.timeout(seconds):
-                while (batch := self._spool.oldest()) is not None:
-                    if not await self.deliver(batch):
-                        break
+                for cargo in Cargo:
+                    lane = Lane(cargo=cargo)
+                    while await self.send(lane):
+                        pass
                 gone = RouterGone(router=self._router, at=self._now())
                 await self._client.post(
                     "/internal/v1/routers/gone", content=_encoder.encode(gone), headers={"content-type": "application/json"}

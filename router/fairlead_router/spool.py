@@ -2,7 +2,8 @@
 
 A batch is a file from before it is first sent until after it was acknowledged, so a crash at any point repeats it and never loses it; batches carry
 ids the API stores once. When the bound is exceeded, the oldest `samples` (loads, decisions) go first and `history` (bindings, migrations,
-rejections) only when no samples are left. Safe to use from several threads.
+rejections) only when no samples are left. A batch the API cannot take is set aside in the folder `aside`, where it stands in nobody's way. Safe to use
+from several threads.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ import logging
 import os
 import re
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+MOST_ASIDE = 256
+"""Batches kept aside; beyond, the oldest is given up."""
 
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 
@@ -30,26 +36,30 @@ class Cargo(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBatch:
-    """A batch on disk. Batches are sent in order of `sequence`."""
+    """A batch on disk, written at `written_at` (Unix seconds). Batches of a cargo are sent in order of `sequence`."""
 
     sequence: int
     cargo: Cargo
     records: int
     size: int
     path: Path
+    written_at: float
 
 
 class Spool:
-    """Batches in `directory`, which this process alone uses. `dropped` counts records given up, by cargo."""
+    """Batches in `directory`, which this process alone uses. `dropped` counts records given up, by cargo; `aside` batches set aside."""
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
+    def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float] = time.time) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
+        self._now = now
         self._lock = threading.Lock()
-        self._batches: dict[int, SpooledBatch] = {}
+        self._batches: dict[Cargo, dict[int, SpooledBatch]] = {cargo: {} for cargo in Cargo}  # oldest first
+        self._lent: set[int] = set()
         self._next = 1
         self.size = 0
         self.dropped: Counter[str] = Counter()
+        self.aside = 0
 
     def open(self) -> None:
         """Find what an earlier process left; half-written files, never sent, are removed."""
@@ -58,18 +68,29 @@ class Spool:
             match = _NAME.fullmatch(path.name)
             if match is not None:
                 sequence, cargo, records = int(match[1]), Cargo(match[2]), int(match[3])
-                self._add(SpooledBatch(sequence=sequence, cargo=cargo, records=records, size=path.stat().st_size, path=path))
+                about = path.stat()
+                self._add(
+                    SpooledBatch(sequence=sequence, cargo=cargo, records=records, size=about.st_size, path=path, written_at=about.st_mtime)
+                )
+                self._next = sequence + 1
             elif path.suffix == ".tmp":
                 path.unlink()
-        self._next = max(self._batches, default=0) + 1
+        kept = self._aside_files()
+        self.aside = len(kept)
+        self._next = max([self._next, *(int(path.name[:16]) + 1 for path in kept)])
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return sum(len(batches) for batches in self._batches.values())
 
-    def batches(self) -> tuple[SpooledBatch, ...]:
-        """Everything kept, oldest first."""
+    def batches(self, cargo: Cargo) -> tuple[SpooledBatch, ...]:
+        """Everything kept of a cargo, oldest first."""
         with self._lock:
-            return tuple(self._batches[sequence] for sequence in sorted(self._batches))
+            return tuple(self._batches[cargo].values())
+
+    def oldest_written_at(self) -> float | None:
+        """When the oldest batch was written; None when there is none."""
+        with self._lock:
+            return min((next(iter(batches.values())).written_at for batches in self._batches.values() if batches), default=None)
 
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
         """Keep a batch. After this returns it survives the death of the process; history also that of the machine. Raises OSError."""
@@ -82,21 +103,38 @@ class Spool:
                     file.flush()
                     os.fsync(file.fileno())
             temporary.replace(path)
-            batch = SpooledBatch(sequence=self._next, cargo=cargo, records=records, size=len(content), path=path)
+            batch = SpooledBatch(sequence=self._next, cargo=cargo, records=records, size=len(content), path=path, written_at=self._now())
             self._next += 1
             self._add(batch)
             self._shrink()
             return batch
 
-    def oldest(self) -> SpooledBatch | None:
-        """The batch to send next."""
+    def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
+        """The oldest neighbours that nobody has been lent, to be sent as one: at least one batch if there is any, within the bounds beyond it.
+        Each goes back by `give_back`, `discard`, `drop` or `set_aside`."""
         with self._lock:
-            return self._batches[min(self._batches)] if self._batches else None
+            lent: list[SpooledBatch] = []
+            records = size = 0
+            for sequence, batch in self._batches[cargo].items():
+                if sequence in self._lent:
+                    continue
+                records, size = records + batch.records, size + batch.size
+                if lent and (len(lent) >= most_batches or records > most_records or size > most_bytes):
+                    break
+                lent.append(batch)
+            self._lent.update(batch.sequence for batch in lent)
+            return lent
 
-    def discard(self, batch: SpooledBatch) -> None:
-        """The batch was acknowledged (or shrinking took it already)."""
+    def give_back(self, batches: Iterable[SpooledBatch]) -> None:
+        """They were not taken and may be lent again."""
         with self._lock:
-            self._remove(batch)
+            self._lent.difference_update(batch.sequence for batch in batches)
+
+    def discard(self, batches: Iterable[SpooledBatch]) -> None:
+        """They were acknowledged."""
+        with self._lock:
+            for batch in batches:
+                self._remove(batch)
 
     def drop(self, batch: SpooledBatch) -> None:
         """Give a batch up; counted."""
@@ -104,24 +142,46 @@ class Spool:
             if self._remove(batch):
                 self.dropped[batch.cargo.value] += batch.records
 
+    def set_aside(self, batch: SpooledBatch) -> Path:
+        """Out of the way, kept for a person to look at. Raises OSError."""
+        with self._lock:
+            folder = self._directory / "aside"
+            folder.mkdir(exist_ok=True)
+            place = folder / batch.path.name
+            batch.path.replace(place)
+            self._remove(batch)
+            kept = self._aside_files()
+            for path in kept[:-MOST_ASIDE]:
+                match = _NAME.fullmatch(path.name)
+                if match is not None:
+                    self.dropped[match[2]] += int(match[3])
+                path.unlink(missing_ok=True)
+            self.aside = min(len(kept), MOST_ASIDE)
+            return place
+
+    def _aside_files(self) -> list[Path]:
+        folder = self._directory / "aside"
+        return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name)) if folder.is_dir() else []
+
     def _add(self, batch: SpooledBatch) -> None:
-        self._batches[batch.sequence] = batch
+        self._batches[batch.cargo][batch.sequence] = batch
         self.size += batch.size
 
     def _remove(self, batch: SpooledBatch) -> bool:
-        if self._batches.pop(batch.sequence, None) is None:
+        self._lent.discard(batch.sequence)
+        if self._batches[batch.cargo].pop(batch.sequence, None) is None:
             return False
         self.size -= batch.size
         batch.path.unlink(missing_ok=True)
         return True
 
     def _shrink(self) -> None:
+        """What is under way to the API is left alone: it may have arrived."""
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
-            for sequence in sorted(self._batches):
+            for batch in tuple(self._batches[cargo].values()) if self.size > self._max_bytes else ():
                 if self.size <= self._max_bytes:
                     return
-                batch = self._batches[sequence]
-                if batch.cargo is cargo:
+                if batch.sequence not in self._lent:
                     self._remove(batch)
                     self.dropped[cargo.value] += batch.records
                     logger.warning("spool full, batch dropped", extra={"cargo": cargo.value, "records": batch.records})

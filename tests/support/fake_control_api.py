@@ -25,6 +25,7 @@ from fairlead.tables import (
     SessionFacts,
     SloFacts,
 )
+from fairlead_api.services.binding_races import Held, Verdict, judge, next_version
 
 CHAT = PoolKey(namespace="default", name="chat")
 
@@ -180,38 +181,43 @@ class FakeControlApi:
             return refused
         if self.fail_reports_with is not None:
             return web.json_response({"title": "told to fail"}, status=self.fail_reports_with)
-        report = msgspec.json.decode(await request.read(), type=Report)
-        self.received += 1
-        duplicate = report.id in self.reports
-        conflicts: list[Binding] = []
-        if not duplicate:
-            self.reports[report.id] = report
-            conflicts = [lost for change in report.bindings if (lost := self._write(change)) is not None]
+        reports = msgspec.json.decode(await request.read(), type=list[Report])
+        self.received += len(reports)
+        receipts = [self._take(report) for report in reports]
         if self.lose_acknowledgements:
             assert request.transport is not None
             request.transport.abort()
-        receipt = ReportReceipt(id=report.id, duplicate=duplicate, conflicts=tuple(conflicts))
-        return web.Response(body=msgspec.json.encode(receipt), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(receipts), content_type="application/json")
 
-    def _write(self, change: BindingChange) -> Binding | None:
-        """First writer wins: a change based on another version than the current one loses, and the current binding is returned."""
+    def _take(self, report: Report) -> ReportReceipt:
+        if report.id in self.reports:
+            return ReportReceipt(id=report.id, duplicate=True)
+        self.reports[report.id] = report
+        lost = {change.id: current for change in report.bindings if (current := self._write(change, report.router)) is not None}
+        return ReportReceipt(id=report.id, duplicate=False, conflicts=tuple(lost.values()), lost=tuple(lost))
+
+    def _write(self, change: BindingChange, router: str) -> Binding | None:
+        """First writer wins, by the API's own rule; the present binding for a change that lost."""
         current = self.bindings.get((change.pool, change.session))
-        version = current.version if current is not None else 0
-        if change.based_on != version:
-            return current
-        self.set_binding(
-            Binding(
-                pool=change.pool,
-                session=change.session,
-                instance=change.instance,
-                version=version + 1,
-                reason=change.reason,
-                bound_at=change.at,
-                migrated_at=None if current is None else change.at,
-                context_tokens=change.context_tokens,
+        held = Held(instance=None, version=0, router="")
+        if current is not None:
+            held = Held(instance=current.instance, version=current.version, router=router, change=current.change)
+        verdict = judge(change, held)
+        if verdict is Verdict.BIND:
+            self.set_binding(
+                Binding(
+                    pool=change.pool,
+                    session=change.session,
+                    instance=change.instance,
+                    version=next_version(change, held),
+                    reason=change.reason,
+                    bound_at=change.at,
+                    migrated_at=None if current is None else change.at,
+                    context_tokens=change.context_tokens,
+                    change=change.id,
+                )
             )
-        )
-        return None
+        return current if verdict is Verdict.CONFLICT else None
 
     async def _router_gone(self, request: web.Request) -> web.Response:
         refused = self._refused(request)

@@ -248,10 +248,11 @@ class Placing:
             self.touch_session(session, now)
             return False
         reason = BindingReason.COLD if previous is None else reason
-        self.recorder.bound(self.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens))
+        change = self.recorder.new_change_id()
+        self.recorder.bound(self.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
         if previous is None or previous.instance is None:
             return False
-        self._record_migration(tracked, session, previous.instance, instance, reason, now)
+        self._record_migration(change, tracked, session, previous.instance, instance, reason, now)
         return True
 
     def touch_session(self, session: str, now: float) -> None:
@@ -269,8 +270,9 @@ class Placing:
         session = tracked.session
         home = None if session is None else self.bindings.get(session)
         if session is not None and home is not None and home.instance == source:
-            self._record_migration(tracked, session, source, target, reason, now, ttfts)
-            self.recorder.bound(self.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens))
+            change = self.recorder.new_change_id()
+            self._record_migration(change, tracked, session, source, target, reason, now, ttfts)
+            self.recorder.bound(self.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
         else:
             self.record_reroute(tracked, source, target, reason, now, ttfts)
         self._leave_queue(tracked)
@@ -357,6 +359,7 @@ class Placing:
 
     def _record_migration(
         self,
+        change: str,
         tracked: TrackedRequest,
         session: str,
         source: str,
@@ -365,7 +368,7 @@ class Placing:
         now: float,
         ttfts: tuple[float, float] | None = None,
     ) -> None:
-        facts = self._move_facts(tracked, source, target, reason, now, ttfts)
+        facts = self._move_facts(change, tracked, source, target, reason, now, ttfts)
         self.recorder.migrated(MigrationRecord(session=session, **facts), tracked)
 
     def record_reroute(
@@ -378,11 +381,18 @@ class Placing:
         ttfts: tuple[float, float] | None = None,
     ) -> None:
         """Write down that a request left `source` for `target` and no session's home went with it."""
-        facts = self._move_facts(tracked, source, target, reason, now, ttfts)
+        facts = self._move_facts(self.recorder.new_id(), tracked, source, target, reason, now, ttfts)
         self.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
     def _move_facts(
-        self, tracked: TrackedRequest, source: str, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float] | None
+        self,
+        move_id: str,
+        tracked: TrackedRequest,
+        source: str,
+        target: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: tuple[float, float] | None,
     ) -> "MoveFacts":
         request = tracked.request
         if ttfts is None:
@@ -394,7 +404,7 @@ class Placing:
         lacking = max(0, self.view.hit_tokens(request, source) - self.view.hit_tokens(request, target))
         fetched = tracked.transfer_from == source
         return MoveFacts(
-            id=self.recorder.new_id(),
+            id=move_id,
             pool=self.table.pool,
             request=request.id,
             source=source,

@@ -5,7 +5,7 @@ never the network. The `Scheduler` owns accounting, queues (late binding), admis
 transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -343,8 +343,15 @@ class Scheduler(Protocol):
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are re-routed, dispatched ones stay."""
 
-    def apply_bindings(self, bindings: Sequence[Binding], now: float) -> None:
-        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the known one is ignored."""
+    def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
+        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the known one is ignored, unless it comes
+        with the ids of own changes that `lost` against it. Returns how many moves of sessions were lost."""
+
+    def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
+        """What this router did before a restart and the API may not have answered, oldest first; after the last known bindings were applied."""
+
+    def shut_down(self, now: float) -> tuple[Refusal, ...]:
+        """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 

@@ -71,6 +71,7 @@ class Recorder:
         self._pool = pool
         self._id_prefix = f"{pool}/{router_id}/{seed}/"
         self._issued = 0
+        self._changes_issued = 0
         self._sample_rate = sample_rate
         self._sample_below = f"{int(sample_rate * 0x1_0000_0000):09x}"
         self._limit = limit
@@ -87,6 +88,11 @@ class Recorder:
         """A fresh id: 32 hexadecimal digits."""
         self._issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
+
+    def new_change_id(self) -> str:
+        """A fresh id for a binding change and, when it moves a session, for its migration. Counted apart: what binds does not shift the sample."""
+        self._changes_issued += 1
+        return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
 
     def is_sampled(self, decision_id: str) -> bool:
         """Whether the decision of this id belongs to the sample; the same on every look."""

@@ -7,12 +7,12 @@
 Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a second exit, or one of an unknown id, does nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop
 
 from fairlead.admission.refusals import nobody_serves, shutting_down, too_late, upstream_failed, waited_too_long
 from fairlead.instances import REACHABLE
-from fairlead.reports import Binding, BindingReason, MoveOutcome
+from fairlead.reports import Binding, BindingChange, BindingReason, MoveOutcome
 from fairlead.routing.accounting import Stage, TrackedRequest
 from fairlead.routing.catalogue import check_parameters
 from fairlead.routing.circuit import Circuit
@@ -238,10 +238,14 @@ class PoolScheduler(SchedulerReadings):
         self._place_held(now)
         return self._answer(tuple(placing.queues), now)
 
-    def apply_bindings(self, bindings: Sequence[Binding], now: float) -> None:
-        """The API's word on sessions of this pool: other routers' bindings, drains, lost races."""
-        for binding in bindings:
-            self._placing.bindings.apply(binding, now)
+    def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
+        """The API's word on sessions of this pool: other routers' bindings, drains, lost races; how many own moves lost."""
+        return sum(self._placing.bindings.apply(binding, now, lost) for binding in bindings)
+
+    def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
+        """Take back what this router did before it was restarted."""
+        for change in changes:
+            self._placing.bindings.recall(change, now)
 
     def transferred(self, request_id: str, now: float) -> None:
         """The KV blocks the request fetches from another instance have arrived: that one's link is free again. Unknown ids are ignored."""

@@ -9,14 +9,16 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from fairlead.errors import InvalidInput
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.reports import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_api.routes.bodies import decode_body, described
+from fairlead_api.routes.bodies import described
 from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.report_bodies import decode_reports
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access import Caller
-from fairlead_api.services.ingestion import Ingestion
+from fairlead_api.services.ingestion import LATEST, Ingestion
 from fairlead_api.services.pool_mirroring import PoolMirroring
 from fairlead_api.services.table_stream import StreamStore, TableStream
 
@@ -34,7 +36,7 @@ def internal_routes(
     ingestion: Ingestion,
     stream: TableStream,
     store: StreamStore,
-    on_ignored: Callable[[Counter[str]], None],
+    on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> APIRouter:
     """Everything under /internal/v1."""
@@ -50,6 +52,9 @@ def internal_routes(
     @routes.post("/pools/{namespace}/{name}/events", status_code=204)
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
         """Things the operator did or refused; repeated ones are stored once."""
+        for number, event in enumerate(body.events):
+            if not 0 <= event.at <= LATEST:
+                raise InvalidInput(f"events[{number}].at", event.at, "give Unix seconds, such as 1700000000.0")
         await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
 
     @routes.delete("/pools/{namespace}/{name}", status_code=204)
@@ -68,20 +73,21 @@ def internal_routes(
         await guard.require_router(request, caller, router)
         return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
 
-    @routes.post("/reports", response_model=ReportReceipt, openapi_extra=described(Report))
-    async def post_report(request: Request, caller: Router) -> Response:
-        """One batch of a router, stored once however often it is sent."""
-        report = decode_body(await request.body(), Report)
-        await guard.require_router(request, caller, report.router)
-        done = await ingestion.take(report, clock())
-        if done.ignored:
-            on_ignored(done.ignored)
-        return Response(msgspec.json.encode(done.receipt), media_type="application/json")
+    @routes.post("/reports", response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
+    async def post_reports(request: Request, caller: Router) -> Response:
+        """Batches of one router, each stored once however often it is sent: one, or a list of them of which the first carries the router's state.
+        The answer is a receipt, or a list of receipts in the same order."""
+        reports, several, unreadable = decode_reports(await request.body())
+        for router in {report.router for report in reports}:
+            await guard.require_router(request, caller, router)
+        done = await ingestion.take(reports, clock())
+        on_taken(done.ignored + unreadable, done.lost_moves)
+        return Response(msgspec.json.encode(done.receipts if several else done.receipts[0]), media_type="application/json")
 
     @routes.post("/routers/gone", status_code=204)
     async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:
         """A router's last act."""
         await guard.require_router(request, caller, gone.router)
-        await ingestion.forget_router(gone)
+        await ingestion.forget_router(gone, clock())
 
     return routes

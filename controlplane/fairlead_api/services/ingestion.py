@@ -1,26 +1,35 @@
-"""Taking routers' reports: at most once by id, all of a report or nothing.
+"""Taking routers' reports: each at most once by router and id, all of a report or nothing.
 
-Bad rows (times no clock can show, names that are too long) are dropped and counted rather than refusing the report, because a router would
-send it again for ever.
+Rows that cannot be stored are dropped and counted rather than refusing the report, because a router would send it again for ever.
 """
 
+import logging
 from collections import Counter
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from typing import Protocol
 
+from fairlead.errors import InvalidInput
 from fairlead.reports import Report, ReportReceipt, RouterGone
+from fairlead.tables import PoolKey
+from fairlead_api.services.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 
-MAX_NAME = 1024
-"""Longest session or request name stored, in characters."""
+LATEST = 1e11
+"""Unix seconds that every clock and column here can hold (the year 5138)."""
+MOST_REPORTS = 5_000
+"""Reports taken in one post."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """`ignored` counts dropped rows by reason."""
+    """`ignored` counts dropped rows by reason, `lost_moves` the moves of sessions that lost their race, by pool."""
 
-    receipt: ReportReceipt
-    ignored: Counter[str]
+    receipts: tuple[ReportReceipt, ...]
+    ignored: Counter[str] = field(default_factory=Counter)
+    lost_moves: Counter[PoolKey] = field(default_factory=Counter)
 
 
 class ReportStore(Protocol):
@@ -29,60 +38,78 @@ class ReportStore(Protocol):
     async def prepare(self, days: dict[str, set[date]]) -> None:
         """Makes sure that rows of these days can be stored, by table."""
 
-    async def ingest(self, report: Report) -> Ingested:
-        """Stores a report in one transaction, or finds the receipt of its first time."""
+    async def ingest(self, reports: Sequence[Report]) -> Ingested:
+        """Stores the reports of one router in one transaction, those it has not seen; the receipts are in their order."""
 
     async def forget_router(self, gone: RouterGone) -> None:
         """The router is gone until it reports anew."""
 
 
 class Ingestion:
-    """Use case: a report arrives. `oldest_days` is how long late rows are still worth storing."""
+    """Use case: reports arrive."""
 
-    def __init__(self, store: ReportStore, *, oldest_days: int) -> None:
+    def __init__(self, store: ReportStore, ages: Ages) -> None:
         self._store = store
-        self._oldest = timedelta(days=oldest_days)
+        self._ages = ages
 
-    async def take(self, report: Report, now: datetime) -> Ingested:
-        """Raises StoreUnavailable; after an answer nothing of the report can be lost."""
-        kept, dropped = plausible(report, (now - self._oldest).timestamp(), (now + timedelta(hours=1)).timestamp())
+    async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
+        """Stores reports of one router; the first carries its state of the moment.
+
+        Raises InvalidInput for reports that name no router or time that can be, StoreUnavailable; after an answer nothing of them can be lost.
+        """
+        _check_envelopes(reports)
+        ignored: Counter[str] = Counter()
+        shift = clock_error(reports[0], now.timestamp())
+        if shift:
+            _log.warning(
+                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(shift, 1)}
+            )
+        kept: list[Report] = []
+        for report in reports:
+            good, dropped = plausible(report, self._ages, now.timestamp(), shift)
+            kept.append(replace(good, sent_at=good.sent_at + shift))
+            ignored += dropped
         await self._store.prepare(
             {
-                "load_samples": {_day(sample.second) for sample in kept.loads},
-                "decisions": {_day(decision.at) for decision in kept.decisions},
-                "rejections": {_day(rejection.second) for rejection in kept.rejections},
+                "load_samples": {_day(sample.second) for report in kept for sample in report.loads},
+                "decisions": {_day(decision.at) for report in kept for decision in report.decisions},
+                "rejections": {_day(rejection.second) for report in kept for rejection in report.rejections},
             }
         )
         done = await self._store.ingest(kept)
-        return replace(done, ignored=done.ignored + dropped)
+        return replace(done, ignored=done.ignored + ignored)
 
-    async def forget_router(self, gone: RouterGone) -> None:
-        await self._store.forget_router(gone)
+    async def forget_router(self, gone: RouterGone, now: datetime) -> None:
+        """Raises InvalidInput, StoreUnavailable."""
+        _check_name("router", gone.router)
+        _check_time("at", gone.at)
+        near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
+        await self._store.forget_router(gone if near else replace(gone, at=now.timestamp()))
 
 
-def plausible(report: Report, oldest: float, newest: float) -> tuple[Report, Counter[str]]:
-    """The report without rows that cannot be stored: times outside [oldest, newest] (Unix seconds), names over MAX_NAME or with a NUL."""
-    dropped: Counter[str] = Counter()
+def _check_envelopes(reports: Sequence[Report]) -> None:
+    if not 1 <= len(reports) <= MOST_REPORTS:
+        raise InvalidInput("reports", len(reports), f"send 1 to {MOST_REPORTS} reports at once")
+    for report in reports:
+        _check_name("id", report.id)
+        _check_name("router", report.router)
+        _check_time("sent_at", report.sent_at)
+    others = {report.router for report in reports} - {reports[0].router}
+    if others:
+        raise InvalidInput("router", others.pop(), f"send only reports of one router at once ({reports[0].router!r})")
+    names = [report.id for report in reports]
+    if len(set(names)) < len(names):
+        raise InvalidInput("id", next(name for name in names if names.count(name) > 1), "send each report once")
 
-    def fits(at: float, *names: str | None) -> bool:
-        if not oldest <= at <= newest:
-            dropped["time"] += 1
-            return False
-        if any(name is not None and (len(name) > MAX_NAME or "\0" in name) for name in names):
-            dropped["name"] += 1
-            return False
-        return True
 
-    kept = replace(
-        report,
-        bindings=tuple(b for b in report.bindings if fits(b.at, b.session, b.instance)),
-        migrations=tuple(m for m in report.migrations if fits(m.at, m.id, m.session, m.request, m.source, m.target)),
-        reroutes=tuple(m for m in report.reroutes if fits(m.at, m.id, m.session, m.request, m.source, m.target)),
-        decisions=tuple(d for d in report.decisions if fits(d.at, d.id, d.session, d.request, d.chosen)),
-        rejections=tuple(r for r in report.rejections if fits(r.second, r.sample_request)),
-        loads=tuple(sample for sample in report.loads if fits(sample.second, sample.instance)),
-    )
-    return kept, dropped
+def _check_name(field_name: str, name: str) -> None:
+    if not 1 <= len(name) <= MAX_NAME or "\0" in name:
+        raise InvalidInput(field_name, name[:100], f"give 1 to {MAX_NAME} characters without NUL")
+
+
+def _check_time(field_name: str, seconds: float) -> None:
+    if not 0 <= seconds <= LATEST:
+        raise InvalidInput(field_name, seconds, "give Unix seconds, such as 1700000000.0")
 
 
 def _day(seconds: float) -> date:

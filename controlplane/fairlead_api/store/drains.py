@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports import Binding, BindingChange, BindingReason, MigrationRecord
+from fairlead.reports import Binding, BindingChange, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_api.services.binding_races import Held
 from fairlead_api.services.draining import spread
@@ -49,13 +49,12 @@ async def move_off(
     targets = spread([row.session for row in rows], bound)
     batch = new_id()
     moved: list[SessionRow] = []
-    records: list[MigrationRecord] = []
     for row in rows:
         session = SessionRow(
             pool=pool,
             pool_id=pool_id,
             session=row.session,
-            held=Held(instance=row.instance, version=row.version, router=row.router),
+            held=Held(instance=row.instance, version=row.version, router=row.router, change=row.change),
             reason=row.reason,
             bound_at=row.bound_at,
             migrated_at=row.migrated_at,
@@ -64,6 +63,7 @@ async def move_off(
             context_tokens=row.context_tokens,
         )
         change = BindingChange(
+            id=f"{batch}:{row.session}",
             pool=pool,
             session=row.session,
             instance=targets[row.session],
@@ -73,10 +73,10 @@ async def move_off(
             based_on=row.version,
             context_tokens=row.context_tokens,
         )
-        bind(session, change, ROUTER, batch, {}, records)
+        bind(session, change, ROUTER, None)
         moved.append(session)
     await save_sessions(connection, moved)
-    await save_migrations(connection, records, ROUTER, {pool: pool_id})
+    await save_migrations(connection, [move for session in moved for move in session.moves], ROUTER, {pool: pool_id})
     return tuple(session.binding() for session in moved)
 
 
@@ -86,8 +86,9 @@ async def unbind_all(connection: AsyncConnection, pool_id: int, now: datetime) -
         text("SELECT 1 FROM sessions WHERE pool_id = :pool AND instance IS NOT NULL ORDER BY session FOR UPDATE"), {"pool": pool_id}
     )
     await connection.execute(
-        text("UPDATE bindings SET released_at = :now WHERE pool_id = :pool AND released_at IS NULL"), {"pool": pool_id, "now": now}
+        text(
+            "UPDATE bindings SET released_at = greatest(CAST(:now AS timestamptz), bound_at) WHERE pool_id = :pool AND released_at IS NULL"
+        ),
+        {"pool": pool_id, "now": now},
     )
-    await connection.execute(
-        text("UPDATE sessions SET instance = NULL, version = version + 1 WHERE pool_id = :pool AND instance IS NOT NULL"), {"pool": pool_id}
-    )
+    await connection.execute(text("UPDATE sessions SET instance = NULL WHERE pool_id = :pool AND instance IS NOT NULL"), {"pool": pool_id})

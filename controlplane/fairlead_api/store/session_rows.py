@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import text
@@ -17,8 +17,7 @@ from fairlead_api.services.binding_races import Held, next_version
 from fairlead_api.store import tables
 from fairlead_api.store.database import moment
 
-MAX_ID = 2200
-"""Longest id made here for a migration a router sent no record of."""
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +34,15 @@ class SessionRow:
     last_seen_at: datetime
     migrations: int
     context_tokens: int
+    ended_at: datetime | None = None
+    """When its last holder was let go, if nobody holds it."""
+    new: bool = False
+    """Whether there is no such row yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
     released: dict[int, datetime] = field(default_factory=dict)
+    moves: list[MigrationRecord] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Ids of changes that did not bind."""
     touched: bool = False
     changed: bool = False
 
@@ -50,34 +56,29 @@ class SessionRow:
             bound_at=self.bound_at.timestamp(),
             migrated_at=self.migrated_at.timestamp() if self.migrated_at else None,
             context_tokens=self.context_tokens,
+            change=self.held.change,
         )
 
 
-def bind(
-    row: SessionRow,
-    change: BindingChange,
-    router: str,
-    batch: str,
-    records: Mapping[tuple[PoolKey, str, str], MigrationRecord],
-    extra: list[MigrationRecord],
-) -> None:
-    """Gives the session its new home: history, and for a move its migration (the router's own record, or one made here if it sent none)."""
-    at = moment(change.at)
-    source = row.held.instance or (change.previous if row.held.version else None)
+def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
+    """Gives the session its new home: history, and for a move its migration (the router's own record, or one made here if it sent none).
+
+    Routers' clocks differ, and history must not run backwards: a binding begins no earlier than the one before it did.
+    """
+    at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
+    source = row.held.instance or (change.previous if row.held.version or record is not None else None)
     version = next_version(change, row.held)
-    migration: str | None = None
-    if source is not None and source != change.instance:
-        record = records.get((change.pool, change.session, change.instance))
-        if record is None:
-            record = bare_record(change, source, f"{batch}:{change.session}:{version}"[:MAX_ID])
-            extra.append(record)
-        migration = record.id
+    moved = source is not None and source != change.instance
+    if moved:
+        row.moves.append(record if record is not None and record.source == source else bare_record(change, source or ""))
         row.migrations += 1
         row.migrated_at = at
-    if row.held.instance is not None:
+    if row.holders and row.held.instance is not None:
+        row.holders[-1]["released_at"] = at
+    elif row.held.instance is not None:
         row.released[row.held.version] = at
-    row.held = Held(instance=change.instance, version=version, router=router)
-    row.reason, row.bound_at, row.changed = change.reason.value, at, True
+    row.held = Held(instance=change.instance, version=version, router=router, change=change.id)
+    row.reason, row.bound_at, row.ended_at, row.changed = change.reason.value, at, None, True
     row.holders.append(
         {
             "pool_id": row.pool_id,
@@ -88,14 +89,15 @@ def bind(
             "router": router,
             "bound_at": at,
             "released_at": None,
-            "migration": migration,
+            "migration": change.id if moved else None,
         }
     )
 
 
-def bare_record(change: BindingChange, source: str, name: str) -> MigrationRecord:
+def bare_record(change: BindingChange, source: str) -> MigrationRecord:
+    """A migration of which only the binding is known. It has the change's id, as a router's own record has."""
     return MigrationRecord(
-        id=name,
+        id=change.id,
         pool=change.pool,
         session=change.session,
         request="",
@@ -121,6 +123,7 @@ _SESSIONS: dict[str, str] = {
     "last_seen_at": "timestamptz",
     "migrations": "bigint",
     "context_tokens": "bigint",
+    "change": "text",
 }
 _HOLDERS: dict[str, str] = {
     "pool_id": "int",
@@ -144,35 +147,84 @@ def _columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> dic
     return {name: [row[name] for row in rows] for name in types}
 
 
+def _values(row: SessionRow) -> dict[str, Any]:
+    return {
+        "of_pool": row.pool_id,
+        "of_session": row.session,
+        "instance": row.held.instance,
+        "version": row.held.version,
+        "reason": row.reason,
+        "router": row.held.router,
+        "bound_at": row.bound_at,
+        "migrated_at": row.migrated_at,
+        "last_seen_at": row.last_seen_at,
+        "migrations": row.migrations,
+        "context_tokens": row.context_tokens,
+        "change": row.held.change,
+    }
+
+
+async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, str]], pools: Mapping[int, PoolKey]) -> list[SessionRow]:
+    """The rows there are of these (pool id, session), locked in one order everywhere so that nobody deadlocks."""
+    if not keys:
+        return []
+    wanted = sorted(keys)
+    found = await connection.execute(
+        text(
+            "SELECT s.*, CASE WHEN s.instance IS NULL THEN (SELECT max(b.released_at) FROM bindings b "
+            "WHERE b.pool_id = s.pool_id AND b.session = s.session) END AS ended_at "
+            "FROM sessions s JOIN unnest(CAST(:pools AS int[]), CAST(:sessions AS text[])) AS k(p, n) "
+            "ON s.pool_id = k.p AND s.session = k.n ORDER BY s.pool_id, s.session FOR UPDATE OF s"
+        ),
+        {"pools": [pool for pool, _ in wanted], "sessions": [session for _, session in wanted]},
+    )
+    return [
+        SessionRow(
+            pool=pools[row.pool_id],
+            pool_id=row.pool_id,
+            session=row.session,
+            held=Held(instance=row.instance, version=row.version, router=row.router, change=row.change),
+            reason=row.reason,
+            bound_at=row.bound_at,
+            migrated_at=row.migrated_at,
+            last_seen_at=row.last_seen_at,
+            migrations=row.migrations,
+            context_tokens=row.context_tokens,
+            ended_at=row.ended_at,
+        )
+        for row in found
+    ]
+
+
+async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> set[tuple[int, str]]:
+    """Writes rows that were not there, without their holders; returns the keys of those that another writer has made meanwhile."""
+    if not rows:
+        return set()
+    types = {"of_pool": "int", "of_session": "text", **_SESSIONS}
+    added = await connection.execute(
+        text(
+            f"INSERT INTO sessions (pool_id, session, {', '.join(_SESSIONS)}) SELECT {', '.join(types)} FROM unnest({_arrays(types)}) "
+            f"AS n({', '.join(types)}) ORDER BY of_pool, of_session ON CONFLICT DO NOTHING RETURNING pool_id, session"
+        ),
+        _columns([_values(row) for row in rows], types),
+    )
+    made = {(pool_id, session) for pool_id, session in added}
+    return {(row.pool_id, row.session) for row in rows} - made
+
+
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
     """Writes rows back with their new holders and the ends of the old ones, in three statements however many rows."""
-    if not rows:
-        return
     keys = {"of_pool": "int", "of_session": "text"}
-    sessions = [
-        {
-            "of_pool": row.pool_id,
-            "of_session": row.session,
-            "instance": row.held.instance,
-            "version": row.held.version,
-            "reason": row.reason,
-            "router": row.held.router,
-            "bound_at": row.bound_at,
-            "migrated_at": row.migrated_at,
-            "last_seen_at": row.last_seen_at,
-            "migrations": row.migrations,
-            "context_tokens": row.context_tokens,
-        }
-        for row in rows
-    ]
+    sessions = [_values(row) for row in rows if not row.new]
     types = {**keys, **_SESSIONS}
-    await connection.execute(
-        text(
-            f"UPDATE sessions s SET {', '.join(f'{name} = n.{name}' for name in _SESSIONS)} FROM unnest({_arrays(types)}) "
-            f"AS n({', '.join(types)}) WHERE s.pool_id = n.of_pool AND s.session = n.of_session"
-        ),
-        _columns(sessions, types),
-    )
+    if sessions:
+        await connection.execute(
+            text(
+                f"UPDATE sessions s SET {', '.join(f'{name} = n.{name}' for name in _SESSIONS)} FROM unnest({_arrays(types)}) "
+                f"AS n({', '.join(types)}) WHERE s.pool_id = n.of_pool AND s.session = n.of_session"
+            ),
+            _columns(sessions, types),
+        )
     holders = [holder for row in rows for holder in row.holders]
     if holders:
         names = ", ".join(_HOLDERS)

@@ -64,6 +64,7 @@ class PostgresStream:
                 bound_at=row.bound_at.timestamp(),
                 migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,
                 context_tokens=row.context_tokens,
+                change=row.change,
             )
             for row in rows
         ]

@@ -6,8 +6,10 @@ Large tables (`load_samples`, `decisions`, `rejections`) are partitioned by UTC 
 
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Column,
     Date,
+    DateTime,
     Double,
     ForeignKey,
     Identity,
@@ -185,6 +187,7 @@ sessions = Table(
     time_column("last_seen_at"),
     count_column("migrations"),
     count_column("context_tokens"),
+    text_column("change", null=True),
     Index(None, "pool_id", "instance"),
     Index(None, "last_seen_at"),
 )
@@ -201,7 +204,18 @@ bindings = Table(
     time_column("bound_at"),
     time_column("released_at", null=True),
     text_column("migration", null=True),
+    CheckConstraint("released_at >= bound_at", "ends_after_it_began"),
 )
+
+lost_moves = Table(
+    "lost_moves",
+    metadata,
+    pool_column(primary_key=True),
+    Column("router", Text, primary_key=True),
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    count_column("moves"),
+)
+"""Moves of sessions that routers made and that did not count, because another writer was first."""
 
 plans = Table(
     "plans",
@@ -233,8 +247,8 @@ plans = Table(
 reports = Table(
     "reports",
     metadata,
+    Column("router", Text, primary_key=True),
     Column("id", Text, primary_key=True),
-    text_column("router"),
     time_column("received_at", now=True),
     json_column("receipt"),
     Index(None, "received_at"),

@@ -85,12 +85,13 @@ class PostgresUpkeep:
             chosen = "FROM unnest(CAST(:pools AS int[]), CAST(:sessions AS text[])) AS k(p, n)"
             await connection.execute(
                 text(
-                    f"UPDATE bindings b SET released_at = :now {chosen} WHERE b.pool_id = k.p AND b.session = k.n AND b.released_at IS NULL"
+                    f"UPDATE bindings b SET released_at = greatest(CAST(:now AS timestamptz), b.bound_at) {chosen} "
+                    "WHERE b.pool_id = k.p AND b.session = k.n AND b.released_at IS NULL"
                 ),
                 keys,
             )
             await connection.execute(
-                text(f"UPDATE sessions s SET instance = NULL, version = s.version + 1 {chosen} WHERE s.pool_id = k.p AND s.session = k.n"),
+                text(f"UPDATE sessions s SET instance = NULL {chosen} WHERE s.pool_id = k.p AND s.session = k.n"),
                 {"pools": keys["pools"], "sessions": keys["sessions"]},
             )
             ended = tuple(
@@ -98,7 +99,7 @@ class PostgresUpkeep:
                     pool=PoolKey(namespace=row.namespace, name=row.name),
                     session=row.session,
                     instance=None,
-                    version=row.version + 1,
+                    version=row.version,
                     reason=BindingReason(row.reason),
                     bound_at=row.bound_at.timestamp(),
                     migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,

@@ -40,7 +40,7 @@ async def test_the_same_report_twice_gives_the_same_receipt_and_stores_once(api:
 async def test_a_move_writes_binding_history_and_migration_together(api: ApiInstance) -> None:
     await with_instances(api, "a", "b")
     await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    move = a_binding("s", "b", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
+    move = a_binding("s", "b", id="m1", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
     record = MigrationRecord(
         id="m1",
         pool=CHAT,
@@ -80,7 +80,7 @@ async def test_a_move_paid_off_only_if_the_actual_shows_a_promised_gain(
 ) -> None:
     await with_instances(api, "a", "b")
     await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    move = a_binding("s", "b", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
+    move = a_binding("s", "b", id="m1", previous="a", reason=BindingReason.HOT_MIGRATION, based_on=1)
     record = MigrationRecord(
         id="m1",
         pool=CHAT,
@@ -143,10 +143,11 @@ async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstan
     assert [(m.predicted_source_ttft_seconds, m.benefit_seconds, m.request) for m in page.items] == [(None, None, None)]
 
 
-async def test_a_binding_to_an_unknown_instance_is_ignored_and_counted(api: ApiInstance) -> None:
+async def test_a_binding_to_an_unknown_instance_is_refused_and_its_router_told(api: ApiInstance) -> None:
     await with_instances(api, "a")
-    receipt = await api.router.post_report(a_report("r1", bindings=(a_binding("s", "nowhere"), a_binding("t", "a"))))
-    assert receipt.conflicts == ()
+    receipt = await api.router.post_report(a_report("r1", bindings=(a_binding("s", "nowhere", id="one"), a_binding("t", "a"))))
+    assert receipt.lost == ("one",)
+    assert [(binding.session, binding.instance, binding.version) for binding in receipt.conflicts] == [("s", None, 0)]
     page = await api.viewer.sessions({})
     assert [item.session for item in page.items] == ["t"]
 
@@ -199,7 +200,7 @@ async def test_whatever_arrives_in_whatever_order_history_and_present_agree(
         open_holders = [holder for holder in found.history if holder.released_at is None]
         assert [(holder.instance, holder.version) for holder in open_holders] == [(found.session.instance, found.session.version)]
         versions = [holder.version for holder in found.history]
-        assert versions == sorted(set(versions), reverse=True)
+        assert versions == list(range(versions[0], versions[-1] - 1, -1))
         moves = (await api.viewer.migrations({"session": name})).items
         assert len(moves) == found.session.migrations == len([holder for holder in found.history if holder.migration])
 

@@ -1,13 +1,13 @@
 """Tickets and pools over a scheduler that checks it is told of each request's end exactly once."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead.reports import Binding, InstanceInFlight, RejectionReason
+from fairlead.reports import Binding, BindingChange, InstanceInFlight, RejectionReason
 from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, RoutingRequest, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
@@ -110,8 +110,14 @@ class CheckingScheduler:
             return tuple(self._refuse(request) for request in tuple(self.queue))
         return ()
 
-    def apply_bindings(self, bindings: Sequence[Binding], now: float) -> None:
+    def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
         self.bindings.extend(bindings)
+        return len(lost)
+
+    def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None: ...
+
+    def shut_down(self, now: float) -> tuple[Refusal, ...]:
+        return tuple(self._refuse(request) for request in tuple(self.queue))
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
         return ()

@@ -1,12 +1,13 @@
 """The disk spool."""
 
+import os
 import tempfile
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.spool import Cargo, Spool
+from fairlead_router.spool import MOST_ASIDE, Cargo, Spool
 
 
 def _spool(directory: Path, max_bytes: int = 1_000_000) -> Spool:
@@ -20,7 +21,8 @@ def test_batches_come_back_in_order_after_a_restart(tmp_path: Path) -> None:
     for index in range(12):
         spool.append(Cargo.HISTORY if index % 2 else Cargo.SAMPLES, index, b"{%d}" % index)
     again = _spool(tmp_path)
-    assert [batch.path.read_bytes() for batch in again.batches()] == [b"{%d}" % index for index in range(12)]
+    for cargo, first in ((Cargo.SAMPLES, 0), (Cargo.HISTORY, 1)):
+        assert [batch.path.read_bytes() for batch in again.batches(cargo)] == [b"{%d}" % index for index in range(first, 12, 2)]
     assert again.size == spool.size
     assert again.append(Cargo.HISTORY, 1, b"{}").sequence == 13
 
@@ -38,7 +40,7 @@ def test_discarding_twice_or_after_shrinking_does_no_harm(tmp_path: Path) -> Non
     spool = _spool(tmp_path, max_bytes=10)
     first = spool.append(Cargo.SAMPLES, 2, b"12345678")
     spool.append(Cargo.HISTORY, 1, b"12345678")
-    spool.discard(first)
+    spool.discard([first])
     spool.drop(first)
     assert spool.dropped == {"samples": 2}
     assert spool.size == 8
@@ -57,9 +59,56 @@ def test_the_bound_holds_and_history_goes_only_when_no_samples_are_left(steps: l
             assert spool.size <= 100
             assert spool.size == sum(path.stat().st_size for path in directory.iterdir())
             if spool.dropped["history"] > history_lost:
-                assert all(batch.cargo is Cargo.HISTORY for batch in spool.batches())
-            oldest = spool.oldest()
-            if acknowledge and oldest is not None:
+                assert spool.batches(Cargo.SAMPLES) == ()
+            oldest = spool.lend(cargo, 1, 1, 1)
+            if acknowledge and oldest:
                 spool.discard(oldest)
                 kept -= 1
+            else:
+                spool.give_back(oldest)
         assert len(spool) + sum(spool.dropped.values()) == kept
+
+
+def test_neighbours_are_lent_within_bounds_and_to_one_borrower_at_a_time(tmp_path: Path) -> None:
+    spool = _spool(tmp_path)
+    written = [spool.append(Cargo.SAMPLES if index == 2 else Cargo.HISTORY, 10, b"x" * 100) for index in range(6)]
+    history = [batch for batch in written if batch.cargo is Cargo.HISTORY]
+    assert spool.lend(Cargo.HISTORY, 2, 1000, 10_000) == history[:2]
+    assert spool.lend(Cargo.HISTORY, 9, 15, 10_000) == history[2:3]
+    assert spool.lend(Cargo.HISTORY, 9, 1, 1) == history[3:4], "one at least, however small the bounds"
+    spool.give_back(history[2:4])
+    assert spool.lend(Cargo.HISTORY, 9, 1000, 150) == history[2:3]
+    spool.discard(history[:4])
+    assert spool.lend(Cargo.HISTORY, 9, 1000, 10_000) == history[4:]
+    assert spool.lend(Cargo.SAMPLES, 9, 1000, 10_000) == [written[2]]
+
+
+def test_what_is_under_way_is_not_given_up_for_space(tmp_path: Path) -> None:
+    spool = _spool(tmp_path, max_bytes=10)
+    first = spool.append(Cargo.HISTORY, 1, b"12345678")
+    assert spool.lend(Cargo.HISTORY, 1, 1, 1) == [first]
+    spool.append(Cargo.HISTORY, 5, b"12345678")
+    assert spool.batches(Cargo.HISTORY) == (first,)
+    assert spool.dropped == {"history": 5}
+
+
+def test_batches_set_aside_are_kept_out_of_the_way_over_restarts_and_bounded(tmp_path: Path) -> None:
+    spool = _spool(tmp_path)
+    for index in range(MOST_ASIDE + 2):
+        spool.set_aside(spool.append(Cargo.HISTORY, 3, b"{%d}" % index))
+    again = _spool(tmp_path)
+    assert (len(again), again.size, again.aside, spool.aside) == (0, 0, MOST_ASIDE, MOST_ASIDE)
+    assert spool.dropped == {"history": 6}
+    assert again.append(Cargo.HISTORY, 1, b"{}").sequence == MOST_ASIDE + 3
+
+
+def test_the_age_of_the_oldest_batch_is_known_over_restarts(tmp_path: Path) -> None:
+    clock = iter([100.0, 50.0])
+    spool = Spool(tmp_path, 1000, lambda: next(clock))
+    spool.open()
+    assert spool.oldest_written_at() is None
+    first = spool.append(Cargo.SAMPLES, 1, b"{}")
+    spool.append(Cargo.HISTORY, 1, b"{}")
+    assert spool.oldest_written_at() == 50.0
+    os.utime(first.path, (20.0, 20.0))
+    assert _spool(tmp_path).oldest_written_at() == 20.0

@@ -1,0 +1,60 @@
+"""Bodies of report posts: one Report or a list of them, straight from bytes to dataclasses, or row by row when some row is not one."""
+
+from collections import Counter
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from fairlead.errors import InvalidInput
+from fairlead.reports import Report
+from fairlead_api.routes.bodies import MalformedBody
+
+_HINTS = get_type_hints(Report)
+_ROWS = {field.name: get_args(_HINTS[field.name])[0] for field in fields(Report) if field.name not in {"id", "router", "sent_at"}}
+_Loose: Any = msgspec.defstruct(
+    "_Loose",
+    [("id", str), ("router", str), ("sent_at", float), *((name, list[msgspec.Raw], msgspec.field(default_factory=list)) for name in _ROWS)],
+)
+_whole: "msgspec.json.Decoder[Report | list[Report]]" = msgspec.json.Decoder(Report | list[Report])
+_loose: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(_Loose | list[_Loose])
+_row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind) for name, kind in _ROWS.items()}
+
+
+def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
+    """The reports, whether they came as a list, and how many rows were left out because they are no such row.
+
+    Raises MalformedBody for what is not JSON, InvalidInput for a report without id, router or time.
+    """
+    try:
+        try:
+            found = _whole.decode(content)
+        except msgspec.DecodeError:  # ValidationError included
+            return _row_by_row(content)
+    except RecursionError:
+        raise InvalidInput("body", None, "nest values less deeply") from None
+    return (found, True, Counter()) if isinstance(found, list) else ([found], False, Counter())
+
+
+def _row_by_row(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
+    try:
+        found = _loose.decode(content)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).rpartition(" - at `$")
+        raise InvalidInput(path.rstrip("`").lstrip(".") or "body", None, message or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBody(str(error)) from error
+    ignored: Counter[str] = Counter()
+    reports: list[Report] = []
+    for loose in found if isinstance(found, list) else [found]:
+        rows: dict[str, tuple[Any, ...]] = {}
+        for name, decoder in _row.items():
+            good: list[Any] = []
+            for raw in getattr(loose, name):
+                try:
+                    good.append(decoder.decode(raw))
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    ignored["unreadable"] += 1
+            rows[name] = tuple(good)
+        reports.append(Report(id=loose.id, router=loose.router, sent_at=loose.sent_at, **rows))
+    return reports, isinstance(found, list), ignored

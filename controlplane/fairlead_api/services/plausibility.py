@@ -1,0 +1,170 @@
+"""What of a report can be stored: every text, number and time of every row has bounds, and a row outside them is dropped alone. Pure.
+
+A router sends a report until it is taken, so one row that cannot be stored must cost that row and nothing else. Times are judged by the API's clock: a
+router's own may be wrong, and history is kept whatever it says.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from fairlead.reports import Report
+
+MAX_NAME = 1024
+"""Longest text stored, in characters."""
+MAX_COUNT = 2**53
+"""Largest whole number stored: what JSON carries exactly."""
+MAX_STATUS = 599
+"""Highest HTTP status."""
+MAX_NUMBER = 1e12
+MAX_ITEMS = 1024
+"""Most candidates of a decision, or latencies of a second."""
+CLOCK_TOLERANCE_SECONDS = 30.0
+"""A router's clock may be this far from the API's, the way of a report included, before the API's is taken instead."""
+EARLIEST = 1_577_836_800.0
+"""2020-01-01: no router ran before."""
+
+Row = TypeVar("Row")
+Check = Callable[[Any], bool]
+_known_checks: dict[Any, tuple[tuple[str, Check, str], ...]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """How old a row may be, in seconds, by field of Report. History of sessions is kept whatever its age, so it has no field here."""
+
+    decisions: float
+    rejections: float
+    loads: float
+
+
+def clock_error(report: Report, now: float) -> float:
+    """Seconds to add to the report's times to have the API's; 0.0 while the router's clock is near enough."""
+    error = now - report.sent_at
+    return error if abs(error) > CLOCK_TOLERANCE_SECONDS else 0.0
+
+
+def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
+    """The report as it can be stored, its times put right by `shift`, and how many rows were dropped or changed, by reason.
+
+    Bindings, migrations and refusals are history: a time that cannot be is replaced by `now`. Samples and refusals older than their age are dropped.
+    """
+    dropped: Counter[str] = Counter()
+
+    def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None]) -> tuple[Row, ...]:
+        good: list[Row] = []
+        for row in rows:
+            problem = fault(row)
+            placed = place(row) if problem is None else None
+            if placed is not None:
+                good.append(placed)
+            else:
+                dropped[problem or "time"] += 1
+        return tuple(good)
+
+    def in_history(row: Any) -> Any:
+        at = row.at + shift
+        if not EARLIEST <= at <= now + CLOCK_TOLERANCE_SECONDS:
+            dropped["clock"] += 1
+            at = now
+        return row if at == row.at else replace(row, at=at)
+
+    def a_sample(oldest: float) -> Callable[[Any], Any]:
+        def place(row: Any) -> Any:
+            at = row.at + shift
+            return None if not now - oldest <= at <= now + CLOCK_TOLERANCE_SECONDS else row if shift == 0.0 else replace(row, at=at)
+
+        return place
+
+    def a_second(oldest: float) -> Callable[[Any], Any]:
+        def place(row: Any) -> Any:
+            second = row.second + round(shift)
+            in_time = now - oldest <= second <= now + CLOCK_TOLERANCE_SECONDS
+            return None if not in_time else row if shift == 0.0 else replace(row, second=second)
+
+        return place
+
+    if shift:
+        dropped["clock"] += (
+            len(report.bindings) + len(report.migrations) + len(report.decisions) + len(report.rejections) + len(report.loads)
+        )
+    named = tuple(
+        change if change.id else replace(change, id=f"{report.router}:{report.id}:{number}")
+        for number, change in enumerate(report.bindings)
+    )
+    whole = replace(
+        report,
+        bindings=kept(named, in_history),
+        migrations=kept(report.migrations, in_history),
+        migration_outcomes=kept(report.migration_outcomes, lambda row: row),
+        reroutes=kept(report.reroutes, in_history),
+        reroute_outcomes=kept(report.reroute_outcomes, lambda row: row),
+        decisions=kept(report.decisions, a_sample(ages.decisions)),
+        rejections=kept(report.rejections, a_second(ages.rejections)),
+        loads=kept(report.loads, a_second(ages.loads)),
+        acknowledged=kept(report.acknowledged, lambda row: row),
+        in_flight=kept(report.in_flight, lambda row: row),
+    )
+    return whole, dropped
+
+
+def fault(row: Any) -> str | None:
+    """`name`, `number` or `size`: what of a row no column can hold; None when all is well."""
+    kind = type(row)
+    checks = _known_checks.get(kind)
+    if checks is None:
+        checks = _known_checks[kind] = _checks(kind)
+    for name, check, reason in checks:
+        value = getattr(row, name)
+        if value is not None and not check(value):
+            return reason
+    return None
+
+
+def _checks(kind: Any) -> tuple[tuple[str, Check, str], ...]:
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is not a dataclass")
+    hints = get_type_hints(kind)
+    found: list[tuple[str, Check, str]] = []
+    for field in fields(kind):
+        check, reason = (_is_status, "number") if field.name == "status" else _check(hints[field.name])
+        if check is not None:
+            found.append((field.name, check, reason))
+    return tuple(found)
+
+
+def _check(hint: Any) -> tuple[Check | None, str]:
+    if isinstance(hint, UnionType):  # of a kind and None; None is always well
+        (hint,) = (part for part in get_args(hint) if part is not type(None))
+    origin = get_origin(hint)
+    if origin is tuple:
+        item, reason = _check(get_args(hint)[0])
+        return (lambda rows: len(rows) <= MAX_ITEMS and (item is None or all(map(item, rows)))), reason
+    if origin is dict:
+        return (
+            lambda terms: len(terms) <= MAX_ITEMS and all(_is_name(name) and _is_number(value) for name, value in terms.items())
+        ), "number"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return None, ""
+    if hint is str:
+        return _is_name, "name"
+    if hint is int:
+        return (lambda count: 0 <= count <= MAX_COUNT), "number"
+    if hint is float:
+        return _is_number, "number"
+    return (lambda row: fault(row) is None), "number"
+
+
+def _is_status(status: int) -> bool:
+    return 100 <= status <= MAX_STATUS
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_NAME and "\0" not in text
+
+
+def _is_number(number: float) -> bool:
+    return -MAX_NUMBER <= number <= MAX_NUMBER  # false for what is not a number
