@@ -42,7 +42,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 )
 @click.option("--model", help="Model to ask for; the first one the router lists without it.")
 @click.option("--pool", help="namespace/name of the pool, sent as x-fairlead-pool.")
-@click.option("--token", help="Sent as a bearer token.")
+@click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
 @click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
 @click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
@@ -117,7 +117,7 @@ def replay(
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        served_model = model or await find_model(client, origins, pool, patient=repeat, stop=stop, console=err)
+        served_model = model or await find_model(client, origins, headers, pool, patient=repeat, stop=stop, console=err)
         sender = Sender(client, origins, headers, session_header, timeout, retry_rejected, time.monotonic)
         running = Replay(
             rows=rows,

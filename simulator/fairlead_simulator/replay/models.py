@@ -29,14 +29,20 @@ class _Document(AnswerReader):
 
 
 async def find_model(
-    client: HttpClient, origins: Sequence[Origin], pool: str | None, patient: bool, stop: asyncio.Event, console: Console
+    client: HttpClient,
+    origins: Sequence[Origin],
+    headers: Sequence[tuple[str, str]],
+    pool: str | None,
+    patient: bool,
+    stop: asyncio.Event,
+    console: Console,
 ) -> str:
-    """The model of `pool`, or the first model any router lists. When `patient`, waits for one; empty when stopped meanwhile."""
+    """The model of `pool`, or the first model any router lists when asked with these headers. When `patient`, waits for one; empty when stopped meanwhile."""
     while True:
         problems = []
         for origin in origins:
             try:
-                return await _model_of(client, origin, pool)
+                return await _model_of(client, origin, headers, pool)
             except ModelUnknown as error:
                 problems.append(str(error))
         if not patient:
@@ -50,9 +56,10 @@ async def find_model(
             continue
 
 
-async def _model_of(client: HttpClient, origin: Origin, pool: str | None) -> str:
+async def _model_of(client: HttpClient, origin: Origin, headers: Sequence[tuple[str, str]], pool: str | None) -> str:
     answer = _Document()
-    head = f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.authority}\r\n\r\n".encode("latin-1")
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    head = f"GET {origin.path}/v1/models HTTP/1.1\r\nhost: {origin.authority}\r\n{lines}\r\n".encode("latin-1")
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await client.request(origin, head, b"", answer)

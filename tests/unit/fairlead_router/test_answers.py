@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_router.answers import StreamReader, read_usage
+from fairlead_router.dialects import Dialect
 
 
 def _event(**fields: object) -> bytes:
@@ -67,9 +68,49 @@ def test_a_stream_that_stops_inside_an_event_is_cut() -> None:
         (orjson.dumps({"usage": {"completion_tokens": 3, "prompt_tokens_details": None}}), (3, None)),
         (orjson.dumps({"usage": None}), None),
         (orjson.dumps({"usage": {"completion_tokens": "three"}}), None),
+        (orjson.dumps({"usage": {"completion_tokens": 2**63 - 1}}), None),
+        (orjson.dumps({"usage": {"completion_tokens": -1}}), None),
+        (b'{"usage": {"completion_tokens": 1e300}}', None),
+        (orjson.dumps({"usage": {"input_tokens": 5, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 2}}}), (3, 2)),
+        (orjson.dumps({"usage": {"input_tokens": 5, "output_tokens": 3, "cache_read_input_tokens": 2}}), (3, 2)),
+        (orjson.dumps({"type": "response.completed", "response": {"usage": {"output_tokens": 3}}}), (3, None)),
         (orjson.dumps({}), None),
         (b"not json", None),
     ],
 )
 def test_usage_is_read_leniently(document: bytes, expected: tuple[int, int | None] | None) -> None:
     assert read_usage(document) == expected
+
+
+@given(st.lists(st.integers(0, 100_000), max_size=12))
+def test_the_usage_of_a_response_is_found_behind_any_length_of_text(cuts: list[int]) -> None:
+    usage = {"input_tokens": 5, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 4}}
+    response = {
+        "id": "resp_1",
+        "output": [{"text": '"usage": {"output_tokens": 99} ' * 2000}],
+        "tools": [{"usage": {"x": 1}}],
+        "usage": usage,
+    }
+    events: list[dict[str, object]] = [
+        {"type": "response.created"},
+        {"type": "response.output_text.delta", "delta": "x"},
+        {"type": "response.completed", "response": response},
+    ]
+    whole = b"".join(b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), orjson.dumps(event)) for event in events)
+    reader = StreamReader(Dialect.RESPONSES)
+    for piece in _pieces(whole, cuts):
+        reader.feed(piece)
+    assert reader.usage() == (7, 4)
+    assert reader.began
+
+
+@given(st.lists(st.integers(0, 300), max_size=8))
+def test_the_first_token_is_seen_however_its_event_is_cut(cuts: list[int]) -> None:
+    before = b'event: message_start\ndata: {"type":"message_start"}\n\nevent: ping\ndata: {"type": "ping"}\n\n'
+    reader = StreamReader(Dialect.ANTHROPIC)
+    for piece in _pieces(before, cuts):
+        reader.feed(piece)
+        assert not reader.began
+    for piece in _pieces(b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n', cuts):
+        reader.feed(piece)
+    assert reader.began
