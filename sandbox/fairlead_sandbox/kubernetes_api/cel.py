@@ -106,7 +106,7 @@ def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
         try:
             if not rule.runner.evaluate(context):
                 causes.append(_fault(rule, at, value, _message(rule, context)))
-        except CELEvalError as error:
+        except (CELEvalError, TypeError, ValueError) as error:  # cel-python's macros let Python's own errors through
             causes.append(invalid_value(at, value, f"{_reason_of(error)} evaluating rule: {rule.message or rule.text}"))
     return causes
 
@@ -138,12 +138,12 @@ def _message(rule: Rule, context: Mapping[str, Any]) -> str:
     if rule.message_runner is not None:
         try:
             return str(rule.message_runner.evaluate(context))
-        except CELEvalError:
+        except (CELEvalError, TypeError, ValueError):
             pass  # the real server, too, falls back to the fixed message
     return rule.message or f"failed rule: {rule.text}"
 
 
-def _reason_of(error: CELEvalError) -> str:
+def _reason_of(error: Exception) -> str:
     cause = error.args[2] if len(error.args) > 2 and error.args[2] else ()
     if error.args[1:2] == (KeyError,) or "no such member" in str(error.args[0]):
         return str(error.args[0]).replace("no such member in mapping", "no such key").replace("'", "")

@@ -11,7 +11,7 @@ from typing import Any
 from fairlead_sandbox.kubernetes_api.errors import Cause, forbidden_value, invalid_value, not_supported, required_value
 from fairlead_sandbox.kubernetes_api.objects import Object
 from fairlead_sandbox.kubernetes_api.schemas import EMBEDDED, LIST_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, RULES, item_schema
-from fairlead_sandbox.kubernetes_api.structural_schemas import JUNCTORS
+from fairlead_sandbox.kubernetes_api.structural_schemas import JUNCTORS, is_unsaid
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
@@ -26,7 +26,7 @@ _AT_ROOT_WITH_STATUS = frozenset(
 
 def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Cause]:
     """What only the root must not say."""
-    others = sorted(name for name, value in schema.items() if name not in _AT_ROOT_WITH_STATUS and value not in (None, False, "", [], {}))
+    others = sorted(name for name, value in schema.items() if name not in _AT_ROOT_WITH_STATUS and not is_unsaid(name, value))
     if has_status and others:
         detail = f"only {sorted(_AT_ROOT_WITH_STATUS)} fields are allowed at the root of the schema if the status subresource is enabled"
         yield invalid_value(path, schema, f"{detail}; found {', '.join(others)}")

@@ -99,13 +99,14 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
     metadata, at = properties["metadata"], f"{path}.properties[metadata]"
     if metadata.get("type") != "object":
         yield invalid_value(f"{at}.type", metadata.get("type", ""), "must be object")
-    beyond = {
-        name: value
-        for name, value in metadata.items()
-        if name not in {"type", "default", "properties"} and value not in (None, False, [], {}, "")
-    }
+    beyond = [name for name, value in metadata.items() if name not in {"type", "default", "properties"} and not is_unsaid(name, value)]
     if root and (beyond or not set(metadata.get("properties", {})) <= {"name", "generateName"}):
         yield forbidden_value(at, "must not specify anything other than name and generateName, but metadata is implicitly specified")
+
+
+def is_unsaid(name: str, value: Any) -> bool:
+    """Whether a member of a schema says nothing: what is empty or false, but for additionalProperties, which says something with both."""
+    return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
 
 def _junctor_faults(schema: Object, path: str) -> Iterator[Cause]:

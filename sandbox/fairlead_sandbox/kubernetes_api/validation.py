@@ -21,7 +21,7 @@ from fairlead_sandbox.kubernetes_api.errors import (
     type_invalid,
 )
 from fairlead_sandbox.kubernetes_api.objects import Object, canonical, parse_timestamp
-from fairlead_sandbox.kubernetes_api.schemas import INT_OR_STRING, LIST_TYPE, item_schema, key_of, list_keys
+from fairlead_sandbox.kubernetes_api.schemas import EMBEDDED, INT_OR_STRING, LIST_TYPE, item_schema, key_of, list_keys
 
 ABSENT = object()
 """Stands for "there was no old value", because None is a value."""
@@ -67,7 +67,7 @@ def _wrong_type(value: Any, wanted: str, path: str) -> Cause:
 def _type_fault(value: Any, schema: Object, path: str) -> Cause | None:
     wanted = schema.get("type")
     actual = type_name(value)
-    if schema.get(INT_OR_STRING):
+    if schema.get(INT_OR_STRING) and wanted is None:
         return None if actual in {"integer", "string"} else _wrong_type(value, "integer,string", path)
     if wanted is None or actual == wanted or (wanted == "number" and actual == "integer"):
         return None
@@ -82,8 +82,8 @@ def _value_faults(value: Any, schema: Object, path: str) -> list[Cause]:
     def fault(detail: str) -> None:
         causes.append(invalid_value(path, value, f"{path} in body {detail}"))
 
-    if "enum" in schema and value not in schema["enum"]:
-        causes.append(not_supported(path, value, schema["enum"]))
+    if (words := schema.get("enum")) and value not in words:
+        causes.append(not_supported(path, value, words))
     if isinstance(value, str):
         if len(value) < schema.get("minLength", 0):
             fault(f"should be at least {schema['minLength']} chars long")
@@ -142,6 +142,8 @@ def _composition_faults(value: Any, schema: Object, path: str) -> list[Cause]:
 def _object_faults(value: Object, schema: Object, path: str, old: Any) -> list[Cause]:
     prefix = f"{path}." if path else ""
     causes = [required_value(f"{prefix}{name}") for name in schema.get("required", ()) if name not in value]
+    if schema.get(EMBEDDED):
+        causes += [required_value(f"{prefix}{name}") for name in ("apiVersion", "kind") if not value.get(name)]
     if len(value) < schema.get("minProperties", 0):
         causes.append(invalid_value(path, value, f"{path} in body should have at least {schema['minProperties']} properties"))
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:

@@ -212,6 +212,26 @@ def test_null_counts_as_not_written(api: httpx.Client) -> None:
     assert refusals(api, definition(fields({"m": schema}))) == []
 
 
+def test_an_embedded_resource_names_its_kind_also_in_a_default(api: httpx.Client) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+    at = f"{SPEC}.properties[m].default"
+    missing = {(f"{at}.apiVersion", "Required value"), (f"{at}.kind", "Required value")}
+    assert set(refusals(api, definition(fields({"m": {**embedded, "default": {"a": 1}}})))) == missing
+    assert refusals(api, definition(fields({"m": {**embedded, "default": {"apiVersion": "v1", "kind": "Pod"}}}))) == []
+
+
+def test_metadata_may_restrict_an_objects_name_and_nothing_else(api: httpx.Client) -> None:
+    def told(metadata: dict[str, Any]) -> list[str]:
+        crd = definition(fields({}))
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = metadata
+        return [text for _, text in refusals(api, crd)]
+
+    assert told(fields({"name": {"type": "string", "maxLength": 5}})) == []
+    forbidden = ["Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified"]
+    assert told(fields({"labels": fields({})})) == forbidden
+    assert told({"type": "object", "minProperties": 0}) == forbidden
+
+
 def test_a_pattern_is_what_go_takes_for_a_regular_expression(api: httpx.Client) -> None:
     assert refusals(api, definition(fields({"m": {"type": "string", "pattern": r"^\p{L}+$"}}))) == []
     ((field, text),) = refusals(api, definition(fields({"m": {"type": "string", "pattern": "(?=a)"}})))

@@ -64,12 +64,14 @@ def test_scaling_down_drains_the_cheapest_and_waits_for_what_runs_there(stage: S
     assert (scale["from"], scale["to"]) == (4, 1)
 
 
-def test_scaling_up_through_the_scale_subresource_keeps_what_serves(stage: Stage) -> None:
+def test_scaling_up_through_the_scale_subresource_keeps_what_serves_and_names_who_scaled(stage: Stage) -> None:
     stage.apply("growing", replicas=2)
     stage.settle("growing", 2)
     before = stage.names("growing")
-    stage.client.merge("/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/growing/scale", {"spec": {"replicas": 4}})
+    scale = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/growing/scale?fieldManager=autoscaler"
+    stage.client.merge(scale, {"spec": {"replicas": 4}})
     stage.settle("growing", 4)
+    assert stage.status("growing")["lastScale"]["reason"] == "spec.replicas set by autoscaler"
     assert before < stage.names("growing")
     assert stage.marked("growing") == set()
 
