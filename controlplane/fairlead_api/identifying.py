@@ -15,7 +15,7 @@ from fairlead_api.problems import of_service, problem_response
 from fairlead_api.services.access import Access, Caller
 from fairlead_api.services.errors import NotAuthenticated, ServiceError
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/v1/login"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login"})
 """What answers without a token."""
 
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)

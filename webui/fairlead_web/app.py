@@ -127,7 +127,7 @@ def create_web_app(
         assert isinstance(error, HTTPException)
         detail = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
         problem = Problem(type="about:blank", title=_titles(error.status_code), status=error.status_code, detail=detail)
-        return errors.page(site, request, problem, signed_in=settings.cookie_name in request.cookies)
+        return await errors.page(site, request, problem, signed_in=settings.cookie_name in request.cookies)
 
     base = settings.base_path
     app = Starlette(
@@ -178,14 +178,14 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
                 if not csrf_matches(token, given):
                     detail = "The form's token does not belong to this session. Nothing was changed; reload the page and submit again."
                     problem = Problem(type="form-token", title="Form refused", status=403, detail=detail, remedy="Reload the page first.")
-                    return errors.page(site, request, problem, signed_in=True)
+                    return await errors.page(site, request, problem, signed_in=True)
             visit = visit_of(site, request, token, ages)
             if not shareable(request):
                 return await handler(visit)
             named = replace(visit, identity=await visit.api.whoami())  # a shared part is for people the API knows
             return await site.fragments.get(shared_key(named), lambda: handler(named))
         except ClientError as error:
-            return errors.answer(site, request, error)
+            return await errors.answer(site, request, error)
 
     return endpoint
 

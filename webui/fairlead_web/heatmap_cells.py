@@ -35,11 +35,22 @@ def text_of(value: float | None, unit: str) -> str:
         case "share":
             return f"{step // 10}.{step % 10} %"
         case "seconds":
-            return f"{step // 1000}.{step % 1000:03d} s"
+            return _seconds(step)
         case "requests":
             return f"{step // 10}" + (f".{step % 10}" if step % 10 else "") + (" request" if step == 10 else " requests")
         case _:
             return f"{step // 100}.{step % 100:02d} {unit}"
+
+
+def _seconds(milliseconds: int) -> str:
+    """As `formats.seconds` writes a latency, from whole milliseconds."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 9995:
+        hundredths = (milliseconds + 5) // 10
+        return f"{hundredths // 100}.{hundredths % 100:02d} s"
+    tenths = (milliseconds + 50) // 100
+    return f"{tenths // 10}.{tenths % 10} s"
 
 
 def levels(heatmap: Heatmap) -> bytes:

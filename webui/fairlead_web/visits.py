@@ -119,28 +119,41 @@ class Visit:
         problem: Problem | None = None,
         pools: list[PoolSummary] | None = None,
     ) -> Shell:
-        """The page's frame; asks the API who this is and which pools there are."""
+        """The page's frame; asks the API who this is and which pools there are. A range that is fixed has nothing live."""
         known = self.api.whoami() if self.identity is None else _known(self.identity)
         identity, listed = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
+        return replace(
+            self.frame(title, section, identity, listed),
+            crumbs=crumbs,
+            pool=pool,
+            tab=tab,
+            ranged=ranged,
+            live_topics="" if ranged and not self.range.live else live,
+            findings=findings,
+            problem=problem,
+        )
+
+    def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
+        """A frame from what is known, without asking anybody."""
         return Shell(
             title=title,
             section=section,
             here=self.here,
             identity=identity,
-            pools=listed,
-            pool=pool,
-            tab=tab,
+            pools=pools,
+            pool=None,
+            tab="",
             csrf=csrf_token(self.token, secrets.token_hex(8)),
             preferences=self.preferences,
             range=self.range,
             range_problem=self.range_problem,
-            ranged=ranged,
-            live_topics=live,
-            crumbs=crumbs,
-            findings=findings,
+            ranged=False,
+            live_topics="",
+            crumbs=(),
+            findings=(),
             partial=tuple(dict.fromkeys(self.failures)),
             stale_seconds=max(self.stale_ages, default=None),
-            problem=problem,
+            problem=None,
             as_of=self.now,
         )
 

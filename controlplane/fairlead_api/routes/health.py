@@ -37,8 +37,8 @@ def health_routes(
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
 
     @routes.get("/metrics", tags=["health"], response_class=Response)
-    async def get_metrics() -> Response:
-        """Prometheus metrics of this process."""
+    async def get_metrics(caller: Annotated[Caller, Depends(guard.needs("viewer"))]) -> Response:
+        """Prometheus metrics of this process. They name pools and show traffic, so a scraper brings a token of a viewer."""
         content, kind = metrics()
         return Response(content, media_type=kind)
 

@@ -1,5 +1,6 @@
 """Live updates, pausing, and what happens when there are too many tabs; the page without scripts."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -179,6 +180,34 @@ def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: Runni
     page.wait_for_selector("tr[data-key=m-after]", timeout=2000)
 
 
+def test_a_lost_api_is_said_with_its_age_and_goes_away_by_itself(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site)
+    page = context.new_page()
+    page.goto(f"{site.url}/pools/default/chat")
+    page.wait_for_selector("#live-pill[data-state=live]")
+    page.fill("input[name=replicas]", "11")
+    site.fake.broken.add("/v1/")
+    site.loop.call_soon_threadsafe(site.fake.end_streams)
+    page.wait_for_selector("#away:has-text('The control API does not answer.')", timeout=15000)
+    wait_until(page, "/is [0-9]+ s old/.test(document.querySelector('#away').textContent)")
+    site.fake.broken.clear()
+    page.wait_for_selector("#away", state="detached", timeout=15000)
+    assert page.input_value("input[name=replicas]") == "11"
+    context.close()
+
+
+def test_times_have_one_shape_and_name_their_zone(chromium: Browser, site: RunningSite) -> None:
+    for mode, ending in (("utc", "UTC"), ("relative", "UTC"), ("local", "GMT+3")):
+        context = signed_in(chromium, site, timezone_id="Europe/Istanbul")
+        context.add_cookies([{"name": "fairlead-time", "value": mode, "url": site.url}])
+        page = context.new_page()
+        page.goto(f"{site.url}/audit/56")
+        page.wait_for_selector("html.scripted")
+        text = page.inner_text("footer time")
+        assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {re.escape(ending)}", text), text
+        context.close()
+
+
 def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/")
     address = page.evaluate("document.querySelector('script[type=module]').src.replace('main.js', 'formats.js')")
@@ -192,6 +221,11 @@ def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -
     steps = page.evaluate(
         "async ([address, units]) => { const f = await import(address); return units.map(u => f.exact(12345, u)); }", [address, list(units)]
     )
+    edges = [0, 999, 1000, 1005, 9994, 9995, 12250, 63547, 120049]
+    exact = page.evaluate(
+        "async ([address, edges]) => { const f = await import(address); return edges.map(e => f.exact(e, 'seconds')); }", [address, edges]
+    )
+    assert exact == [text_of(edge / 1000, "seconds") for edge in edges]
     assert steps == [text_of(12345 * {"tokens": 1, "share": 0.001, "seconds": 0.001, "requests": 0.1}.get(u, 0.01), u) for u in units]
 
 

@@ -18,7 +18,7 @@ from fairlead_client.resources import LoginLinkRequest, TokenRequest
 from postgres import plain
 from streaming_asgi import StreamingAsgiTransport
 
-OPEN = {"/healthz", "/readyz", "/metrics", "/v1/login"}
+OPEN = {"/healthz", "/readyz", "/v1/login"}
 ADMIN = {"/v1/login-links", "/v1/tokens", "/v1/tokens.csv", "/v1/tokens/{token_id}"}
 OPERATOR = {"/v1/pools/{namespace}/{name}/plans", "/v1/plans/{plan_id}/apply", "/v1/plans/{plan_id}/undo"}
 RANK = {"viewer": 1, "operator": 2, "admin": 3}

@@ -61,7 +61,7 @@ def unpacked(data: bytes) -> tuple[dict[str, object], bytes, list[int]]:
         (None, "tokens", "no data"),
         (12345, "tokens", "12,345 tokens"),
         (0.8344, "share", "83.4 %"),
-        (1.2346, "seconds", "1.235 s"),
+        (1.2346, "seconds", "1.24 s"),
         (1, "requests", "1 request"),
         (2.25, "requests", "2.3 requests"),
         (0, "requests", "0 requests"),
@@ -113,7 +113,7 @@ def test_a_click_outside_finds_nothing() -> None:
 
 def test_the_summary_names_the_peak_and_counts_the_breaches() -> None:
     text = summary(heatmap([[1.0, None], [2.0, 9.5]], limit=5.0))
-    assert text == "Highest: 9.500 s on chat-b1 at 2026-11-21 10:00:30 UTC. 1 of 4 cells over the limit of 5.000 s."
+    assert text == "Highest: 9.50 s on chat-b1 at 2026-11-21 10:00:30 UTC. 1 of 4 cells over the limit of 5.00 s."
 
 
 def test_the_csv_has_a_column_per_bucket_and_leaves_no_data_empty() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from fairlead_web.addresses import session_path
 from fairlead_web.formats import told
+from fairlead_web.security import csrf_token
 from fake_loads import CHAT, CODE, HOSTILE, INSTANCES
 from web_client import visitor
 
@@ -165,6 +166,38 @@ async def test_what_does_not_exist_is_said_and_the_way_on_shown(path: str, statu
         assert answer.status_code == status
         assert says in answer.text
         assert 'href="/"' in answer.text
+
+
+async def test_an_error_page_keeps_the_navigation_and_offers_the_list_to_search() -> None:
+    async with visitor() as operator:
+        missing = (await operator.http.get("/sessions/default/chat/nobody")).text
+        assert '<nav class="sections"' in missing
+        assert 'action="/sessions"' in missing
+        assert "kubectl" not in missing
+        assert "kubectl get fpool" in (await operator.http.get("/pools/default/nothing")).text
+        operator.fake.broken.add("/v1/")
+        away = (await operator.http.get("/pools")).text
+        assert '<nav class="sections"' in away
+        assert "Try again" in away
+
+
+async def test_a_form_sent_after_the_session_ended_leads_back_to_its_page() -> None:
+    async with visitor("nobody") as ghost:
+        sent = {"replicas": "9", "csrf": csrf_token("nobody-token", "n")}
+        headers = {"sec-fetch-site": "same-origin", "referer": "http://127.0.0.1:8080/pools/default/chat?from=now-6h"}
+        answer = await ghost.http.post("/pools/default/chat/plans", data=sent, headers=headers)
+        assert answer.headers["location"] == "/login?next=%2Fpools%2Fdefault%2Fchat%3Ffrom%3Dnow-6h&ended=1"
+        foreign = {**headers, "referer": "https://evil.example/pools"}
+        answer = await ghost.http.post("/pools/default/chat/plans", data=sent, headers=foreign)
+        assert answer.headers["location"] == "/login?ended=1"
+
+
+async def test_a_range_that_does_not_move_is_not_called_live() -> None:
+    async with visitor() as operator:
+        fixed = (await operator.http.get("/migrations?from=2026-11-21T08:00:00Z&to=2026-11-21T09:00:00Z")).text
+        assert "Fixed range" in fixed
+        assert "live-pill" not in fixed
+        assert "live-pill" in (await operator.http.get("/migrations?from=now-6h")).text
 
 
 async def test_a_broken_side_source_leaves_the_page_and_is_named() -> None:

@@ -90,15 +90,31 @@ class LoginPage(Context):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorPage(Context):
-    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is."""
+class ErrorContent:
+    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is; `search` a list to look in."""
 
-    template: ClassVar[str] = "pages/error.html"
-    title: str
-    preferences: Preferences
     problem: Problem
     remedy: str
     command: str
     retry_path: str
-    signed_in: bool
+    search: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPage(Context):
+    """Within the site's navigation."""
+
+    template: ClassVar[str] = "pages/error.html"
+    shell: Shell
+    content: ErrorContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareErrorPage(Context):
+    """For somebody who is not signed in."""
+
+    template: ClassVar[str] = "pages/error_bare.html"
+    title: str
+    preferences: Preferences
+    content: ErrorContent
     home: str

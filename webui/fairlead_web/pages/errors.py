@@ -1,5 +1,8 @@
 """What went wrong, as a page: what happened, what is safe to do now, and the next command."""
 
+from dataclasses import replace
+from urllib.parse import urlsplit
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -7,54 +10,82 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from fairlead_client.problems import ClientError
 from fairlead_client.resources import Problem
 from fairlead_web.addresses import with_query
-from fairlead_web.contexts.governance import ErrorPage
-from fairlead_web.security import clear_session_cookie
-from fairlead_web.visits import Site, here_of, preferences_of, problem_of
+from fairlead_web.contexts.governance import BareErrorPage, ErrorContent, ErrorPage
+from fairlead_web.security import clear_session_cookie, local_path
+from fairlead_web.visits import Site, here_of, preferences_of, problem_of, visit_of
 
 REMEDIES = {
     403: ("Ask an admin for a role that may do this; your own is shown in the menu at the top right.", ""),
-    404: ("It may have been deleted, or the address is mistyped. Search the lists instead.", "kubectl get fpool --all-namespaces"),
+    404: ("It may have been deleted or be older than what is kept, or the address is mistyped.", ""),
     409: ("Somebody changed it meanwhile. Nothing of yours was applied; look at the present state and plan again.", ""),
     422: ("Nothing was changed. Correct the value and try again.", ""),
     429: ("The control API is busy. Reading again in a moment is safe.", ""),
     503: ("Routers keep serving from their last routing table. Reading again is safe; nothing was lost.", "fairlead status"),
 }
+POOL_COMMAND = "kubectl get fpool --all-namespaces"
+SEARCHED = {
+    "pools": "pools",
+    "sessions": "sessions",
+    "migrations": "migrations",
+    "decisions": "decisions",
+    "audit": "audit",
+    "plans": "audit",
+}
+"""Sections of the site, and the list to search when something below one does not exist."""
+
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
 
-def answer(site: Site, request: Request, error: ClientError) -> Response:
+async def answer(site: Site, request: Request, error: ClientError) -> Response:
     """The fitting answer to a failed call: back to login, a problem document for data addresses, or an error page."""
     problem = problem_of(error)
-    return session_ended(site, request) if problem.status == 401 else page(site, request, problem, signed_in=True)
+    return session_ended(site, request) if problem.status == 401 else await page(site, request, problem, signed_in=True)
 
 
-def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """An error page, or the bare problem document where a program asked."""
+async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
+    """An error page, inside the site's navigation for who is signed in; or the bare problem document where a program asked."""
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
     remedy, command = REMEDIES.get(
         problem.status, ("Reading again is safe. If it stays, the log of the control API says more.", "fairlead logs api")
     )
     here = here_of(request, site.settings.base_path)
-    context = ErrorPage(
-        title=problem.title,
-        preferences=preferences_of(request),
+    kind = next((name for name in SEARCHED if here.path.startswith(f"/{name}")), "")
+    content = ErrorContent(
         problem=problem,
         remedy=remedy,
-        command=command,
-        retry_path=here.base + here.back if request.method == "GET" else "",
-        signed_in=signed_in,
-        home=site.settings.base_path + "/",
+        command=POOL_COMMAND if problem.status == 404 and kind == "pools" else command,
+        retry_path=here.base + here.back if request.method == "GET" and problem.status not in {403, 404} else "",
+        search=SEARCHED.get(kind, "sessions") if problem.status == 404 else "",
     )
     headers = {"Retry-After": "5"} if problem.status in {429, 503} else {}
+    context = await _context(site, request, content, kind) if signed_in else _bare(site, request, content)
     return HTMLResponse(site.renderer.render(context), problem.status, headers)
+
+
+async def _context(site: Site, request: Request, content: ErrorContent, section: str) -> ErrorPage | BareErrorPage:
+    """With the navigation, and with who this is and which pools there are if the API can say."""
+    token = request.cookies.get(site.settings.cookie_name, "")
+    if not token.isascii():
+        return _bare(site, request, content)
+    visit = visit_of(site, request, token, [])
+    try:
+        shell = await visit.shell(content.problem.title, section)
+    except ClientError:
+        shell = visit.frame(content.problem.title, section, None, [])
+    return ErrorPage(shell=replace(shell, partial=()), content=content)
+
+
+def _bare(site: Site, request: Request, content: ErrorContent) -> BareErrorPage:
+    home = site.settings.base_path + "/"
+    return BareErrorPage(title=content.problem.title, preferences=preferences_of(request), content=content, home=home)
 
 
 def session_ended(site: Site, request: Request) -> Response:
     """No session, or one that ended: pages lead to the login and back; data addresses answer 401; htmx is told to go."""
     here = here_of(request, site.settings.base_path)
     had_one = site.settings.cookie_name in request.cookies
-    target = here.back if request.method == "GET" else "/"
+    target = here.back if request.method == "GET" else _came_from(request, here.base)
     login = site.settings.base_path + with_query("/login", {"next": target if target != "/" else None, "ended": "1" if had_one else None})
     response: Response
     if request.headers.get("hx-request"):
@@ -67,6 +98,14 @@ def session_ended(site: Site, request: Request) -> Response:
     if had_one:
         clear_session_cookie(response, site.settings)
     return response
+
+
+def _came_from(request: Request, base: str) -> str:
+    """The page whose form was sent, to go on there after signing in; `/` when the browser does not say or it is not ours."""
+    page = urlsplit(request.headers.get("referer", ""))
+    if page.netloc != request.headers.get("host", "") or not page.path.startswith(base):
+        return "/"
+    return local_path((page.path.removeprefix(base) or "/") + (f"?{page.query}" if page.query else ""))
 
 
 def wants_data(request: Request) -> bool:

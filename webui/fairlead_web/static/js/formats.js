@@ -34,13 +34,20 @@ export function span(total) {
   return two(Math.floor(whole / 86400), "d", Math.floor((whole % 86400) / 3600), "h");
 }
 
+function fromMilliseconds(whole) {
+  if (whole < 1000) return `${whole} ms`;
+  const [part, digits] = whole < 9995 ? [Math.floor((whole + 5) / 10), 2] : [Math.floor((whole + 50) / 100), 1];
+  const unit = 10 ** digits;
+  return `${Math.floor(part / unit)}.${String(part % unit).padStart(digits, "0")} s`;
+}
+
 // An exact heatmap number: `steps` of the unit's resolution, as heatmap_cells.text_of shows them.
 export function exact(steps, unit) {
   if (steps == null) return "no data";
   switch (unit) {
     case "tokens": return `${grouped.format(steps)} tokens`;
     case "share": return `${Math.floor(steps / 10)}.${steps % 10} %`;
-    case "seconds": return `${Math.floor(steps / 1000)}.${String(steps % 1000).padStart(3, "0")} s`;
+    case "seconds": return fromMilliseconds(steps);
     case "requests": return `${Math.floor(steps / 10)}${steps % 10 ? `.${steps % 10}` : ""}${steps === 10 ? " request" : " requests"}`;
     default: return `${Math.floor(steps / 100)}.${String(steps % 100).padStart(2, "0")} ${unit}`;
   }

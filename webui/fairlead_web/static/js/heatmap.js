@@ -76,7 +76,7 @@ class Heatmap {
     const total = this.map.columns * this.map.step;
     const step = steps.find((one) => total / one <= Math.max(2, this.size.width / 110)) ?? 1209600;
     axis.replaceChildren();
-    const utc = document.documentElement.dataset.time === "utc";
+    const timeZone = document.documentElement.dataset.time === "local" ? undefined : "UTC";
     for (let at = Math.ceil(this.map.start / step) * step; at < this.map.start + total; at += step) {
       const x = ((at - this.map.start) / this.map.step) * wide;
       const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
@@ -87,8 +87,8 @@ class Heatmap {
       for (const [name, value] of [["x", x], ["y", 17], ["text-anchor", "middle"]]) text.setAttribute(name, value);
       const date = new Date(at * 1000);
       text.textContent = step >= 86400
-        ? date.toLocaleDateString(undefined, { day: "numeric", month: "short", ...(utc && { timeZone: "UTC" }) })
-        : date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), timeZone: document.documentElement.dataset.time === "local" ? undefined : "UTC" });
+        ? date.toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone })
+        : date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), timeZone });
       axis.append(text);
     }
   }

@@ -3,14 +3,22 @@
 import { span } from "./formats.js";
 
 const root = document.documentElement;
-const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
 
 export function utc(date) {
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
+// The same shape in the reader's zone, which it names.
+function local(date) {
+  const name = zone.formatToParts(date).find((part) => part.type === "timeZoneName")?.value ?? "local";
+  const moved = new Date(date.getTime() - date.getTimezoneOffset() * 60000);
+  return `${moved.toISOString().slice(0, 19).replace("T", " ")} ${name}`;
+}
+
+// A moment with its zone: local only for who chose local times; what the server draws is UTC.
 export function shown(date) {
-  return root.dataset.time === "utc" ? utc(date) : local.format(date);
+  return root.dataset.time === "local" ? local(date) : utc(date);
 }
 
 function ago(gone) {
