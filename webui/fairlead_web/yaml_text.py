@@ -8,12 +8,32 @@ from typing import Any
 from fairlead_web.contexts.pools import DiffLine
 
 _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9 /._%@-]*|\d+(?:ms|s|m|h)")
+_FIRST = (
+    "name",
+    "type",
+    "model",
+    "replicas",
+    "roles",
+    "engine",
+    "routing",
+    "policy",
+    "parameters",
+    "slo",
+    "earlyRejection",
+    "mode",
+    "drain",
+)
 _WORDS_WITH_MEANING = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"})
 
 
 def yaml_text(document: Any) -> str:
-    """The document as block-style YAML, keys in their own order."""
+    """The document as block-style YAML, keys in the order people write a spec: storage keeps none."""
     return "\n".join(_lines(document, 0)) + "\n"
+
+
+def _place(key: object) -> tuple[int, str]:
+    name = str(key)
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST)), name
 
 
 def yaml_diff(before: Any, after: Any, context: int = 4) -> list[DiffLine]:
@@ -36,7 +56,7 @@ def _lines(value: Any, depth: int) -> list[str]:
     pad = "  " * depth
     if isinstance(value, dict) and value:
         lines = []
-        for key, item in value.items():
+        for key, item in sorted(value.items(), key=lambda item: _place(item[0])):
             if isinstance(item, (dict, list)) and item:
                 lines += [f"{pad}{_scalar(str(key))}:", *_lines(item, depth + (1 if isinstance(item, dict) else 0))]
             else:

@@ -75,6 +75,20 @@ def test_bars_of_a_timeline_stack_to_the_top_and_stay_inside() -> None:
     assert all(bar.x >= 0 and bar.x + bar.width <= made.width + 1 for bar in made.bars)
 
 
+def test_a_spec_reads_in_the_order_people_write_it_however_it_was_stored() -> None:
+    stored = {
+        "slo": {"ttft": "5s"},
+        "drain": {"timeout": "120s"},
+        "model": "m",
+        "roles": [{"minReplicas": 1, "name": "both"}],
+        "replicas": 2,
+    }
+    keys = [line.split(":")[0] for line in yaml_text(stored).splitlines() if not line.startswith(" ")]
+    assert keys == ["model", "replicas", "roles", "slo", "drain"]
+    assert yaml_text(stored) == yaml_text(dict(reversed(stored.items())))
+    assert "- name: both" in yaml_text(stored)
+
+
 def test_ticks_are_round_times_in_order() -> None:
     ticks = time_ticks(NOW - timedelta(minutes=62), NOW, 1000)
     assert [tick.words for tick in ticks] == ["09:00", "09:10", "09:20", "09:30", "09:40", "09:50"]
