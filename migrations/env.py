@@ -4,6 +4,7 @@ The URL comes from the caller (`config.attributes["url"]`, how the API migrates 
 """
 
 import os
+import time
 
 from alembic import context
 from sqlalchemy import create_engine, pool, text
@@ -27,7 +28,9 @@ def run_online() -> None:
         raise SystemExit("FAIRLEAD_DATABASE_URL is not set; write postgresql+psycopg://user@host/database")
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
-        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": LOCK})
+        while not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK}).scalar_one():
+            connection.rollback()  # waiting inside a statement would hold up a concurrent index build of whoever has the lock, for ever
+            time.sleep(0.2)
         connection.execute(text("SET lock_timeout = '4s'"))
         connection.execute(text("SET statement_timeout = '60s'"))
         connection.commit()

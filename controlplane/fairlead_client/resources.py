@@ -13,11 +13,14 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[Item]):
-    """One page of a list. `next_cursor` None = the last page; `total` is exact up to 10,000 and then None."""
+    """One page of a list. `next_cursor` None = the last page; a page before it may hold fewer items than asked for, or none, when filters
+    are combined that take long to look for. `total` is exact up to 1,000; beyond, or when not all was looked at, it is None and
+    `total_at_least` says how many there are at least."""
 
     items: list[Item]
     next_cursor: str | None = None
     total: int | None = None
+    total_at_least: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,12 +279,15 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationMatrix:
-    """Flows between instances, of migrations or of re-routes."""
+    """Flows between instances, of migrations or of re-routes. Not more than the newest 20,000 of the range are counted: `complete` says
+    whether those are all, and `counted_from` is the time from which on all are counted."""
 
     flows: list[MigrationFlow]
     by_trigger: dict[str, int]
     timeline: list["TimelineBucket"]
     total: int
+    complete: bool = True
+    counted_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

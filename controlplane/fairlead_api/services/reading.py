@@ -38,7 +38,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
-    """`q` is the beginning of a session's name."""
+    """`q` is any part of a session's name."""
 
     pool: str | None = None
     instance: str | None = None

@@ -2,13 +2,15 @@
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Table, func, select, text
+from sqlalchemy import ColumnElement, Select, Table, func, select, text, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
@@ -17,7 +19,8 @@ from fairlead_api.services.reading import AuditFilter, DecisionFilter, MoveFilte
 from fairlead_api.services.rejection_advice import advice
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.paging import page
+from fairlead_api.store.paging import SEARCHED, Test, page
+from fairlead_api.store.pool_names import PoolNames
 from fairlead_client.resources import (
     AuditEntry,
     BindingHistoryItem,
@@ -38,13 +41,27 @@ from fairlead_client.resources import (
 )
 
 AnyMove = TypeVar("AnyMove", bound=Move)
+Recent = TypeVar("Recent")
 _BUCKETS = 60
 """Buckets of timelines and sparklines."""
 
-pools, sessions, bindings = tables.pools, tables.sessions, tables.bindings
+sessions, names, bindings = tables.sessions, tables.session_names, tables.bindings
 migrations, reroutes, decisions, log = tables.migrations, tables.reroutes, tables.decisions, tables.audit_log
 
-_POOL = (pools.c.namespace + "/" + pools.c.name).label("pool")
+MATRIX_ROWS = 2 * SEARCHED
+"""Most moves one matrix looks at, the newest of its range."""
+
+NAMED = 1_000
+"""Up to so many sessions found by a part of their name are sorted by when they were last seen."""
+
+TRIGRAM = 3
+"""Characters of the shortest part of a name that the index of names can find."""
+
+NO_POOL = -1
+"""The id of a pool that never was."""
+
+Chosen = tuple[Select[Any], list[Test]]
+"""A list as `page` takes it: what an index serves, and what has to be looked for."""
 
 
 class PostgresHistory:
@@ -52,22 +69,30 @@ class PostgresHistory:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._pools = PoolNames()
 
     async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
-        query = select(sessions, _POOL).join(pools, pools.c.id == sessions.c.pool_id).where(sessions.c.version > 0)
-        query = _in_pool(query, wanted.pool)
-        if wanted.instance is not None:
-            query = query.where(sessions.c.instance == wanted.instance)
-        if wanted.q is not None:
-            query = query.where(sessions.c.session.startswith(wanted.q, autoescape=True))
         keys = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
+        query = select(sessions).where(sessions.c.version > 0)
         async with self._database.reading() as connection:
-            return await page(connection, query, keys, _session, cursor=span.cursor, limit=span.limit)
+            pool = await self._pool(connection, wanted.pool)
+            query, also = _narrowed(query, [(sessions.c.instance, wanted.instance), (sessions.c.pool_id, pool)])
+            if wanted.q is not None:
+                part = wanted.q
+                named = select(names.c.pool_id, names.c.session).where(names.c.session.contains(part, autoescape=True))
+                if pool is not None:
+                    named = named.where(names.c.pool_id == pool)
+                if len(part) >= TRIGRAM and await _few(connection, named):
+                    query = query.where(tuple_(sessions.c.pool_id, sessions.c.session).in_(named))
+                else:
+                    also.append(lambda c: c.session.contains(part, autoescape=True))
+            found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
+            return await self._named(connection, found, _session)
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
-        query = select(sessions, _POOL).join(pools, pools.c.id == sessions.c.pool_id).where(sessions.c.session == session)
-        query = query.where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, sessions.c.version > 0)
         async with self._database.reading() as connection:
+            of_pool = sessions.c.pool_id == await self._pool(connection, str(pool))
+            query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
             row = (await connection.execute(query)).one_or_none()
             if row is None:
                 raise NotFound("session", session)
@@ -89,17 +114,18 @@ class PostgresHistory:
                 )
                 for holder in holders
             ]
-        return SessionDetail(session=_session(row), history=history)
+        return SessionDetail(session=_session(row, str(pool)), history=history)
 
     async def migrations(self, wanted: MoveFilter, span: Span) -> Page[Migration]:
         return await self._moves(migrations, _migration, wanted, span)
 
     async def migration(self, migration_id: str) -> Migration:
-        return _migration(await self._move(migrations, "migration", migration_id))
+        return await self._move(migrations, "migration", migration_id, _migration)
 
     async def recent_migrations(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, Migration]]:
         """Those recorded since, oldest first, with the time of recording (when a report brought them)."""
-        return await self._recent_moves(migrations, _migration, pool, since, limit)
+        query = select(migrations).where(migrations.c.recorded_at > since)
+        return await self._recent(migrations, query, _migration, pool, limit)
 
     async def migration_matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
         return await self._matrix(migrations, wanted, now)
@@ -108,80 +134,115 @@ class PostgresHistory:
         return await self._moves(reroutes, _reroute, wanted, span)
 
     async def reroute(self, reroute_id: str) -> ReRoute:
-        return _reroute(await self._move(reroutes, "re-route", reroute_id))
+        return await self._move(reroutes, "re-route", reroute_id, _reroute)
 
     async def recent_reroutes(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, ReRoute]]:
         """As `recent_migrations`."""
-        return await self._recent_moves(reroutes, _reroute, pool, since, limit)
+        query = select(reroutes).where(reroutes.c.recorded_at > since)
+        return await self._recent(reroutes, query, _reroute, pool, limit)
 
     async def reroute_matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
         return await self._matrix(reroutes, wanted, now)
 
-    async def _moves(self, moves: Table, build: Callable[[Any], AnyMove], wanted: MoveFilter, span: Span) -> Page[AnyMove]:
+    async def _moves(self, moves: Table, build: Callable[[Any, str], AnyMove], wanted: MoveFilter, span: Span) -> Page[AnyMove]:
         keys = (moves.c.at, moves.c.id)
         async with self._database.reading() as connection:
-            return await page(connection, _moves(moves, wanted), keys, build, cursor=span.cursor, limit=span.limit)
+            query, also = _chosen_moves(moves, wanted, await self._pool(connection, wanted.pool))
+            found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
+            return await self._named(connection, found, build)
 
-    async def _move(self, moves: Table, what: str, move_id: str) -> Any:
+    async def _move(self, moves: Table, what: str, move_id: str, build: Callable[[Any, str], AnyMove]) -> AnyMove:
         async with self._database.reading() as connection:
-            row = (await connection.execute(_moves(moves, MoveFilter()).where(moves.c.id == move_id))).one_or_none()
-        if row is None:
-            raise NotFound(what, move_id)
-        return row
+            row = (await connection.execute(select(moves).where(moves.c.id == move_id))).one_or_none()
+            if row is None:
+                raise NotFound(what, move_id)
+            return build(row, (await self._pools.names(connection, [row.pool_id]))[row.pool_id])
 
-    async def _recent_moves(
-        self, moves: Table, build: Callable[[Any], AnyMove], pool: str | None, since: datetime, limit: int
-    ) -> list[tuple[datetime, AnyMove]]:
-        query = _moves(moves, MoveFilter(pool=pool)).where(moves.c.recorded_at > since)
+    async def _recent(
+        self, table: Table, query: Select[Any], build: Callable[[Any, str], Recent], pool: str | None, limit: int
+    ) -> list[tuple[datetime, Recent]]:
         async with self._database.reading() as connection:
-            rows = (await connection.execute(query.order_by(moves.c.recorded_at.desc(), moves.c.id).limit(limit))).all()
-        return [(row.recorded_at, build(row)) for row in reversed(rows)]
+            query, _ = _narrowed(query, [(table.c.pool_id, await self._pool(connection, pool))])
+            rows = (await connection.execute(query.order_by(table.c.recorded_at.desc(), table.c.id).limit(limit))).all()
+            known = await self._pools.names(connection, [row.pool_id for row in rows])
+        return [(row.recorded_at, build(row, known[row.pool_id])) for row in reversed(rows)]
 
     async def _matrix(self, moves: Table, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
         end = wanted.end or now
-        found = _moves(moves, wanted).subquery()
         async with self._database.reading() as connection:
-            flows = await connection.execute(
-                select(found.c.source, found.c.target, func.count().label("count"))
-                .group_by(found.c.source, found.c.target)
-                .order_by(func.count().desc(), found.c.source, found.c.target)
-                .limit(2500)
-            )
-            triggers = await connection.execute(select(found.c.trigger, func.count()).group_by(found.c.trigger).order_by(found.c.trigger))
-            first = (await connection.execute(select(func.min(found.c.at)))).scalar_one()
-            start = wanted.start or first or end - timedelta(hours=1)
+            query, also = _chosen_moves(moves, wanted, await self._pool(connection, wanted.pool))
+            searched = query.order_by(moves.c.at.desc()).limit(MATRIX_ROWS).subquery()
+            seen, first = (await connection.execute(select(func.count(), func.min(searched.c.at)))).one()
+            complete = seen < MATRIX_ROWS
+            start = (wanted.start if complete else None) or first or end - timedelta(hours=1)
             width = max((end - start) / _BUCKETS, timedelta(seconds=1))
-            number = func.floor(func.extract("epoch", found.c.at - start) / width.total_seconds())
+            number = func.floor(func.extract("epoch", searched.c.at - start) / width.total_seconds())
+            columns = (searched.c.source, searched.c.target, number.label("bucket"), searched.c.trigger)
+            found = select(*columns).where(*(test(searched.c) for test in also)).subquery().c
+            sets = func.grouping_sets(tuple_(found.source, found.target), tuple_(found.bucket, found.trigger))
             counted = await connection.execute(
-                select(number.label("bucket"), found.c.trigger, func.count()).group_by("bucket", found.c.trigger)
+                select(found.source, found.target, found.bucket, found.trigger, func.count().label("amount")).group_by(sets)
             )
+            flows: list[MigrationFlow] = []
             buckets: dict[int, dict[str, int]] = {}
-            for bucket, trigger, count in counted:
-                buckets.setdefault(int(bucket), {})[trigger] = count
-            timeline = [TimelineBucket(at=start + width * number, counts=buckets[number]) for number in sorted(buckets)]
-            by_trigger: dict[str, int] = dict(tuple(row) for row in triggers)
-            items = [MigrationFlow(source=source, target=target, count=count) for source, target, count in flows]
-        return MigrationMatrix(flows=items, by_trigger=by_trigger, timeline=timeline, total=sum(by_trigger.values()))
+            by_trigger: Counter[str] = Counter()
+            for source, target, bucket, trigger, amount in counted:
+                if source is not None:
+                    flows.append(MigrationFlow(source=source, target=target, count=amount))
+                else:
+                    buckets.setdefault(int(bucket), {})[trigger] = amount
+                    by_trigger[trigger] += amount
+        return MigrationMatrix(
+            flows=sorted(flows, key=lambda flow: (-flow.count, flow.source, flow.target))[:2500],
+            by_trigger=dict(sorted(by_trigger.items())),
+            timeline=[TimelineBucket(at=start + width * number, counts=buckets[number]) for number in sorted(buckets)],
+            total=by_trigger.total(),
+            complete=complete,
+            counted_from=start,
+        )
 
     async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]:
+        filters: list[tuple[Any, Any]] = [
+            (decisions.c.session, wanted.session),
+            (decisions.c.chosen, wanted.instance),
+            (decisions.c.reason, wanted.reason),
+        ]
         async with self._database.reading() as connection:
+            filters.append((decisions.c.pool_id, await self._pool(connection, wanted.pool)))
+            query, also = _narrowed(_between(select(decisions), decisions.c.at, wanted.start, wanted.end), filters)
             keys = (decisions.c.at, decisions.c.id)
-            return await page(connection, _decisions(wanted), keys, _decision, cursor=span.cursor, limit=span.limit)
+            found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
+            return await self._named(connection, found, _decision)
+
+    async def _pool(self, connection: AsyncConnection, pool: str | None) -> int | None:
+        """Its id; NO_POOL if there was never such a pool. Raises InvalidInput for what is not namespace/name."""
+        if pool is None:
+            return None
+        try:
+            key = PoolKey.parse(pool)
+        except ValueError as error:
+            raise InvalidInput("pool", pool, "write namespace/name") from error
+        found = await self._pools.id_of(connection, key)
+        return NO_POOL if found is None else found
+
+    async def _named(self, connection: AsyncConnection, found: Page[Any], build: Callable[[Any, str], Recent]) -> Page[Recent]:
+        """The page with its rows built, each with its pool's name."""
+        known = await self._pools.names(connection, [row.pool_id for row in found.items])
+        items = [build(row, known[row.pool_id]) for row in found.items]
+        return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def decision(self, decision_id: str) -> RoutingDecision:
-        query = _decisions(DecisionFilter()).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
+        query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
         async with self._database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
-        if row is None:
-            raise NotFound("decision", decision_id)
-        return _decision(row)
+            if row is None:
+                raise NotFound("decision", decision_id)
+            return _decision(row, (await self._pools.names(connection, [row.pool_id]))[row.pool_id])
 
     async def recent_decisions(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
         """As `recent_migrations`."""
-        query = _decisions(DecisionFilter(pool=pool)).where(decisions.c.recorded_at > since, decisions.c.at > since - timedelta(days=1))
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query.order_by(decisions.c.recorded_at.desc(), decisions.c.id).limit(limit))).all()
-        return [(row.recorded_at, _decision(row)) for row in reversed(rows)]
+        query = select(decisions).where(decisions.c.recorded_at > since, decisions.c.at > since - timedelta(days=1))
+        return await self._recent(decisions, query, _decision, pool, limit)
 
     async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport:
         values = {"start": start, "end": end, "width": max((end - start).total_seconds() / _BUCKETS, 1.0), "pool": pool}
@@ -234,13 +295,18 @@ class PostgresHistory:
         )
 
     async def audit(self, wanted: AuditFilter, span: Span) -> Page[AuditEntry]:
-        query = select(log)
-        for column, value in ((log.c.actor, wanted.actor), (log.c.action, wanted.action), (log.c.object, wanted.object)):
-            if value is not None:
-                query = query.where(column.startswith(value[:-1], autoescape=True) if value.endswith("*") else column == value)
-        query = _between(query, log.c.at, wanted.start, wanted.end)
+        exact: list[tuple[ColumnElement[Any], Any]] = []
+        beginnings: list[Test] = []
+        for name in ("object", "actor", "action"):
+            value = getattr(wanted, name)
+            if value is not None and value.endswith("*"):
+                beginnings.append(_begins(name, value[:-1]))
+            else:
+                exact.append((log.c[name], value))
+        query, also = _narrowed(_between(select(log), log.c.at, wanted.start, wanted.end), exact)
         async with self._database.reading() as connection:
-            return await page(connection, query, (log.c.id,), _audit_entry, cursor=span.cursor, limit=span.limit)
+            also = [*also, *beginnings]
+            return await page(connection, query, (log.c.at, log.c.id), _audit_entry, also=also, cursor=span.cursor, limit=span.limit)
 
     async def audit_entry(self, entry_id: int) -> AuditEntry:
         async with self._database.reading() as connection:
@@ -250,15 +316,31 @@ class PostgresHistory:
         return _audit_entry(row)
 
 
-def _in_pool(query: "Select[Any]", pool: str | None) -> "Select[Any]":
-    """Raises InvalidInput for a pool that is not namespace/name."""
-    if pool is None:
-        return query
-    try:
-        key = PoolKey.parse(pool)
-    except ValueError as error:
-        raise InvalidInput("pool", pool, "write namespace/name") from error
-    return query.where(pools.c.namespace == key.namespace, pools.c.name == key.name)
+def _row(row: Any) -> Any:
+    return row
+
+
+def _narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen:
+    """The first filter that is asked for narrows the query through its index (`column, at`); the others are looked for among its rows.
+    `filters` come in the order of how few rows they leave."""
+    asked = [(column, value) for column, value in filters if value is not None]
+    if asked:
+        query = query.where(asked[0][0] == asked[0][1])
+    return query, [_equals(column.key, value) for column, value in asked[1:]]
+
+
+def _equals(name: str, value: Any) -> Test:
+    return lambda columns: columns[name] == value
+
+
+def _begins(name: str, beginning: str) -> Test:
+    return lambda columns: columns[name].startswith(beginning, autoescape=True)
+
+
+async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
+    """Whether so few sessions have the name that they can be sorted; of many, the newest are found sooner in the list itself."""
+    counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
+    return bool(counted.scalar_one() <= NAMED)
 
 
 def _between(query: "Select[Any]", column: "ColumnElement[Any]", start: datetime | None, end: datetime | None) -> "Select[Any]":
@@ -269,30 +351,18 @@ def _between(query: "Select[Any]", column: "ColumnElement[Any]", start: datetime
     return query
 
 
-def _moves(moves: Table, wanted: MoveFilter) -> "Select[Any]":
-    query = _in_pool(select(moves, _POOL).join(pools, pools.c.id == moves.c.pool_id), wanted.pool)
-    for column in (moves.c.source, moves.c.target, moves.c.trigger, moves.c.outcome, moves.c.session, moves.c.paid_off):
-        value = getattr(wanted, column.key)
-        if value is not None:
-            query = query.where(column == value)
-    return _between(query, moves.c.at, wanted.start, wanted.end)
+def _chosen_moves(moves: Table, wanted: MoveFilter, pool: int | None) -> Chosen:
+    order = ("session", "source", "target", "outcome", "trigger")
+    filters = [*((moves.c[name], getattr(wanted, name)) for name in order), (moves.c.pool_id, pool)]
+    query, also = _narrowed(_between(select(moves), moves.c.at, wanted.start, wanted.end), filters)
+    if wanted.paid_off is not None:
+        also.append(_equals("paid_off", wanted.paid_off))
+    return query, also
 
 
-def _decisions(wanted: DecisionFilter) -> "Select[Any]":
-    query = _in_pool(select(decisions, _POOL).join(pools, pools.c.id == decisions.c.pool_id), wanted.pool)
-    for column, value in (
-        (decisions.c.chosen, wanted.instance),
-        (decisions.c.session, wanted.session),
-        (decisions.c.reason, wanted.reason),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    return _between(query, decisions.c.at, wanted.start, wanted.end)
-
-
-def _session(row: Any) -> SessionSummary:
+def _session(row: Any, pool: str) -> SessionSummary:
     return SessionSummary(
-        pool=row.pool,
+        pool=pool,
         session=row.session,
         instance=row.instance,
         version=row.version,
@@ -304,22 +374,22 @@ def _session(row: Any) -> SessionSummary:
     )
 
 
-def _migration(row: Any) -> Migration:
-    return _move(Migration, row)
+def _migration(row: Any, pool: str) -> Migration:
+    return _move(Migration, row, pool)
 
 
-def _reroute(row: Any) -> ReRoute:
-    return _move(ReRoute, row)
+def _reroute(row: Any, pool: str) -> ReRoute:
+    return _move(ReRoute, row, pool)
 
 
-def _move(kind: type[AnyMove], row: Any) -> AnyMove:
-    return kind(**{one.name: getattr(row, one.name) for one in fields(kind)})
+def _move(kind: type[AnyMove], row: Any, pool: str) -> AnyMove:
+    return kind(pool=pool, **{one.name: getattr(row, one.name) for one in fields(kind) if one.name != "pool"})
 
 
-def _decision(row: Any) -> RoutingDecision:
+def _decision(row: Any, pool: str) -> RoutingDecision:
     return RoutingDecision(
         id=row.id,
-        pool=row.pool,
+        pool=pool,
         request=row.request,
         session=row.session,
         at=row.at,

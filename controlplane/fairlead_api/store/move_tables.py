@@ -37,7 +37,11 @@ def _moves(name: str, *, bound: bool) -> Table:
         Column("paid_off", Boolean, Computed(PAID_OFF, persisted=True)),
         Index(None, "at", "id"),
         Index(None, "pool_id", "at"),
-        Index(None, "pool_id", "session", "at"),
+        Index(None, "session", "at"),
+        Index(None, "source", "at"),
+        Index(None, "target", "at"),
+        Index(None, "trigger", "at"),
+        Index(None, "outcome", "at"),
         Index(None, "recorded_at"),
     )
 

@@ -7,15 +7,21 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Select, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
 from fairlead_client.resources import Page
 
 Item = TypeVar("Item")
-COUNTED = 10_000
+COUNTED = 1_000
 """Totals are exact up to here."""
+
+SEARCHED = 10_000
+"""Most rows one page looks at for conditions that no index serves."""
+
+Test = Callable[[Any], ColumnElement[bool]]
+"""A condition on columns, given by name as attributes of the argument."""
 
 
 def encode_cursor(values: Sequence[Any]) -> str:
@@ -48,21 +54,48 @@ async def page(
     keys: Sequence[Any],
     build: Callable[[Any], Item],
     *,
+    also: Sequence[Test] = (),
     cursor: str | None,
     limit: int,
     descending: bool = True,
 ) -> Page[Item]:
-    """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns)."""
-    ordered = query.order_by(*(key.desc() if descending else key.asc() for key in keys)).limit(limit + 1)
+    """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns).
+
+    An index must serve the conditions of `query` together with the order. What no index serves goes into `also`: tests of the selected
+    columns, looked for among the next SEARCHED rows only. The cursor goes on after the last row looked at, so that a page may hold less than
+    `limit`, or nothing, and not be the last.
+    """
+    order = [key.desc() if descending else key.asc() for key in keys]
+    position = None
     if cursor is not None:
-        position = tuple_(*(literal(value, key.type) for key, value in zip(keys, decode_cursor(cursor, keys), strict=True)))
-        ordered = ordered.where(tuple_(*keys) < position if descending else tuple_(*keys) > position)
-    rows = (await connection.execute(ordered)).all()
-    counted = (await connection.execute(select(func.count()).select_from(query.limit(COUNTED + 1).subquery()))).scalar_one()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    following = encode_cursor([getattr(rows[-1], key.key) for key in keys]) if more else None
-    return Page(items=[build(row) for row in rows], next_cursor=following, total=counted if counted <= COUNTED else None)
+        found = tuple_(*(literal(value, key.type) for key, value in zip(keys, decode_cursor(cursor, keys), strict=True)))
+        position = tuple_(*keys) < found if descending else tuple_(*keys) > found
+    following = (query if position is None else query.where(position)).order_by(*order)
+    if not also:
+        rows = (await connection.execute(following.limit(limit + 1))).all()
+        counted = (
+            await connection.execute(select(func.count()).select_from(query.order_by(*order).limit(COUNTED + 1).subquery()))
+        ).scalar_one()
+        exact = counted <= COUNTED
+    else:
+        searched = following.limit(SEARCHED).subquery()
+        sought = select(searched).where(*(test(searched.c) for test in also))
+        names = [searched.c[key.key] for key in keys]
+        rows = (await connection.execute(sought.order_by(*(n.desc() if descending else n.asc() for n in names)).limit(limit + 1))).all()
+        first = query.order_by(*order).limit(SEARCHED).subquery()
+        matching = func.count().filter(*(test(first.c) for test in also))
+        counted, seen = (await connection.execute(select(matching, func.count()).select_from(first))).one()
+        exact = seen < SEARCHED and counted <= COUNTED
+    last = rows[limit - 1] if len(rows) > limit else None
+    if also and last is None:
+        edge = following.with_only_columns(*keys).offset(SEARCHED - 1).limit(1)
+        last = (await connection.execute(edge)).one_or_none()
+    return Page(
+        items=[build(row) for row in rows[:limit]],
+        next_cursor=None if last is None else encode_cursor([getattr(last, key.key) for key in keys]),
+        total=counted if exact else None,
+        total_at_least=None if exact else min(counted, COUNTED),
+    )
 
 
 async def every(fetch: Callable[[str | None], Any]) -> AsyncIterator[Any]:

@@ -3,7 +3,7 @@
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -63,17 +63,17 @@ FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 _NEWEST = """
 SELECT instance, sum(running) AS running, sum(waiting) AS waiting, sum(pending_prefill_tokens) AS pending, max(kv_usage) AS kv_usage
 FROM (SELECT DISTINCT ON (instance, router) instance, running, waiting, pending_prefill_tokens, kv_usage FROM load_samples
-      WHERE pool_id = :pool AND second > CAST(:now AS timestamptz) - interval '20 seconds'
+      WHERE pool_id = :pool AND instance = ANY(:names) AND second > CAST(:now AS timestamptz) - interval '20 seconds'
       ORDER BY instance, router, second DESC, sent_at DESC) newest
 GROUP BY instance
 """
 _BY_INSTANCE = """
 SELECT instance, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts FROM load_rollups_10s
-WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
+WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
 """
 _P95 = """
 SELECT l.instance, percentile_cont(0.95) WITHIN GROUP (ORDER BY t) AS p95 FROM load_samples l, unnest(l.ttft_seconds) AS t
-WHERE l.pool_id = :pool AND l.second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY l.instance
+WHERE l.pool_id = :pool AND l.instance = ANY(:names) AND l.second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY l.instance
 """
 
 
@@ -132,14 +132,14 @@ class PostgresPoolReads:
             found = await page(
                 connection, query, (instances.c.id,), lambda item: str(item.id), cursor=span.cursor, limit=span.limit, descending=False
             )
-            known = {item.id: item for item in await _instances(connection, row, now)}
+            known = {item.id: item for item in await _instances(connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)
 
     async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail:
         changes = tables.instance_transitions
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)
-            found = await _instances(connection, row, now, only=instance)
+            found = await _instances(connection, row, now, only=[instance])
             if not found:
                 raise NotFound("instance", instance)
             rows = await connection.execute(
@@ -318,17 +318,17 @@ def _conditions(row: Any) -> list[Condition]:
     return found
 
 
-async def _instances(connection: AsyncConnection, pool: Any, now: datetime, only: str | None = None) -> list[InstanceSummary]:
-    """Living instances by id, or one, even if it is gone."""
+async def _instances(connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None) -> list[InstanceSummary]:
+    """Living instances by id, or those named, even if they are gone."""
     instances = tables.instances
     query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
-    rows = (await connection.execute(query.where(instances.c.id == only if only else instances.c.gone_at.is_(None)))).all()
-    values = {"pool": pool.id, "now": now}
+    rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()
+    values = {"pool": pool.id, "now": now, "names": [row.id for row in rows]}
     newest = {row.instance: row for row in await connection.execute(text(_NEWEST), values)}
     hits = {row.instance: _share(row.hits, row.prompts) for row in await connection.execute(text(_BY_INSTANCE), values)}
     p95 = {row.instance: row.p95 for row in await connection.execute(text(_P95), values)}
     counted = await connection.execute(
-        text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance IS NOT NULL GROUP BY instance"), values
+        text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance"), values
     )
     bound = {row.instance: row.bound for row in counted}
     routers = await live_routers(connection, pool.id)

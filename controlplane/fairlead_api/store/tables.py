@@ -12,6 +12,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Identity,
     Index,
     Integer,
@@ -190,7 +191,20 @@ sessions = Table(
     text_column("change", null=True),
     Index(None, "pool_id", "instance"),
     Index(None, "last_seen_at"),
+    Index(None, "instance", "last_seen_at"),
+    Index(None, "pool_id", "last_seen_at"),
 )
+
+session_names = Table(
+    "session_names",
+    metadata,
+    Column("pool_id", Integer, primary_key=True),
+    Column("session", Text, primary_key=True),
+    ForeignKeyConstraint(["pool_id", "session"], ["sessions.pool_id", "sessions.session"], ondelete="CASCADE"),
+    Index(None, "session", postgresql_using="gin", postgresql_ops={"session": "gin_trgm_ops"}),
+)
+"""Every session's name once, for finding it by a part. A trigger on `sessions` fills it: sessions' own rows change with every request,
+and an index of parts of names there would cost each change thirty entries."""
 
 bindings = Table(
     "bindings",
@@ -272,8 +286,10 @@ audit_log = Table(
     text_column("request_id", null=True),
     text_column("plan", null=True),
     text_column("chain"),
-    Index(None, "at"),
-    Index(None, "object"),
+    Index(None, "at", "id"),
+    Index(None, "object", "at"),
+    Index(None, "actor", "at"),
+    Index(None, "action", "at"),
 )
 
 audit_heads = Table(

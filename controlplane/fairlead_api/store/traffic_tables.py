@@ -33,6 +33,9 @@ decisions = Table(
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),
+    Index(None, "session", "at"),
+    Index(None, "chosen", "at"),
+    Index(None, "reason", "at"),
     Index(None, "recorded_at"),
     postgresql_partition_by="RANGE (at)",
 )

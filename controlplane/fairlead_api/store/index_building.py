@@ -1,0 +1,74 @@
+"""Building and dropping indexes in a migration while the tables are in use: CONCURRENTLY, so that nobody's writes wait.
+
+A concurrent build runs outside a transaction. One that was interrupted leaves an invalid index behind, which is removed before the next try.
+Postgres cannot do this to a partitioned table as a whole: there the parent's index is made alone, invalid, and becomes valid when the
+index of the last partition is attached.
+"""
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from alembic import op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PARTITIONS = sa.text(
+    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass) ORDER BY 1"
+)
+_ATTACHED = sa.text(
+    "SELECT count(*) FROM pg_inherits i JOIN pg_index x ON x.indexrelid = i.inhrelid "
+    "WHERE i.inhparent = CAST(:index AS regclass) AND x.indrelid = CAST(:table AS regclass)"
+)
+
+
+def index_name(table: str, columns: Sequence[str]) -> str:
+    """As the metadata's naming convention has it."""
+    return f"ix_{table}_{'_'.join(columns)}"
+
+
+def build(table: str, columns: Sequence[str]) -> None:
+    """An index on a plain table."""
+    with _patient() as connection:
+        _build(connection, index_name(table, columns), table, columns)
+
+
+def build_on_partitions(table: str, columns: Sequence[str]) -> None:
+    """An index on a table that is partitioned, and on each of its partitions."""
+    name = index_name(table, columns)
+    with _patient() as connection:
+        connection.execute(sa.text(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {table} ({', '.join(columns)})"))
+        for (partition,) in connection.execute(_PARTITIONS, {"table": table}).all():
+            if connection.execute(_ATTACHED, {"index": name, "table": partition}).scalar_one():
+                continue  # made with the partition, or by an earlier try
+            own = f"{partition}_{'_'.join(columns)}_idx"
+            _build(connection, own, partition, columns)
+            connection.execute(sa.text(f"ALTER INDEX {name} ATTACH PARTITION {own}"))
+
+
+def drop(table: str, columns: Sequence[str]) -> None:
+    """Drops an index of a plain table."""
+    with _patient() as connection:
+        connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_name(table, columns)}"))
+
+
+def _build(connection: Any, name: str, table: str, columns: Sequence[str]) -> None:
+    connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
+    connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)})"))
+
+
+@contextmanager
+def _patient() -> "Iterator[Any]":
+    """A connection outside a transaction, without the migration's time limits: a concurrent build waits, but nobody waits for it."""
+    with op.get_context().autocommit_block():
+        connection = op.get_bind()
+        limits = {name: connection.execute(sa.text(f"SHOW {name}")).scalar_one() for name in ("statement_timeout", "lock_timeout")}
+        for name in limits:
+            connection.execute(sa.text(f"SET {name} = 0"))
+        try:
+            yield connection
+        finally:
+            for name, value in limits.items():
+                connection.execute(sa.text(f"SET {name} = '{value}'"))

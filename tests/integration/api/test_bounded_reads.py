@@ -1,0 +1,210 @@
+"""Lists and details with tens of thousands of rows: for every filter and every pair of filters, no statement looks at more rows than one
+page may. Filters are found in the API's own document; one without values here fails."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import psycopg
+import pytest
+from benchmarks.history_rows import SMALL, fill
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from api_running import SECRETS, running_api
+from fairlead_api.store import history_reads, paging
+from postgres import fresh_database, plain
+from streaming_asgi import StreamingAsgiTransport
+
+ROOT = Path(__file__).resolve().parents[3]
+BOUND = 500
+"""Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 10,000 are of half a million."""
+
+MOST_ROWS = 10 * BOUND
+"""No node of any plan looks at more. Where a filter matches every third row, Postgres rightly reads three for each it wants."""
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "pool": ("big/p1", "big/none"),
+    "instance": ("i7", "nope"),
+    "source": ("i7", "nope"),
+    "target": ("i9", "nope"),
+    "trigger": ("drain", "nope"),
+    "outcome": ("failed", "nope"),
+    "session": ("sess-a87ff679a2f3e71d9181a67b7542122c", "nope"),
+    "paid_off": ("false",),
+    "q": ("sess-", "f", "zz", "a87ff679", "no-such-part"),
+    "reason": ("slo", "nope"),
+    "actor": ("person-7", "nope", "pers*", "nope*"),
+    "action": ("login", "nope", "log*"),
+    "object": ("big/p1", "nope", "big*"),
+    "from": ((datetime.now(UTC) - timedelta(days=5)).isoformat(),),
+    "to": ((datetime.now(UTC) - timedelta(days=1)).isoformat(),),
+}
+PLACES = {"namespace": "big", "name": "p1", "instance": "i7", "session": "sess-a87ff679a2f3e71d9181a67b7542122c", "entry_id": "77"}
+LEFT_OUT = {
+    "/v1/live": "a stream of what the others read",
+    "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
+    "/v1/pools/{namespace}/{name}/heatmap": "bounded by its grid of columns and instances",
+}
+
+COUNTED_WHOLE = ("count(*) AS bound FROM sessions",)
+"""Statements that must see every row of a pool: how many sessions each of its instances holds, which the index of sessions by instance tells."""
+
+RECENT = ("load_samples", "load_rollups", "rejections")
+"""Tables read only for a time range, the last minutes unless asked otherwise: how much that is depends on the range, not on how much there is."""
+
+
+@pytest.fixture(scope="module")
+def filled(postgres_url: str) -> Iterator[str]:
+    with fresh_database(postgres_url) as url:
+        fill(plain(url), SMALL)
+        yield url
+
+
+def documented() -> dict[str, list[str]]:
+    """Filters by path, of everything that is read."""
+    paths: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
+    found: dict[str, list[str]] = {}
+    for path, methods in paths.items():
+        if "get" in methods and path.startswith("/v1/") and path not in LEFT_OUT and not path.endswith(".csv"):
+            names = [one["name"] for one in methods["get"].get("parameters", []) if one["in"] == "query"]
+            found[path] = [name for name in names if name not in {"cursor", "limit", "last-event-id"}]
+    return found
+
+
+def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The path with no filter, with each, and with each two."""
+    places = dict(PLACES)
+    with psycopg.connect(plain(url)) as connection:
+        for place, table in {"migration_id": "migrations", "reroute_id": "reroutes", "decision_id": "decisions"}.items():
+            row = connection.execute(f"SELECT id FROM {table} ORDER BY at LIMIT 1".encode()).fetchone()
+            places[place] = row[0] if row else "nope"
+    named = path.format_map({name: quote(value, safe="") for name, value in {**places, "plan_id": "nope"}.items()})
+    yield named, {}
+    yield from ((named, {name: value}) for name in filters for value in VALUES[name])
+    for first, second in itertools.combinations(filters, 2):  # of values that occur, and of one that does not among many that do
+        yield named, {first: VALUES[first][0], second: VALUES[second][0]}
+        yield named, {first: VALUES[first][-1], second: VALUES[second][0]}
+
+
+class Statements:
+    """What was sent to Postgres."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any]] = []
+
+    def __call__(self, _connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        self.seen.append((statement, parameters))
+
+
+@pytest.fixture
+def statements() -> Iterator[Statements]:
+    found = Statements()
+    event.listen(Engine, "before_cursor_execute", found)
+    yield found
+    event.remove(Engine, "before_cursor_execute", found)
+
+
+def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for inner in node.get("Plans", []):
+        yield from nodes(inner)
+
+
+def faults(connection: "psycopg.Connection[Any]", statement: str, parameters: Any) -> Iterator[str]:
+    if not statement.lstrip().upper().startswith(("SELECT", "WITH")) or any(part in statement for part in COUNTED_WHOLE):
+        return
+    row = connection.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}".encode(), parameters).fetchone()
+    assert row is not None
+    for node in nodes(row[0][0]["Plan"]):
+        rows = sum(node.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck"))
+        relation = node.get("Relation Name", "")
+        if relation and not relation.startswith(RECENT) and rows * node["Actual Loops"] > MOST_ROWS:
+            yield f"{node['Node Type']} of {relation} over {rows * node['Actual Loops']:.0f} rows: {' '.join(statement.split())[:300]}"
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "SEARCHED", BOUND)
+    monkeypatch.setattr(paging, "COUNTED", BOUND)
+    monkeypatch.setattr(history_reads, "NAMED", BOUND)
+    monkeypatch.setattr(history_reads, "MATRIX_ROWS", 2 * BOUND)
+
+
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize(("path", "filters"), documented().items(), ids=lambda given: given if isinstance(given, str) else "")
+async def test_no_question_looks_at_more_rows_than_a_page_may(filled: str, statements: Statements, path: str, filters: list[str]) -> None:
+    asked = list(questions(path, filters, filled))
+    found: dict[str, str] = {}
+    with psycopg.connect(plain(filled), autocommit=True) as connection:
+        async with running_api(filled) as api:
+            headers = {"authorization": f"Bearer {SECRETS['admin']}"}
+            async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app), headers=headers) as http:
+                for named, query in asked:
+                    statements.seen.clear()
+                    answer = await http.get(named, params=query)
+                    ends_before_it_begins = path == "/v1/rejections" and "to" in query and "from" not in query
+                    assert answer.status_code in {200, 404} or ends_before_it_begins, f"{named} {query}: {answer.text}"
+                    cursor = answer.json().get("next_cursor") if answer.status_code == 200 else None
+                    if cursor:
+                        assert (await http.get(named, params={**query, "cursor": cursor})).status_code == 200
+                    for fault in itertools.chain.from_iterable(faults(connection, *one) for one in list(statements.seen)):
+                        found.setdefault(fault, f"{named} {query}")
+    assert not found, "\n".join(f"{where}: {fault}" for fault, where in found.items())
+
+
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize(
+    "query", [{"trigger": "drain", "outcome": "failed"}, {"source": "i7", "paid_off": "false"}, {"pool": "big/p2", "trigger": "slo"}]
+)
+async def test_following_the_cursor_finds_every_row_of_filters_that_have_to_be_looked_for(filled: str, query: dict[str, str]) -> None:
+    async with running_api(filled) as api:
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await api.viewer.migrations({**query, "limit": 100, "cursor": cursor})
+            found += [item.id for item in page.items]
+            assert page.total is not None or page.total_at_least is not None
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    conditions = {
+        "pool": "pool_id = (SELECT id FROM pools WHERE namespace || '/' || name = %(pool)s)",
+        "paid_off": "paid_off = %(paid_off)s::bool",
+    }
+    where = " AND ".join(conditions.get(name, f"{name} = %({name})s") for name in query)
+    with psycopg.connect(plain(filled)) as connection:
+        rows = connection.execute(f"SELECT id FROM migrations WHERE {where} ORDER BY at DESC, id DESC".encode(), query).fetchall()
+    assert found == [row[0] for row in rows]
+
+
+async def test_sessions_are_found_by_any_part_of_their_name(filled: str) -> None:
+    async with running_api(filled) as api:
+        found = await api.viewer.sessions({"q": "f679a2f3e71d"})
+        assert [item.session for item in found.items] == ["sess-a87ff679a2f3e71d9181a67b7542122c"]
+        assert (found.total, found.next_cursor) == (1, None)
+        everybody = await api.viewer.sessions({"q": "sess-", "limit": 10})
+        assert (len(everybody.items), everybody.total, everybody.total_at_least) == (10, None, 1000)
+        assert (await api.viewer.sessions({"q": "%"})).items == []
+
+
+@pytest.mark.usefixtures("small_bounds")
+async def test_a_matrix_of_more_than_it_counts_says_from_when_on_it_is_whole(filled: str) -> None:
+    with psycopg.connect(plain(filled)) as connection:
+        row = connection.execute("SELECT at FROM migrations ORDER BY at DESC OFFSET 699 LIMIT 1").fetchone()
+    assert row is not None
+    async with running_api(filled) as api:
+        whole = await api.viewer.migration_matrix({"from": row[0].isoformat()})
+        assert (whole.complete, whole.total, whole.counted_from) == (True, 700, row[0])
+        cut = await api.viewer.migration_matrix({})
+        assert (cut.complete, cut.total, sum(cut.by_trigger.values())) == (False, 2 * BOUND, 2 * BOUND)
+        assert cut.counted_from is not None
+        assert cut.counted_from < row[0]
+        assert sum(sum(bucket.counts.values()) for bucket in cut.timeline) == 2 * BOUND
+        assert cut.timeline[0].at == cut.counted_from
+        assert sum(flow.count for flow in cut.flows) == 2 * BOUND
