@@ -132,7 +132,7 @@ def test_a_request_that_can_never_fit_is_refused() -> None:
     engine = Engine(EngineSettings(kv_cache_tokens=160))
     engine.submit(a_request("fits", 100, 61), 0)
     with pytest.raises(
-        ContextTooLong, match="maximum context length is 160 tokens.*requested 62 output tokens and your prompt contains 100"
+        ContextTooLong, match=r"maximum context length is 160 tokens\..*requested 62 output tokens and your prompt contains 100"
     ):
         engine.submit(a_request("not", 100, 62), 0)
     with pytest.raises(ContextTooLong, match="your prompt contains 161 input tokens, which exceeds this limit even without"):
