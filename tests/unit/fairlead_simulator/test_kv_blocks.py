@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead_simulator.engine_server.tokens import ByteTokenizer
 from fairlead_simulator.kv_blocks import KvBlockPool, PrefixNode
 
 CAPACITY = 12
@@ -114,3 +115,12 @@ def test_giving_back_more_than_was_taken_is_refused() -> None:
     pool = KvBlockPool(4, 2)
     with pytest.raises(ValueError, match="only 0 are private"):
         pool.free(1)
+
+
+def test_a_prompt_of_token_ids_finds_the_blocks_of_its_text() -> None:
+    pool, tokenizer = KvBlockPool(CAPACITY, 16), ByteTokenizer(4)
+    text = "Größe und Länge eines Präfixes, gezählt".encode()
+    pool.allocate(2)
+    root, _ = pool.pin(text, 0)
+    pool.release(pool.share(root, 0, text, 2))
+    assert pool.match(tokenizer.prompt(tokenizer.ids(text), "prompt"), 2) == (2, 2)

@@ -19,6 +19,11 @@ async def serve_load(instance: Instance, exchange: Exchange) -> None:
     await exchange.answer_json({"server_load": instance.load})
 
 
+async def serve_kv_event_sources(instance: Instance, exchange: Exchange) -> None:
+    """Where cache events are published, by rank: nowhere, as with a vLLM that was not told to."""
+    await exchange.answer_json({})
+
+
 async def serve_models(instance: Instance, exchange: Exchange) -> None:
     settings = instance.settings
     permission = {

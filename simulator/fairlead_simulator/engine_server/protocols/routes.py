@@ -46,6 +46,7 @@ class RouteTable:
             ("GET", _itself("/version", about.serve_version)),
             ("GET", _itself("/load", about.serve_load)),
             ("GET", _itself("/metrics", about.serve_metrics)),
+            ("GET", Route(path="/kv_event_sources", serve=about.serve_kv_event_sources, computes=False)),
             ("GET", Route(path="/v1/models", serve=about.serve_models, computes=False)),
             ("POST", Route(path="/tokenize", serve=tokenizing.serve_tokenize, computes=False)),
             ("POST", Route(path="/detokenize", serve=tokenizing.serve_detokenize, computes=False)),
@@ -63,6 +64,7 @@ class RouteTable:
             ("POST", Route(path="/classify", serve=pooling.serve_classification)),
             *(("POST", Route(path=path, serve=scoring.serve_score)) for path in ("/score", "/v1/score")),
             *(("POST", Route(path=path, serve=scoring.serve_rerank)) for path in ("/rerank", "/v1/rerank", "/v2/rerank")),
+            ("POST", Route(path="/generative_scoring", serve=scoring.serve_generative_score)),
             ("POST", Route(path="/v1/audio/transcriptions", serve=transcriptions.serve)),
             ("POST", Route(path="/v1/audio/translations", serve=translations.serve)),
         ):

@@ -1,11 +1,15 @@
-"""`/score` and `/rerank` with their versioned names: how near texts are, by the cosine of their embeddings. Each text is computed once."""
+"""`/score` and `/rerank` with their versioned names: how near texts are, by the cosine of their embeddings. Each text is computed once.
+
+`/generative_scoring` asks a generating model how likely its next token is one label of several: here the nearer item and query, the likelier the first.
+"""
 
 from typing import Any
 
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance
+from fairlead_simulator.engine_server.generating import Instance, Work
+from fairlead_simulator.engine_server.protocols.completions import prompts_of
 from fairlead_simulator.engine_server.protocols.pooling import pool, pooled_usage
 from fairlead_simulator.engine_server.protocols.vectors import cosine, embedding
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
@@ -65,6 +69,46 @@ async def serve_rerank(instance: Instance, exchange: Exchange) -> None:
             "results": results[:top],
         }
     )
+
+
+async def serve_generative_score(instance: Instance, exchange: Exchange) -> None:
+    """Each item with the query before it (or behind it), one token for each."""
+    document = await exchange.document()
+    fields.check_model(document, instance.settings.model)
+    for field in ("query", "items", "label_token_ids"):
+        if document.get(field) is None:
+            raise missing(field)
+    instance.tokenizer.prompt(_filled(document, "label_token_ids"), "label_token_ids")
+    (query,) = prompts_of(document["query"], "query", instance.tokenizer)
+    items = prompts_of(_filled(document, "items"), "items", instance.tokenizer)
+    first = fields.flag(document, "item_first")
+    request_id = instance.new_id("generative-scoring-")
+    works = [Work(prompt=item + query if first else query + item, max_tokens=1) for item in items]
+    runs = await instance.compute(exchange, works, request_id)
+    if runs is None:
+        return
+    wanted = embedding(query)
+    scores = [(1.0 + cosine(wanted, embedding(item))) / 2.0 for item in items]
+    counts = {"completion_tokens": len(runs), "total_tokens": sum(run.usage().total_tokens for run in runs)}
+    await exchange.answer_json(
+        {
+            "id": request_id,
+            "object": "list",
+            "created": instance.now(),
+            "model": instance.settings.model,
+            "data": [{"index": index, "object": "score", "score": score} for index, score in enumerate(scores)],
+            "usage": pooled_usage(runs) | counts,
+        }
+    )
+
+
+def _filled(document: Document, field: str) -> list[Any]:
+    value = document[field]
+    if not isinstance(value, list):
+        raise unsuitable(field, value, "a valid list")
+    if not value:
+        raise RequestInvalid(f"{field} must contain at least one item.")
+    return value
 
 
 def _sides(document: Document) -> tuple[list[bytes], list[bytes]]:
