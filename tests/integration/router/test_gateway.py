@@ -235,6 +235,28 @@ async def test_while_draining_new_requests_are_refused_and_old_ones_finish(world
     await draining
 
 
+async def test_while_draining_what_waits_in_the_queue_is_refused_with_the_reason_and_what_runs_finishes(world: World) -> None:
+    running = await world.ready(count=1, prefills_in_flight=1)
+    engine = world.engines[0]
+    under_way = asyncio.create_task(running.ask(stream=True, script="silent"))
+    await until(lambda: len(engine.seen) == 1)
+    waiting = asyncio.create_task(running.ask(stream=True, text="waits"))
+    anthropic = {"model": "mock", "messages": [{"role": "user", "content": "waits too"}], "max_tokens": 3, "stream": True}
+    waiting_too = asyncio.create_task(running.client.post("/v1/messages", json=anthropic))
+    await until(lambda: running.pool.waiting == 2)
+    draining = asyncio.create_task(running.router.drain())
+    for refused in (await waiting, await waiting_too):
+        assert refused.status_code == 503
+        assert refused.headers["x-fairlead-rejection"] == "rejected-shutting-down"
+        assert int(refused.headers["retry-after"]) >= 1
+    assert (await waiting_too).json()["error"]["type"] == "overloaded_error"
+    assert not draining.done(), "what runs may finish"
+    under_way.cancel()
+    await draining
+    assert len(engine.seen) == 1
+    assert running.busy() == 0
+
+
 def _post(text: str, *headers: bytes, version: bytes = b"1.1", stream: bool = False) -> bytes:
     body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": text}], "stream": stream}).encode()
     lines = b"".join(header + b"\r\n" for header in headers)

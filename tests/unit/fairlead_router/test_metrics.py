@@ -17,6 +17,21 @@ def test_counters_appear_with_bounded_labels() -> None:
     assert 'fairlead_router_kv_usage{instance="i0",pool="default/chat"} 0.5' in page
 
 
+def test_what_is_the_clients_fault_and_what_goes_past_the_scheduler_are_apart_from_failures() -> None:
+    metrics = RouterMetrics()
+    counters = metrics.pool("default/chat")
+    counters.rejected_by_engine = 4
+    counters.direct["served"] = 5
+    counters.upstream_errors["stalled"] = 1
+    metrics.client_errors["headers_timeout"] = 6
+    page = render(metrics).decode()
+    assert 'fairlead_router_requests_total{outcome="rejected-by-engine",pool="default/chat"} 4.0' in page
+    assert 'fairlead_router_requests_total{outcome="failed",pool="default/chat"} 0.0' in page
+    assert 'fairlead_router_direct_requests_total{outcome="served",pool="default/chat"} 5.0' in page
+    assert 'fairlead_router_upstream_errors_total{kind="stalled",pool="default/chat"} 1.0' in page
+    assert 'fairlead_router_client_errors_total{code="headers_timeout"} 6.0' in page
+
+
 def test_a_distribution_counts_each_value_once() -> None:
     distribution = Distribution()
     for seconds in (0.001, 0.3, 1000.0):
