@@ -83,7 +83,7 @@ def test_a_spec_reads_in_the_order_people_write_it_however_it_was_stored() -> No
         "roles": [{"minReplicas": 1, "name": "both"}],
         "replicas": 2,
     }
-    keys = [line.split(":")[0] for line in yaml_text(stored).splitlines() if not line.startswith(" ")]
+    keys = [line.split(":")[0] for line in yaml_text(stored).splitlines() if line[0].isalpha()]
     assert keys == ["model", "replicas", "roles", "slo", "drain"]
     assert yaml_text(stored) == yaml_text(dict(reversed(stored.items())))
     assert "- name: both" in yaml_text(stored)
@@ -183,9 +183,7 @@ def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:
         "x": "a: b",
     }
     assert yaml_text(document) == (
-        'replicas: 8\nmode: "Off"\nttl: 30m\n"on": true\n"none": null\nroles:\n- name: both\n  max: 4\nempty: {}\nx: "a: b"\n'.replace(
-            '"none"', "none"
-        )
+        'replicas: 8\nroles:\n- name: both\n  max: 4\nmode: "Off"\nempty: {}\nnone: null\n"on": true\nttl: 30m\nx: "a: b"\n'
     )
 
 
