@@ -71,6 +71,8 @@ PAGES: tuple[tuple[str, Handler], ...] = (
     ("/decisions/{decision:path}", decisions.show),
     ("/rejections", rejections.index),
     ("/slo", slo.index),
+    ("/slo.csv", slo.as_csv),
+    ("/slo.json", slo.as_json),
     ("/audit", audit.index),
     ("/audit/{entry}", audit.show),
     ("/plans/{plan}", plans.show),

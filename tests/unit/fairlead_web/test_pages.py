@@ -52,6 +52,7 @@ LISTS = (
     "/migrations",
     "/decisions",
     "/rejections",
+    "/slo",
     "/audit",
     "/pools/default/chat/instances",
     "/pools/default/chat/spec",

@@ -146,4 +146,4 @@ class RejectionsPage(Context):
 class SloPage(Context):
     template: ClassVar[str] = "pages/slo.html"
     shell: Shell
-    pools: list[tuple[str, list[SloVersion]]]
+    versions: list[SloVersion]

@@ -47,6 +47,8 @@ class Heatmap {
     document.body.append(this.tip);
     this.resize();
     new ResizeObserver(() => this.resize()).observe(this.figure.querySelector(".heatmap-box"));
+    const box = this.figure.querySelector(".heatmap-box");
+    if (this.figure.dataset.live === "yes") box.scrollLeft = box.scrollWidth; // the present is at the right end
     this.listen();
     this.figure.dataset.ready = "yes";
   }
