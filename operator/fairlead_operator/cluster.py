@@ -105,7 +105,7 @@ class KubernetesCluster:
         return items
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
-        query = [("fieldManager", FIELD_MANAGER)]
+        query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict")]  # a typo in a pod template is told, not dropped
         return await self._call("POST", resource.path(namespace), body=body, query=query, absent=409) is not None
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:

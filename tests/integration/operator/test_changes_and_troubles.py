@@ -132,3 +132,12 @@ def test_a_stopped_operator_ends_well_and_leaves_everything_serving(stage: Stage
     stage.operator.start()
     stage.settle("parked", 2)
     assert stage.names("parked") == before
+
+
+def test_a_typo_in_the_template_is_named_and_makes_no_instance(stage: Stage) -> None:
+    container = {"name": "engine", "image": "vllm:1", "prots": [{"containerPort": 8000}]}
+    stage.apply("misspelt", replicas=1, roles=[{"name": "both", "template": {"spec": {"containers": [container]}}}])
+    eventually(lambda: "prots" in stage.condition("misspelt", "Degraded").get("message", ""), "the field is named")
+    assert stage.names("misspelt") == set()
+    stage.edit("misspelt", {"roles": [{"name": "both", "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}}]})
+    stage.settle("misspelt", 1)
