@@ -1,0 +1,193 @@
+"""Whether the record keeps up with two routers under load, and whether it is whole afterwards.
+
+    PYTHONPATH=tests/support .venv/bin/python benchmarks/record_under_load.py [--rate 100] [--minutes 30] [--outage-minutes 10] [--directory DIR]
+
+A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions comes at `--rate`, every request to the
+routers in turn, with a policy that moves sessions often, so that the routers race for them. The age of the oldest report a router has not got rid of is
+read every second. Then the control API is stopped (SIGSTOP, after which it answers nothing) for `--outage-minutes` while the load goes on, and the time
+until the backlog is gone is taken. Last, everything that must hold of the stored record is asked of the database. Ends with code 1 if anything does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow, write_trace
+from record_facts import contradictions
+from running_sandbox import RunningSandbox, running_sandbox
+
+OLDEST_SECONDS = 3.0
+"""How old a report may become while the control API is there, on a machine that does nothing else."""
+BACKLOG_SECONDS = 60.0
+"""How soon the backlog of an outage must be gone."""
+TURNS = 10
+PAUSE_SECONDS = 6.0
+OUTPUT_TOKENS = 4
+
+POOL = {
+    "apiVersion": "fairlead.dev/v1alpha1",
+    "kind": "InferencePool",
+    "metadata": {"name": "soak", "namespace": "default"},
+    "spec": {
+        "model": "soak/model",
+        "replicas": 4,
+        "engine": {"type": "simulated", "prefillTokensPerSecond": 30000, "kvCacheTokens": 1000000},
+        "routing": {"policy": "ear", "parameters": {"hot_tokens": 1000, "cooldown_seconds": 0.5}},
+        "slo": {"ttft": "5s", "tpot": "100ms"},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the routers' metrics said at one moment; `seconds` since the load began."""
+
+    seconds: float
+    oldest_seconds: float
+    batches: float
+    dropped: float
+    aside: float
+
+
+def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
+    """Sessions of TURNS turns, PAUSE_SECONDS apart, whose prompts grow by a block each turn."""
+    chance = random.Random(seed)
+    arrivals: list[tuple[float, int, int]] = []
+    starts = int(rate * seconds / TURNS)
+    for session in range(starts):
+        begun = chance.uniform(-TURNS * PAUSE_SECONDS, seconds)
+        arrivals += [(begun + turn * PAUSE_SECONDS * chance.uniform(0.8, 1.2), session, turn) for turn in range(TURNS)]
+    for at, session, turn in sorted(arrival for arrival in arrivals if 0 <= arrival[0] < seconds):
+        blocks = turn + 2
+        yield TraceRow(
+            timestamp_ms=round(at * 1000),
+            input_length=blocks * BLOCK_TOKENS + 40,
+            output_length=OUTPUT_TOKENS,
+            hash_ids=tuple(session * 100 + block for block in range(blocks + 1)),
+            session=f"s{session}",
+        )
+
+
+def read(sandbox: RunningSandbox, begun: float) -> Reading:
+    """The worse of the routers."""
+    found: dict[str, list[float]] = {}
+    for page in sandbox.metrics_pages:
+        text = httpx.get(page, timeout=10, trust_env=False).text
+        for name, value in re.findall(r"^fairlead_router_(\w+?)(?:\{[^}]*\})? ([0-9.e+-]+)$", text, re.MULTILINE):
+            found.setdefault(name, []).append(float(value))
+    return Reading(
+        seconds=time.monotonic() - begun,
+        oldest_seconds=max(found["oldest_unsent_report_seconds"]),
+        batches=sum(found["spool_batches"]),
+        dropped=sum(found.get("report_records_dropped_total", [0.0])),
+        aside=sum(found["reports_set_aside"]),
+    )
+
+
+def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> list[Reading]:
+    """A reading a second for so long, with a line of progress a minute."""
+    readings: list[Reading] = []
+    until = time.monotonic() + seconds
+    told = 0.0
+    while time.monotonic() < until:
+        readings.append(read(sandbox, begun))
+        if time.monotonic() - told > 60:
+            told = time.monotonic()
+            worst = max(reading.oldest_seconds for reading in readings)
+            now = readings[-1]
+            print(
+                f"{now.seconds:7.0f} s  {words}: oldest report {now.oldest_seconds:.2f} s (worst {worst:.2f}), {now.batches:.0f} batches",
+                flush=True,
+            )
+        time.sleep(1.0)
+    return readings
+
+
+def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Reading, float]:
+    """Stops the control API for so long; the last reading of the outage, and how many seconds later nothing older than OLDEST_SECONDS was left."""
+    api = sandbox.pid("api")
+    os.kill(api, signal.SIGSTOP)
+    try:
+        last = watch(sandbox, begun, seconds, "control API stopped")[-1]
+    finally:
+        os.kill(api, signal.SIGCONT)
+    back = time.monotonic()
+    while (now := read(sandbox, begun)).oldest_seconds > OLDEST_SECONDS:
+        if time.monotonic() - back > 20 * BACKLOG_SECONDS:
+            break
+        time.sleep(0.5)
+    print(
+        f"{now.seconds:7.0f} s  backlog of {last.batches:.0f} batches gone {time.monotonic() - back:.1f} s after the API came back",
+        flush=True,
+    )
+    return last, time.monotonic() - back
+
+
+def main() -> int:
+    """Runs, prints, and says whether all of it held."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rate", type=float, default=100.0, help="requests per second over both routers")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of undisturbed load")
+    parser.add_argument("--outage-minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--directory", type=Path, help="for the sandbox's state; a temporary one without it")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = options.directory or Path(scratch) / "state"
+        trace, figures = Path(scratch) / "trace.jsonl", Path(scratch) / "replay.json"
+        seconds = (options.minutes + options.outage_minutes) * 60 + 150
+        with trace.open("w") as out:
+            count = write_trace(rows(options.rate, seconds, options.seed), out)
+        print(f"{count} requests over {seconds / 60:.0f} minutes", flush=True)
+        with running_sandbox(directory, "--routers", "2") as sandbox:
+            assert sandbox.apply_pool(POOL).status_code in {200, 201}
+            sandbox.until_ready("soak", 4)
+            load = sandbox.replay("--pool", "default/soak", "--trace", str(trace), "--json", str(figures))
+            try:
+                return judge(sandbox, load, figures, options.minutes * 60, options.outage_minutes * 60)
+            finally:
+                load.kill()
+
+
+def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, steady_seconds: float, outage_seconds: float) -> int:
+    """Watches the load to its end and prints what held and what did not."""
+    begun = time.monotonic()
+    steady = watch(sandbox, begun, steady_seconds, "load")
+    last, backlog_seconds = outage(sandbox, begun, outage_seconds) if outage_seconds else (steady[-1], 0.0)
+    load.wait(600)
+    time.sleep(2 * OLDEST_SECONDS)  # the routers' last reports
+    end = read(sandbox, begun)
+    broken = contradictions(f"postgresql://fairlead@/fairlead?host={sandbox.state.socket_directory}")
+    ended = json.loads(figures.read_text())
+    served = {name: ended[name] for name in ("sent", "served", "rejected", "failed", "cancelled") if name in ended}
+    migrations = sandbox.ask("/v1/migrations", limit=1, **{"from": "now-7d"})["total"]
+    worst = max(reading.oldest_seconds for reading in steady[5:])
+    held = {
+        f"oldest unsent report at most {worst:.2f} s (limit {OLDEST_SECONDS:g})": worst <= OLDEST_SECONDS,
+        f"backlog gone after {backlog_seconds:.1f} s (limit {BACKLOG_SECONDS:g}), {last.batches:.0f} batches": backlog_seconds
+        <= BACKLOG_SECONDS,
+        f"records dropped {end.dropped:.0f}, reports set aside {end.aside:.0f}": end.dropped == end.aside == 0,
+        f"contradictions in the record: {broken or 'none'}": not broken,
+    }
+    print(f"requests: {served}; session migrations stored: {migrations}")
+    for words, good in held.items():
+        print(f"{'yes' if good else 'NO ':4}{words}")
+    return 0 if all(held.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
