@@ -106,6 +106,22 @@ def test_pages_without_a_session_read_well_too(chromium: Browser, shared_site: R
     context.close()
 
 
+def test_a_small_picture_stays_in_its_frame_and_the_current_section_in_view(
+    themed: tuple[Page, list[str]], shared_site: RunningSite
+) -> None:
+    page, _ = themed
+    page.set_viewport_size({"width": 380, "height": 800})
+    page.goto(f"{shared_site.url}/pools")
+    inside = """one => {
+      const frame = one.parentElement.getBoundingClientRect(), picture = one.getBoundingClientRect();
+      return picture.left >= frame.left && picture.right <= frame.right;
+    }"""
+    assert page.locator(".minimap.small img").first.evaluate(inside)
+    page.goto(f"{shared_site.url}/audit")
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
+    assert page.locator(".sections [aria-current]").evaluate("one => one.getBoundingClientRect().right <= innerWidth")
+
+
 def test_empty_lists_say_why_and_what_to_do(chromium: Browser) -> None:
     with running_site() as site:
         site.fake.world.pools_known = []

@@ -8,6 +8,11 @@ import * as times from "./times.js";
 document.documentElement.classList.add("scripted");
 for (const part of [times, forms, live, shortcuts]) part.start();
 
+for (const current of document.querySelectorAll(".sections [aria-current], .tabs [aria-current]")) {
+  const row = current.parentElement;
+  if (row.scrollWidth > row.clientWidth) row.scrollLeft = current.offsetLeft - row.clientWidth / 2 + current.offsetWidth / 2;
+}
+
 const figure = document.querySelector("[data-heatmap]");
 if (figure) import("./heatmap.js").then((heatmap) => heatmap.start(figure));
 
