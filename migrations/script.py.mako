@@ -2,6 +2,8 @@
 
 Revision: ${up_revision}
 Revises: ${down_revision or 'nothing' | comma,n}
+
+One idea. Indexes of tables that grow: fairlead_api.store.index_building, so that nobody's writes wait.
 """
 
 import sqlalchemy as sa

@@ -58,6 +58,7 @@ from fairlead_api.store.pool_reads import PostgresPoolReads
 from fairlead_api.store.pools import PostgresPools
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports import PostgresReports
+from fairlead_api.store.retention import SWEEPS
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.upgrading import upgrade
 from fairlead_api.store.upkeep import PostgresUpkeep
@@ -189,11 +190,7 @@ def keep(retention: Retention) -> Keep:
             "decisions": retention.decisions_days,
             "rejections": retention.rejections_days,
         },
-        plain={
-            ("load_rollups_10s", "bucket"): retention.rollups_10s_days,
-            ("load_rollups_1m", "bucket"): retention.rollups_1m_days,
-            ("reports", "received_at"): retention.reports_days,
-        },
+        plain={setting: getattr(retention, setting) for setting in SWEEPS},
     )
 
 

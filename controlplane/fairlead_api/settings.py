@@ -1,13 +1,17 @@
 """Settings of the control API, read once from the environment. A wrong value ends the start with one line naming variable, value and remedy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidInput
 
 ROLES = ("viewer", "operator", "admin", "system-operator", "system-router")
 """Roles of people in rising order, and those of the operator process and of routers."""
+
+
+MOST_DAYS = 36_500
+"""Longest retention: a hundred years, which is for ever here."""
 
 
 class BootstrapToken(NamedTuple):
@@ -20,7 +24,7 @@ class BootstrapToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days each kind of row is kept."""
+    """Days each kind of row is kept; docs/operations.md says what is lost with each. FAIRLEAD_KEEP_<NAME> sets one."""
 
     load_samples_days: int = 2
     rollups_10s_days: int = 7
@@ -28,6 +32,11 @@ class Retention:
     decisions_days: int = 7
     rejections_days: int = 30
     reports_days: int = 7
+    history_days: int = 180
+    routing_tables_days: int = 30
+    events_days: int = 90
+    plans_days: int = 365
+    credentials_days: int = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         auth_mode=mode,
         migrate=_switch(environment, "FAIRLEAD_MIGRATE", default=True),
         log_format=_choice(environment, "FAIRLEAD_LOG_FORMAT", ("text", "json")),
+        retention=Retention(**{one.name: _days(environment, one.name, one.default) for one in fields(Retention)}),
     )
 
 
@@ -86,6 +96,14 @@ def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool
     if value not in {"0", "1"}:
         raise InvalidInput(name, value, "write 1 or 0")
     return value == "1"
+
+
+def _days(environment: Mapping[str, str], name: str, default: Any) -> int:
+    variable = f"FAIRLEAD_KEEP_{name.upper()}"
+    value = environment.get(variable, str(default))
+    if not value.isdecimal() or not 1 <= int(value) <= MOST_DAYS:
+        raise InvalidInput(variable, value, f"write a number of days, 1 to {MOST_DAYS}")
+    return int(value)
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -21,7 +21,8 @@ class UpkeepStore(Protocol):
 
     async def drop_days(self, table: str, before: date) -> list[str]: ...
 
-    async def delete_before(self, table: str, column: str, before: datetime) -> int: ...
+    async def delete_before(self, setting: str, before: datetime) -> int:
+        """Deletes what the setting covers and is older, except what is still referred to."""
 
     async def end_sessions(self, now: datetime) -> int: ...
 
@@ -35,10 +36,10 @@ class Rollups(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Days to keep, by partitioned table, and by (table, time column) for the others."""
+    """Days to keep, by partitioned table, and by setting for the others."""
 
     partitioned: Mapping[str, int]
-    plain: Mapping[tuple[str, str], int]
+    plain: Mapping[str, int]
 
 
 class Upkeep:
@@ -66,8 +67,8 @@ class Upkeep:
             await self._store.make_days(today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
             for table, days in self._keep.partitioned.items():
                 await self._store.drop_days(table, today - timedelta(days=days))
-            for (table, column), days in self._keep.plain.items():
-                await self._store.delete_before(table, column, now - timedelta(days=days))
+            for setting, days in self._keep.plain.items():
+                await self._store.delete_before(setting, now - timedelta(days=days))
 
         await self._store.alone("retention", work)
 

@@ -92,6 +92,7 @@ pool_events = Table(
     json_column("before", null=True),
     json_column("after", null=True),
     UniqueConstraint("pool_id", "at", "reason", "message"),
+    Index(None, "at"),
 )
 
 slo_configs = Table(
@@ -139,6 +140,7 @@ instance_transitions = Table(
     text_column("after"),
     text_column("reason"),
     Index(None, "pool_id", "instance", "at"),
+    Index(None, "at"),
 )
 
 routing_tables = Table(
@@ -219,6 +221,7 @@ bindings = Table(
     time_column("released_at", null=True),
     text_column("migration", null=True),
     CheckConstraint("released_at >= bound_at", "ends_after_it_began"),
+    Index(None, "released_at"),
 )
 
 lost_moves = Table(

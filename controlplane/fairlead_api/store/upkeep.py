@@ -14,6 +14,7 @@ from fairlead_api.services.notices import BindingsChanged
 from fairlead_api.store import notifying
 from fairlead_api.store.database import Database
 from fairlead_api.store.partitions import Partitions
+from fairlead_api.store.retention import BATCH, SWEEPS, sweep
 from fairlead_api.store.tables import PARTITIONED
 
 _LOCKS = 0x7570_6B70
@@ -48,19 +49,15 @@ class PostgresUpkeep:
         """Drops the partitions of one table before a day."""
         return await self._partitions.drop_before(table, before)
 
-    async def delete_before(self, table: str, column: str, before: datetime) -> int:
-        """Deletes old rows of a table without partitions, in bites so that nobody waits long."""
+    async def delete_before(self, setting: str, before: datetime) -> int:
+        """Deletes what a retention setting covers and is older; in batches, so that nobody waits long."""
         deleted = 0
-        while True:
-
-            async def work(connection: AsyncConnection) -> int:
-                bite = f"DELETE FROM {table} WHERE ctid IN (SELECT ctid FROM {table} WHERE {column} < :before LIMIT 5000)"
-                return (await connection.execute(text(bite), {"before": before})).rowcount
-
-            count = await self._database.writing(work)
-            deleted += count
-            if count < 5000:
-                return deleted
+        for one in SWEEPS[setting]:
+            while (count := await sweep(self._database, one, before)) > 0:
+                deleted += count
+                if count < BATCH:
+                    break
+        return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
         """Unbinds sessions not heard of for twice their pool's TTL and tells the routers. Routers forget after one TTL without a request;

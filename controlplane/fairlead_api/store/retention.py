@@ -1,0 +1,92 @@
+"""What is deleted when it is older than its setting, and what never is, because something still refers to it.
+
+Kept for ever, because people make them and they are few: pools, their revisions and SLO versions, API tokens, users, and the audit log.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api.store.database import Database
+
+BATCH = 5000
+"""Rows per transaction, so that nobody waits long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Rows `r` of `table` to delete: `where` compares with `:before`."""
+
+    table: str
+    where: str
+
+
+SWEEPS: dict[str, tuple[Sweep, ...]] = {
+    "rollups_10s_days": (Sweep(table="load_rollups_10s", where="r.bucket < :before"),),
+    "rollups_1m_days": (Sweep(table="load_rollups_1m", where="r.bucket < :before"),),
+    "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
+    # A migration is a step of its session's bindings and goes just before the binding it made; a session goes when nothing is left of it.
+    "history_days": (
+        Sweep(
+            table="migrations",
+            where="r.at < :before AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.pool_id = r.pool_id AND b.session = r.session "
+            "AND b.migration = r.id AND (b.released_at IS NULL OR b.released_at >= :before))",
+        ),
+        Sweep(table="reroutes", where="r.at < :before"),
+        Sweep(
+            table="bindings",
+            where="r.released_at < :before AND NOT EXISTS (SELECT 1 FROM migrations m WHERE m.id = r.migration)",
+        ),
+        Sweep(
+            table="sessions",
+            where="r.instance IS NULL AND r.last_seen_at < :before "
+            "AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.pool_id = r.pool_id AND b.session = r.session)",
+        ),
+        Sweep(table="lost_moves", where="r.minute < :before"),
+    ),
+    "routing_tables_days": (
+        Sweep(
+            table="routing_tables",
+            where="r.created_at < :before AND r.version < (SELECT p.table_version FROM pools p WHERE p.id = r.pool_id)",
+        ),
+        Sweep(table="router_acknowledgements", where="r.at < :before"),
+        Sweep(
+            table="routers",
+            where="r.last_seen_at < :before AND NOT EXISTS (SELECT 1 FROM router_acknowledgements a WHERE a.router = r.id)",
+        ),
+    ),
+    "events_days": (
+        Sweep(table="instance_transitions", where="r.at < :before"),
+        Sweep(table="pool_events", where="r.at < :before"),
+        Sweep(
+            table="instances",
+            where="r.gone_at < :before AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.pool_id = r.pool_id AND s.instance = r.id)",
+        ),
+    ),
+    "plans_days": (
+        Sweep(
+            table="plans",
+            where="r.created_at < :before AND r.expires_at < :before AND coalesce(r.undo_until, r.created_at) < :before",
+        ),
+    ),
+    "credentials_days": (
+        Sweep(table="web_sessions", where="least(r.expires_at, r.revoked_at) < :before"),
+        Sweep(table="login_links", where="r.expires_at < :before"),
+    ),
+}
+"""By setting of `settings.Retention`, in the order of deletion."""
+
+
+async def sweep(database: Database, one: Sweep, before: datetime) -> int:
+    """Deletes one batch; returns how many rows."""
+    statement = text(
+        f"DELETE FROM {one.table} WHERE ctid = ANY(ARRAY(SELECT r.ctid FROM {one.table} r WHERE {one.where} LIMIT {BATCH} "  # noqa: S608 (constants)
+        "FOR UPDATE SKIP LOCKED))"
+    )
+
+    async def work(connection: AsyncConnection) -> int:
+        return (await connection.execute(statement, {"before": before})).rowcount
+
+    return await database.writing(work)

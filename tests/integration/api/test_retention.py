@@ -1,0 +1,123 @@
+"""What is older than its setting goes; what something still refers to stays."""
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead.errors import InvalidInput
+from fairlead_api.settings import Retention, from_environment
+from fairlead_api.store.retention import SWEEPS
+from fairlead_client.resources import LoginLinkRequest
+from postgres import plain
+
+OLD = timedelta(days=40)
+GROWING = {one.table for sweeps in SWEEPS.values() for one in sweeps}
+FOR_EVER = {"pools", "pool_revisions", "slo_configs", "api_tokens", "users", "audit_log", "audit_heads"}
+OTHERWISE = {"decisions", "rejections", "load_samples", "rollup_queue", "session_names", "alembic_version"}
+"""Dropped by the day, taken up by the rollups, deleted with the row they belong to."""
+
+
+def rows(url: str, query: str) -> list[Any]:
+    with psycopg.connect(plain(url)) as connection:
+        return [row[0] for row in connection.execute(query.encode()).fetchall()]
+
+
+def age(url: str, *statements: str) -> None:
+    with psycopg.connect(plain(url)) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def test_every_table_has_a_retention_or_a_reason_for_none(database_url: str) -> None:
+    tables = set(rows(database_url, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"))
+    whole = {name for name in tables if not name.rpartition("_")[2].isdigit()}
+    assert whole == GROWING | FOR_EVER | OTHERWISE
+
+
+async def test_history_goes_with_its_bindings_and_what_is_held_stays(database_url: str) -> None:
+    async with running_api(database_url, retention=Retention(history_days=30)) as api:
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+        await api.router.post_report(a_report("r1", bindings=(a_binding("moved", "a"), a_binding("ended", "a"), a_binding("recent", "a"))))
+        for session in ("moved", "ended", "recent"):
+            change = a_binding(session, "b", previous="a", based_on=1)
+            await api.router.post_report(a_report(f"r2-{session}", bindings=(change,)))
+        age(
+            database_url,
+            f"UPDATE bindings SET bound_at = bound_at - interval '{OLD.days} days', released_at = released_at - interval '{OLD.days} days' "
+            "WHERE session <> 'recent'",
+            f"UPDATE migrations SET at = at - interval '{OLD.days} days' WHERE session <> 'recent'",
+            f"UPDATE bindings SET released_at = now() - interval '{OLD.days - 1} days' WHERE session = 'ended' AND version = 2",
+            f"UPDATE sessions SET instance = NULL, last_seen_at = now() - interval '{OLD.days - 1} days' WHERE session = 'ended'",
+        )
+        assert len(rows(database_url, "SELECT id FROM migrations")) == 3
+        await api.app.state.upkeep.keep_days(api.clock())
+        assert rows(database_url, "SELECT session FROM sessions ORDER BY 1") == ["moved", "recent"]
+        assert rows(database_url, "SELECT session FROM session_names ORDER BY 1") == ["moved", "recent"]
+        kept = rows(database_url, "SELECT session || version FROM bindings ORDER BY 1")
+        assert kept == ["moved2", "recent1", "recent2"]  # who holds `moved` now stays, however long ago it came
+        assert rows(database_url, "SELECT session FROM migrations ORDER BY 1") == ["moved", "recent"]  # and with it how it came
+        detail = await api.viewer.session(CHAT, "moved")
+        assert [holder.version for holder in detail.history] == [2]
+
+
+async def test_the_table_in_force_and_instances_that_hold_sessions_stay(database_url: str) -> None:
+    async with running_api(database_url, retention=Retention(routing_tables_days=30, events_days=30)) as api:
+        for version, names in enumerate((["a"], ["a", "b"], ["b"]), 1):
+            await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in names), version=version))
+        age(
+            database_url,
+            "UPDATE routing_tables SET created_at = created_at - interval '40 days'",
+            "UPDATE instances SET gone_at = gone_at - interval '40 days'",
+            "UPDATE instance_transitions SET at = at - interval '40 days' WHERE instance = 'a'",
+        )
+        assert len(rows(database_url, "SELECT version FROM routing_tables")) == 3
+        await api.app.state.upkeep.keep_days(api.clock())
+        assert rows(database_url, "SELECT version FROM routing_tables") == [3]
+        assert rows(database_url, "SELECT id FROM instances") == ["b"]
+        assert set(rows(database_url, "SELECT instance FROM instance_transitions")) == {"b"}
+
+
+async def test_credentials_that_ended_and_old_reports_go(api: ApiInstance, database_url: str) -> None:
+    living = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)
+    await api.router.post_report(a_report("r1"))
+    age(
+        database_url,
+        "INSERT INTO web_sessions SELECT '\\x00', subject, role, source, created_at, last_used_at, now() - interval '40 days' FROM web_sessions",
+    )
+    assert len(rows(database_url, "SELECT subject FROM web_sessions")) == 2
+    await api.app.state.upkeep.keep_days(api.clock())
+    assert len(rows(database_url, "SELECT subject FROM web_sessions")) == 1
+    assert (await api.base.with_token(living.token).pools()).items == []
+    api.clock.skip(8 * 86400)
+    await api.app.state.upkeep.keep_days(api.clock())
+    assert rows(database_url, "SELECT id FROM reports") == []
+
+
+async def test_more_rows_than_one_batch_go_in_one_run(api: ApiInstance, database_url: str) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    age(
+        database_url,
+        "INSERT INTO instance_transitions (pool_id, instance, at, after, reason) "
+        "SELECT p.id, 'a', now() - interval '1 year', 'Serving', 'x' FROM pools p, generate_series(1, 12001)",
+    )
+    await api.app.state.upkeep.keep_days(api.clock())
+    assert rows(database_url, "SELECT count(*) FROM instance_transitions WHERE at < now() - interval '1 day'") == [0]
+
+
+ENVIRONMENT = {"FAIRLEAD_DATABASE_URL": "postgresql+psycopg://app@/x"}
+
+
+def test_each_retention_has_a_variable() -> None:
+    given = {f"FAIRLEAD_KEEP_{name.upper()}": str(number) for number, name in enumerate(Retention.__slots__, 3)}
+    kept = from_environment({**ENVIRONMENT, **given}).retention
+    assert [getattr(kept, name) for name in Retention.__slots__] == list(range(3, 3 + len(given)))
+    assert from_environment(ENVIRONMENT).retention == Retention()
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "7d", "", "36501"])
+def test_a_retention_that_is_no_number_of_days_is_refused_by_name(value: str) -> None:
+    with pytest.raises(InvalidInput, match="FAIRLEAD_KEEP_HISTORY_DAYS"):
+        from_environment({**ENVIRONMENT, "FAIRLEAD_KEEP_HISTORY_DAYS": value})
