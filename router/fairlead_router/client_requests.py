@@ -177,9 +177,12 @@ class ClientRequest:
 
     # ── answering ──
 
-    def begin(self, status: int, headers: bytes, length: int | None) -> None:
-        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked."""
+    def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
+        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked. The connection ends
+        with the answer when `close` says so, and when the request's body will not be read to its end."""
         cycle = self._cycle
+        if close or self.unread:
+            cycle.keep_alive = False
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
         lines = [STATUS_LINES[status], *(b"%s: %s\r\n" % pair for pair in self._connection.server_state.default_headers), headers]
@@ -219,6 +222,11 @@ class ClientRequest:
         if close or not cycle.keep_alive:
             transport.close()
         cycle.on_response()
+
+    @property
+    def unread(self) -> bool:
+        """Whether the rest of a body that is passed on as it arrives is still to come."""
+        return self._streaming and not self._complete
 
     @property
     def answering(self) -> bool:

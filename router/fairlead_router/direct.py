@@ -96,13 +96,14 @@ class DirectRelay:
         if upload is None:
             return await self._sender.begin(call, pool, instance, address)
         connection = await self._upstream.connect(address)
-        call.connection = connection
+        self._calls.await_answer(call, connection)
         connection.send(b"%shost: %s\r\n\r\n" % (call.head, address.encode()), _framed(call.body, upload.chunked))
         async for piece in upload.rest:
             upload.begun = True
             await connection.send_more(_framed(piece, upload.chunked))
             if connection.status:
-                break  # the engine has seen enough, such as of a file too large for it
+                connection.half_sent = True  # the engine has seen enough, such as of a file too large for it
+                break
         else:
             if upload.chunked:
                 await connection.send_more(b"0\r\n\r\n")
@@ -146,19 +147,19 @@ class DirectRelay:
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
         """The instance that answers this GET, with the client's headers, by 200; a few are asked at a time. For responses that another router, or this
         one before it was restarted, saw being made."""
-        homes = [(pool, instance) for pool in pools for instance in pool.addresses]
+        homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):
             group = homes[start : start + PROBES_AT_ONCE]
-            answers = await asyncio.gather(*(self._holds(pool, instance, path, headers) for pool, instance in group))
-            for home, holds in zip(group, answers, strict=True):
+            answers = await asyncio.gather(*(self._holds(pool, address, path, headers) for pool, _, address in group))
+            for (pool, instance, _), holds in zip(group, answers, strict=True):
                 if holds:
-                    return home
+                    return pool, instance
         return None
 
-    async def _holds(self, pool: Pool, instance: str, path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+    async def _holds(self, pool: Pool, address: str, path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
         forwarded, _, _ = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         try:
-            await self._upstream.fetch(pool.addresses[instance], path.decode("latin-1"), seconds=PROBE_SECONDS, headers=forwarded)
+            await self._upstream.fetch(address, path.decode("latin-1"), seconds=PROBE_SECONDS, headers=forwarded)
         except UpstreamFailure:
             return False
         return True

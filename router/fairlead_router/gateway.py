@@ -84,7 +84,7 @@ class Gateway:
             else:
                 refusal = await self._handlers[endpoint.handling](scope, client, endpoint)
                 if refusal is not None:
-                    await send_answer(send, refusal)
+                    await self._send(refusal, client, send)
         except BadRequest as problem:
             self._metrics.client_errors[problem.code] += 1
             await self._refuse(problem, dialect, client, send)
@@ -171,9 +171,9 @@ class Gateway:
         return await self._direct.relay(call, pool, client, upload=Upload(rest=pieces, chunked=length is None))
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
-        """To the instance that made the response; one that is not remembered is looked for."""
+        """To the instance that made the response; one that is not remembered is looked for. Neither path has a use for a body, so none is passed on."""
         arrived = self._now()
-        body = await self._body(scope, client)
+        await self._body(scope, client)
         response = paths.response_id(scope["raw_path"])
         home = self._held.find(response)
         pool = self._pools.get(home[0]) if home is not None else None
@@ -181,13 +181,13 @@ class Gateway:
             pool, instance = await self._find_holder(scope, response)
         else:
             instance = home[1]
-        call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body) if endpoint is paths.CANCEL else None)
+        call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
         return await self._direct.relay(call, pool, client, only=instance)
 
     async def _find_holder(self, scope: Scope, response: str) -> tuple[Pool, str]:
         pools = self._pools.all()
         found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), scope["headers"])
-        if found is None:
+        if found is None or found[1] not in found[0].addresses:
             message = (
                 f"response {response[:100]!r} is held by no instance: an engine keeps the responses it made for as long as it runs, "
                 "and only if its store is switched on"
@@ -241,12 +241,18 @@ class Gateway:
     # ── refusing ──
 
     async def _refuse(self, problem: BadRequest, dialect: Dialect, client: ClientRequest, send: Send) -> None:
-        if problem.status not in (408, 413):
-            await send_answer(send, problem.answer(dialect))
+        if client.answering:
+            client.abort()
+        else:
+            await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413))
+
+    async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
+        """Send an answer of the router's own. Where the rest of the body will not be read (`close`, or half an upload), the connection ends after it."""
+        if not close and not client.unread:
+            await send_answer(send, answer)
             return
-        answer = problem.answer(dialect, close=True)
-        lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers if pair[0] != b"content-length")
-        client.begin(answer.status, lines, len(answer.body))
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers if pair[0] not in (b"content-length", b"connection"))
+        client.begin(answer.status, lines, len(answer.body), close=True)
         client.write(answer.body)
         await client.discard(2 * self._settings.max_upload_bytes, LINGER_SECONDS)
         client.end(b"", close=True)
@@ -260,7 +266,8 @@ class Gateway:
             client.abort()
             return
         message = f"the router failed to handle this request; its log tells more under {request}"
-        await send_answer(send, error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())]))
+        answer = error_answer(dialect, 500, "internal_error", message, None, [(b"x-request-id", request.encode())])
+        await self._send(answer, client, send)
 
 
 def _unknown(path: str) -> BadRequest:

@@ -31,7 +31,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_failure", "_framed", "_interim", "_parser", "_pieces", "_pool", "_sending_paused", "_sink", "_size", "_transport", "_waiter",
-        "address", "busy", "closed", "complete", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
+        "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
     def __init__(self, pool: UpstreamPool, address: str) -> None:
@@ -50,6 +50,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._sending_paused = False
         self.received = 0
         """How often anything came on this connection: what does not grow has fallen silent."""
+        self.half_sent = False
+        """The request was answered before all of it was sent: what came next would be taken for its rest."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.busy = False
@@ -285,7 +287,7 @@ class UpstreamPool:
 
     def release(self, connection: UpstreamConnection) -> None:
         """Give back a connection whose answer is complete, for reuse if both sides can."""
-        if connection.closed or not connection.complete or not connection.keep_alive:
+        if connection.closed or not connection.complete or not connection.keep_alive or connection.half_sent:
             connection.close()
             return
         stack = self._idle.setdefault(connection.address, [])

@@ -51,6 +51,9 @@ class ScriptedEngine:
     """Answers 500 to everything."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
     """`stepwise` streams wait for it before every chunk but the first."""
+    early_answer: bytes = b""
+    """What is answered to a POST after a thousand bytes of its body; `cut_short` holds the request lines."""
+    cut_short: list[str] = field(default_factory=list)
     raw: bytes = b""
     """What the script `raw` answers, byte for byte."""
     events: list[str] = field(default_factory=list)
@@ -83,6 +86,12 @@ class ScriptedEngine:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
+                if self.early_answer and head[0].startswith("POST"):
+                    await reader.readexactly(1000)
+                    writer.write(self.early_answer)
+                    self.cut_short.append(head[0])
+                    await reader.read()
+                    return
                 body = await _read_body(reader, headers)
                 if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")

@@ -241,6 +241,48 @@ async def test_several_pools_of_one_model_are_chosen_by_header_for_direct_reques
     assert answer.headers["x-fairlead-pool"] == "default/zeta"
 
 
+async def test_an_engine_that_has_seen_enough_of_a_form_is_not_sent_another_request_behind_half_of_it(world: World) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    engine.early_answer = b"HTTP/1.1 413 X\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: 3000000\r\n\r\n"
+    writer.write(head + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nmock\r\n--b\r\n' + b"x" * 100_000)
+    await until(lambda: bool(engine.cut_short))
+    writer.write(b"x" * 400_000)
+    answer = await asyncio.wait_for(reader.readuntil(b"{}"), 5)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in answer
+    engine.early_answer = b""
+    before = running.router.upstream.opened
+    assert (await running.client.post("/tokenize", json={"model": "mock"})).status_code == 200
+    assert running.router.upstream.opened == before + 1, "on a connection of its own"
+    writer.close()
+    await until(lambda: running.busy() == 0)
+
+
+async def test_an_upload_that_is_refused_halfway_hears_why_and_its_connection_ends(world: World) -> None:
+    running = await world.ready(count=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: 3000000\r\n\r\n"
+    writer.write(head + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nnone\r\n--b\r\n' + b"x" * 600_000)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"model_not_found" in answer
+    writer.close()
+
+
+async def test_a_body_nobody_asked_for_is_not_passed_on_behind_a_retrieval(world: World) -> None:
+    running = await world.ready(count=1)
+    response, _ = await _made(running)
+    smuggled = b"POST /reset_prefix_cache HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+    for method, path in (("GET", f"/v1/responses/{response}"), ("POST", f"/v1/responses/{response}/cancel")):
+        assert (await running.client.request(method, path, content=smuggled)).status_code == 200
+    assert (await running.client.post("/tokenize", json={"model": "mock"})).status_code == 200
+    assert not any("reset_prefix_cache" in line for line in _seen(world))
+    assert len(_seen(world)) == 4
+
+
 # ── protocols ──
 
 
