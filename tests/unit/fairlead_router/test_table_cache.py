@@ -30,6 +30,16 @@ def test_tables_and_the_last_binding_of_each_session_come_back(tmp_path: Path) -
     assert bindings == (_binding("a", "i1", 2),)
 
 
+def test_a_table_kept_by_an_older_router_serves_and_passes_no_credentials_on(tmp_path: Path) -> None:
+    table = routing_table(["127.0.0.1:1"], pass_client_credentials=True)
+    TableCache(tmp_path).keep_tables([table])
+    path = tmp_path / "tables.json"
+    path.write_text(path.read_text().replace(',"pass_client_credentials":true', ""))
+    (recalled,), _ = TableCache(tmp_path).load()
+    assert recalled.instances == table.instances
+    assert recalled.engine.pass_client_credentials is False
+
+
 def test_a_snapshot_replaces_what_was_kept_and_a_deleted_pool_is_forgotten(tmp_path: Path) -> None:
     cache = TableCache(tmp_path)
     cache.keep_bindings([_binding("a", "i0", 1)])
