@@ -135,3 +135,22 @@ def test_typed_decoding_drops_nulls_and_reports_the_first_wrong_type() -> None:
     assert unknown == []
     with pytest.raises(BadRequest, match=r"cannot unmarshal string into Go struct field Pod\.spec\.containers of type \[\]"):
         decode_typed({"spec": {"containers": "none"}}, pods.schema, path="", struct="Pod")
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "holds"),
+    [
+        (0, {"type": "number", "minimum": 0.01}, True),
+        (0.0, {"type": "number", "minimum": 0.01}, False),
+        (-1, {"type": "number", "minimum": -0.5}, False),
+        (1, {"type": "number", "maximum": 1.5}, True),
+        (2, {"type": "number", "maximum": 1.5}, False),
+        (0, {"type": "number", "minimum": 0.5, "exclusiveMinimum": True}, False),
+        ("b", {"type": "string", "enum": []}, True),
+        ("b", {"type": "string", "enum": ["a"]}, False),
+        ({}, {"type": "object", "x-kubernetes-int-or-string": True}, True),
+        ({}, {"x-kubernetes-int-or-string": True}, False),
+    ],
+)
+def test_odd_bounds_and_types_are_held_as_the_real_server_holds_them(value: Any, schema: dict[str, Any], holds: bool) -> None:
+    assert (validate(value, schema, "spec") == []) is holds
