@@ -64,7 +64,7 @@ class Conversation:
         if self._silent_since is None or self._silent_since > now:
             self._silent_since = now
             logger.warning("control plane silent pool=%s error=%r", self._pool, str(error))
-        pause = max(error.retry_in, min(self._pace.settled, self._pace.busy * 2.0 ** min(self._silences - 1, 10)))
+        pause = min(self._pace.settled, max(error.retry_in, self._pace.busy * 2.0 ** min(self._silences - 1, 10)))
         if now - self._silent_since < self._pace.silence:
             return Answer(believed=None, known=self._newest, retry_in=pause)
         return Answer(believed=None, known=None, problem=str(error), retry_in=pause)

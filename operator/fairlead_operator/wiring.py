@@ -9,6 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Protocol
 
 import kopf
 
@@ -27,6 +28,13 @@ from fairlead_operator.synchronizing import HttpControlPlane
 logger = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 2.0
+
+
+class ServesPools(Protocol):
+    """What is waited for at the start."""
+
+    async def serves_pools(self) -> bool:
+        """Whether the server answers and knows our resource. Raises ClusterError."""
 
 
 class EndlessPauses:
@@ -61,8 +69,12 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
         raise kopf.PermanentError(str(error)) from error
     memo.closing.push_async_callback(health.close)
     memo.closing.push_async_callback(cluster.close)
-    await wait_for_kubernetes(cluster, health)
-    await _configure(kopf_settings, settings, cluster)
+    try:
+        await wait_for_kubernetes(cluster, health)
+        await _configure(kopf_settings, settings, cluster)
+    except asyncio.CancelledError:  # told to stop while waiting: the framework does not call `stop` then
+        await stop(memo)
+        raise
     _act(memo, settings, cluster, health)
 
 
@@ -100,7 +112,7 @@ def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: KubernetesCluster
     closing.push_async_callback(step_down)
 
 
-async def wait_for_kubernetes(cluster: KubernetesCluster, health: Health) -> None:
+async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
     """Until the Kubernetes API answers and knows our resource; says what it waits for in one line, with pauses of 1, 2, 4, … 15 seconds."""
     for pause in EndlessPauses():
         try:

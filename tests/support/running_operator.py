@@ -1,10 +1,14 @@
 """The operator as a real process against a real HTTP Kubernetes API, with a pretended control API and kubelet."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,6 +78,25 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(timeout=10)
+
+
+def free_port() -> int:
+    """A port of loopback nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def health(port: int, path: str) -> tuple[int, dict[str, str]] | None:
+    """Status and document; None while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+    except OSError:
+        return None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,118 @@
+"""The rights of deploy/operator-rbac.yaml are those the operator asks for, no fewer and no more; and it starts when the API comes back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fairlead.instances import Role
+from fairlead.reconciling.naming import instance_name
+from fairlead_operator.children import PoolIdentity
+from fake_pool_states import running_fake_control_api
+from pod_phases import KubernetesClient, running_pod_phases
+from recording_proxy import RecordingProxy, Right, recording_proxy
+from running_operator import ROOT, OperatorProcess, Stage, eventually, free_port, health
+
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+FINALIZERS = ("fairlead.dev", "inferencepools/finalizers", "update")
+SERVICES = "/api/v1/namespaces/default/services"
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+def granted() -> set[Right]:
+    """All rights of all roles in the manifest."""
+    documents = yaml.safe_load_all((ROOT / "deploy" / "operator-rbac.yaml").read_text(encoding="utf-8"))
+    rules = [rule for document in documents if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
+    return {
+        (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingProxy]]:
+    """A stage whose operator, not started yet, reaches the cluster through a proxy, not started yet."""
+    client = KubernetesClient.of(kubeconfig)
+    with running_fake_control_api() as api, running_pod_phases(client) as phases, recording_proxy(client, tmp_path) as proxy:
+        operator = OperatorProcess(kubeconfig=str(proxy.kubeconfig), api_url=api.url, log=tmp_path / "operator.log")
+        stage = Stage(client=client, api=api, phases=phases, operator=operator)
+        yield stage, proxy
+        operator.kill()
+        for name in stage.made:
+            if stage.pool(name) is not None:
+                stage.client.merge(
+                    f"/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/{name}", {"metadata": {"finalizers": None}}
+                )
+                stage.delete(name)
+        print((tmp_path / "operator.log").read_text(encoding="utf-8"))
+
+
+def live_a_whole_life(stage: Stage, name: str) -> None:
+    """Everything the operator ever does: create, find a name taken, scale, restore children, drain, delete."""
+    pool = stage.apply(name, replicas=2)
+    stage.settle(name, 2)
+    third = instance_name(name, pool["metadata"]["uid"], Role.BOTH, 3)
+    taken = {"metadata": {"name": third}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    stage.client.call("POST", PODS, {"apiVersion": "v1", "kind": "Pod", **taken})
+    stage.edit(name, {"replicas": 3})
+    eventually(lambda: stage.condition(name, "Degraded").get("reason") == "ChildNotOurs", "the taken name is told")
+    stage.client.call("DELETE", f"{PODS}/{third}", {"gracePeriodSeconds": 0})
+    stage.settle(name, 3)
+    for path in (f"{SERVICES}/{name}", f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{name}-both"):
+        stage.client.merge(path, {"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}})
+        eventually(
+            lambda path=path: stage.client.call("GET", path)["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "fairlead",  # type: ignore[misc]
+            "the label is restored",
+        )
+    stage.edit(name, {"replicas": 1})
+    stage.settle(name, 1)
+    stage.delete(name)
+    eventually(lambda: stage.pool(name) is None, "the pool is gone", 40)
+
+
+def test_the_operator_asks_for_exactly_the_rights_of_the_manifest(proxied: tuple[Stage, RecordingProxy]) -> None:
+    stage, proxy = proxied
+    stage.client.session.delete(f"{stage.client.server}{LEASES}/fairlead-operator", timeout=10)
+    proxy.start()
+    stage.operator.start()
+    live_a_whole_life(stage, "righteous")
+    assert proxy.asked == granted() - {FINALIZERS}
+    assert PoolIdentity(namespace="n", name="p", uid="u").owner_reference()["blockOwnerDeletion"] is True, (
+        "what the finalizers right is for"
+    )
+    assert FINALIZERS in granted()
+
+
+def test_limited_to_a_namespace_it_asks_for_nothing_outside_and_begins_at_once(proxied: tuple[Stage, RecordingProxy]) -> None:
+    stage, proxy = proxied
+    proxy.start()
+    stage.operator.settings["FAIRLEAD_WATCH_NAMESPACES"] = "default"
+    stage.operator.start()
+    live_a_whole_life(stage, "limited")
+    assert proxy.asked - {("coordination.k8s.io", "leases", "create")} == {
+        right for right in granted() if right[:2] != DEFINITIONS and right not in {FINALIZERS, ("coordination.k8s.io", "leases", "create")}
+    }
+
+
+def test_an_operator_that_starts_before_the_api_waits_for_it_and_says_so(proxied: tuple[Stage, RecordingProxy]) -> None:
+    stage, proxy = proxied
+    port = free_port()
+    stage.operator.settings |= {"FAIRLEAD_OPERATOR_HEALTH_HOST": "127.0.0.1", "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port)}
+    stage.operator.start()
+    status, document = eventually(lambda: tells_why(health(port, "/readyz")), "it says why it waits", 30)
+    assert (status, document["state"]) == (503, "waiting")
+    assert document["for"].startswith("the Kubernetes API; GET /apis/fairlead.dev/v1alpha1")
+    assert health(port, "/healthz") == (200, document)
+    stage.apply("patient")
+    assert "\nTraceback" not in stage.operator.log.read_text(encoding="utf-8")
+    proxy.start()
+    stage.settle("patient", 2)
+    assert health(port, "/readyz") == (200, {"state": "leading", "holder": "under-test", "pools": 1})
+    stage.delete("patient")
+    eventually(lambda: stage.pool("patient") is None, "the pool is gone", 40)
+
+
+def tells_why(answer: tuple[int, dict[str, str]] | None) -> tuple[int, dict[str, str]] | None:
+    """The answer, once the first look at the API has failed."""
+    return answer if answer is not None and "GET" in answer[1].get("for", "") else None

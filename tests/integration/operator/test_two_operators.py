@@ -1,0 +1,128 @@
+"""Two operators at once, as a rolling update of the Deployment has them: one acts, the other takes over."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from running_operator import OperatorProcess, Stage, eventually, free_port, health
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairlead-operator"
+
+
+@dataclass(slots=True)
+class Pair:
+    """`stage.operator` was started first, `other` second; both are ready when a test begins."""
+
+    stage: Stage
+    other: OperatorProcess
+    ports: tuple[int, int]
+
+    def holder(self) -> str:
+        spec: dict[str, str] = self.stage.client.call("GET", LEASE)["spec"]
+        return spec["holderIdentity"]
+
+    def states(self) -> list[str]:
+        return [str((health(port, "/readyz") or (0, {"state": "away"}))[1]["state"]) for port in self.ports]
+
+
+@pytest.fixture
+def pair(stage: Stage, tmp_path: Path) -> Iterator[Pair]:
+    """With the Lease as it is in production: 10 s."""
+    stage.operator.kill()
+    stage.client.session.delete(f"{stage.client.server}{LEASE}", timeout=10)
+    ports = (free_port(), free_port())
+    for number, (operator, port) in enumerate(((stage.operator, ports[0]), (other := _another(stage, tmp_path), ports[1]))):
+        operator.settings |= {
+            "FAIRLEAD_OPERATOR_IDENTITY": f"operator-{number}",
+            "FAIRLEAD_OPERATOR_HEALTH_HOST": "127.0.0.1",
+            "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
+        }
+        operator.start()
+        eventually(lambda port=port: (health(port, "/readyz") or (0, {}))[0] == 200, "the operator is ready", 30)  # type: ignore[misc]
+    yield Pair(stage=stage, other=other, ports=ports)
+    other.stop()
+    if stage.operator.process is not None and stage.operator.process.poll() is not None:
+        stage.operator.start()
+    print((tmp_path / "other.log").read_text(encoding="utf-8"))
+
+
+def _another(stage: Stage, folder: Path) -> OperatorProcess:
+    return OperatorProcess(kubeconfig=stage.operator.kubeconfig, api_url=stage.api.url, log=folder / "other.log")
+
+
+@dataclass(slots=True)
+class Census:
+    """What was ever seen of a pool's pods, looked at every 30 ms."""
+
+    most_live: int = 0
+    seen: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def census(stage: Stage, name: str) -> Iterator[Census]:
+    counted, ending = Census(), threading.Event()
+
+    def count() -> None:
+        while not ending.wait(0.03):
+            pods = stage.pods(name)
+            counted.seen |= {pod["metadata"]["uid"] for pod in pods}
+            counted.most_live = max(counted.most_live, sum(1 for pod in pods if not pod["metadata"].get("deletionTimestamp")))
+
+    thread = threading.Thread(target=count, daemon=True)
+    thread.start()
+    try:
+        yield counted
+    finally:
+        ending.set()
+        thread.join()
+
+
+def test_two_operators_never_make_more_pods_than_wanted(pair: Pair) -> None:
+    stage = pair.stage
+    assert pair.states() == ["leading", "standby"]
+    stage.apply("double", replicas=4)
+    with census(stage, "double") as counted:
+        stage.settle("double", 4)
+        stage.edit("double", {"replicas": 10})
+        stage.settle("double", 10)
+        stage.edit("double", {"replicas": 4})
+        stage.settle("double", 4)
+    assert counted.most_live == 10
+    assert len(counted.seen) == 10, "each instance was made once"
+    assert [reason for reason in stage.api.reasons() if reason.startswith("Scaling")] == ["ScalingUp", "ScalingDown"]
+    assert len(stage.marked("double")) == 0
+    assert stage.api.reasons().count("Draining") == 6
+
+
+def test_a_killed_leader_is_taken_over_within_15_seconds_in_the_middle_of_a_change(pair: Pair) -> None:
+    stage = pair.stage
+    stage.apply("inherited", replicas=2)
+    stage.settle("inherited", 2)
+    before = stage.names("inherited")
+    stage.operator.kill()
+    killed_at = time.monotonic()
+    stage.edit("inherited", {"replicas": 3})
+    with census(stage, "inherited") as counted:
+        eventually(lambda: len(stage.names("inherited")) == 3, "the other one acts", 15 - (time.monotonic() - killed_at))
+        stage.settle("inherited", 3)
+    assert pair.holder() == "operator-1"
+    assert before <= stage.names("inherited")
+    assert (counted.most_live, len(counted.seen)) == (3, 3)
+
+
+def test_a_leader_that_is_told_to_stop_is_followed_at_once(pair: Pair) -> None:
+    stage = pair.stage
+    stage.apply("handed", replicas=1)
+    stage.settle("handed", 1)
+    assert stage.operator.stop() == 0
+    stopped_at = time.monotonic()
+    assert pair.holder() in {"", "operator-1"}, "it was released"
+    eventually(lambda: pair.states()[1] == "leading", "the other one leads", 5)
+    assert time.monotonic() - stopped_at < 5
+    stage.edit("handed", {"replicas": 2})
+    stage.settle("handed", 2)

@@ -1,0 +1,128 @@
+"""A proxy before a Kubernetes API that writes down which right each request needs. It can be started late: until then its port refuses."""
+
+import asyncio
+import ssl
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from pod_phases import KubernetesClient
+from running_operator import free_port
+
+Right = tuple[str, str, str]
+"""API group, resource (with its subresource), verb."""
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def right_of(method: str, path: str, *, watches: bool) -> Right | None:
+    """What RBAC would ask for; None for discovery, which everybody may read."""
+    parts = [part for part in path.split("/") if part]
+    if not parts or parts[0] not in {"api", "apis"}:
+        return None
+    group = "" if parts[0] == "api" else parts[1] if len(parts) > 1 else ""
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    if not rest:
+        return None
+    named = len(rest) > 1
+    verb = _VERBS.get(method) or ("watch" if watches else "get" if named else "list")
+    return group, "/".join([rest[0], *rest[2:3]]), verb
+
+
+@dataclass(slots=True)
+class RecordingProxy:
+    """`kubeconfig` leads to it. `asked` are the rights needed so far."""
+
+    target: KubernetesClient
+    kubeconfig: Path
+    port: int
+    asked: set[Right] = field(default_factory=set)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Answer from now on."""
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread.start()
+        assert started.wait(10)
+
+    def stop(self) -> None:
+        """Refuse again."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+
+    def _run(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        runner = self._loop.run_until_complete(self._serve())
+        self._loop.call_soon(started.set)
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+
+    async def _serve(self) -> web.AppRunner:
+        app = web.Application(client_max_size=16 * 1024 * 1024)
+        app.cleanup_ctx.append(self._connected)
+        app.router.add_route("*", "/{path:.*}", self._forward)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True).start()
+        return runner
+
+    async def _connected(self, app: web.Application) -> AsyncIterator[None]:
+        context = ssl.create_default_context(cafile=str(self.target.session.verify))
+        if self.target.session.cert is not None:
+            context.load_cert_chain(*self.target.session.cert)
+        connector = aiohttp.TCPConnector(ssl=context, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+            app[_SESSION] = session
+            yield
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        needed = right_of(request.method, request.path, watches=request.query.get("watch") == "true")
+        if needed is not None:
+            self.asked.add(needed)
+        headers = {name: value for name, value in request.headers.items() if name.lower() in {"accept", "content-type"}}
+        if "Authorization" in self.target.session.headers:
+            headers["Authorization"] = str(self.target.session.headers["Authorization"])
+        url = f"{self.target.server}{request.raw_path}"
+        async with request.app[_SESSION].request(request.method, url, headers=headers, data=await request.read()) as answer:
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")})
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+
+_SESSION = web.AppKey("session", aiohttp.ClientSession)
+
+
+@contextmanager
+def recording_proxy(target: KubernetesClient, folder: Path) -> Iterator[RecordingProxy]:
+    """One that is not started yet."""
+    port = free_port()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": "replaced-by-the-proxy"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+    }
+    kubeconfig = folder / "kubeconfig-proxy"
+    kubeconfig.write_text(yaml.safe_dump(document), encoding="utf-8")
+    proxy = RecordingProxy(target=target, kubeconfig=kubeconfig, port=port)
+    try:
+        yield proxy
+    finally:
+        proxy.stop()

@@ -1,0 +1,169 @@
+"""300 pools and a control API that can take only so much, in virtual time: the operator must not be what keeps it down."""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import httpx
+import msgspec
+
+from fairlead.pool_states import PoolObservations, PoolState
+from fairlead.tables import PoolKey
+from fairlead_operator.conversing import Conversation
+from fairlead_operator.loops import PoolLoops
+from fairlead_operator.retrying import Pauses
+from fairlead_operator.settings import ControlPlaneSettings, Pace
+from fairlead_operator.synchronizing import HttpControlPlane
+from virtual_time import run_virtually, virtual_now
+
+POOLS = 300
+STATE = PoolState(uid="u", generation=1, resource_version="1", spec={}, changed_by="kubectl", instances=())
+OBSERVATIONS = msgspec.json.encode(
+    PoolObservations(table_version=1, table_acknowledged=True, live_routers=1, ttft_attainment=None, requests_per_second=0.0, instances=())
+)
+
+
+@dataclass(slots=True)
+class SmallApi:
+    """Computes 20 answers at once, `seconds` each; who has waited 5 s for a place is told 503, as a full database pool does."""
+
+    seconds: float
+    asked: list[float] = field(default_factory=list)
+    refused: int = 0
+    under_way: int = 0
+    most_under_way: int = 0
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(20))
+
+    async def handle(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(virtual_now())
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            async with asyncio.timeout(3):  # the client's
+                try:
+                    async with asyncio.timeout(5):
+                        await self.places.acquire()
+                except TimeoutError:
+                    self.refused += 1
+                    return httpx.Response(503, headers={"Retry-After": "2"})
+                try:
+                    await asyncio.sleep(self.seconds)
+                finally:
+                    self.places.release()
+                return httpx.Response(200, content=OBSERVATIONS)
+        except TimeoutError as error:
+            self.refused += 1
+            raise httpx.ReadTimeout("late") from error
+        finally:
+            self.under_way -= 1
+
+
+@dataclass(slots=True)
+class Settled:
+    """The rounds of one pool with nothing to do but tell its state. `shown` counts what its condition would say."""
+
+    conversation: Conversation
+    shown: Counter[bool]
+    pace: Pace
+
+    async def run(self) -> float | None:
+        answer = await self.conversation.tell(STATE)
+        self.shown[answer.problem is None] += 1
+        return answer.retry_in if answer.believed is None else self.pace.settled
+
+
+@dataclass(slots=True)
+class Fleet:
+    """All pools of one operator before one API."""
+
+    api: SmallApi
+    shown: Counter[bool] = field(default_factory=Counter)
+    pace: Pace = field(default_factory=Pace)
+
+    async def run(self, seconds: float) -> None:
+        chance = random.Random(7).random
+        settings = ControlPlaneSettings(url="http://api", token="t")
+        control_plane = HttpControlPlane(
+            settings, Pauses(self.pace.longest_pause, virtual_now, chance), httpx.MockTransport(self.api.handle)
+        )
+
+        def rounds(key: PoolKey) -> Settled:
+            return Settled(Conversation(key, control_plane, self.pace, virtual_now), self.shown, self.pace)
+
+        loops = PoolLoops(rounds, self.pace, chance)
+        for number in range(POOLS):
+            loops.wake(PoolKey(namespace="ns", name=f"p{number}"))
+        loops.begin()
+        await asyncio.sleep(seconds)
+        await loops.halt()
+
+
+def busiest_second(times: list[float]) -> int:
+    return max(Counter(int(at) for at in times).values())
+
+
+def test_a_start_with_many_pools_asks_for_few_at_a_time_and_none_is_refused() -> None:
+    async def story() -> tuple[SmallApi, Fleet]:
+        fleet = Fleet(SmallApi(seconds=0.2))
+        await fleet.run(60)
+        return fleet.api, fleet
+
+    api, fleet = run_virtually(story())
+    assert api.most_under_way == 16
+    assert api.refused == 0
+    assert set(fleet.shown) == {True}
+    assert len(api.asked) > POOLS * 4, "and every pool is told every 10 s all the same"
+
+
+def test_settled_pools_spread_over_time() -> None:
+    async def story() -> SmallApi:
+        fleet = Fleet(SmallApi(seconds=0.005))
+        await fleet.run(300)
+        return fleet.api
+
+    api = run_virtually(story())
+    assert busiest_second([at for at in api.asked if at > 200]) < POOLS / 4, "they all began in the same second"
+
+
+def test_an_api_that_is_down_is_asked_a_few_times_a_minute_by_all_pools_together() -> None:
+    async def story() -> tuple[SmallApi, Fleet]:
+        fleet = Fleet(SmallApi(seconds=3600.0))
+        await fleet.run(600)
+        return fleet.api, fleet
+
+    api, fleet = run_virtually(story())
+    assert len([at for at in api.asked if at > 60]) < 540 / 20 * 16, "it was 300 a second"
+    assert fleet.shown[False] > 0, "a real outage is shown"
+
+
+def test_an_api_that_comes_back_is_told_of_all_pools_within_a_minute() -> None:
+    async def story() -> list[float]:
+        api = SmallApi(seconds=3600.0)
+        fleet = Fleet(api)
+        running = asyncio.create_task(fleet.run(200))
+        await asyncio.sleep(120)
+        api.seconds, api.places = 0.05, asyncio.Semaphore(20)
+        back = len(api.asked)
+        await running
+        return api.asked[back:]
+
+    asked = run_virtually(story())
+    assert asked[POOLS] - 120 < 60
+
+
+def test_one_slow_second_of_the_api_shows_no_pool_as_cut_off() -> None:
+    async def story() -> Fleet:
+        api = SmallApi(seconds=0.02)
+        fleet = Fleet(api)
+        running = asyncio.create_task(fleet.run(90))
+        await asyncio.sleep(30)
+        api.seconds = 4.0
+        await asyncio.sleep(1)
+        api.seconds = 0.02
+        await running
+        return fleet
+
+    fleet = run_virtually(story())
+    assert fleet.api.refused > 0, "some were late"
+    assert fleet.shown[False] == 0
