@@ -60,11 +60,15 @@ class Conversation:
         """One late answer is no outage: nothing is planned by what was known before it, but it is still shown for a while."""
         now = self._clock()
         self._answered_since = None
-        self._silences += 1
         if self._silent_since is None or self._silent_since > now:
             self._silent_since = now
             logger.warning("control plane silent pool=%s error=%r", self._pool, str(error))
-        pause = min(self._pace.settled, max(error.retry_in, self._pace.busy * 2.0 ** min(self._silences - 1, 10)))
+        pause = min(self._pace.settled, error.retry_in or self._own_pause())
         if now - self._silent_since < self._pace.silence:
             return Answer(believed=None, known=self._newest, retry_in=pause)
         return Answer(believed=None, known=None, problem=str(error), retry_in=pause)
+
+    def _own_pause(self) -> float:
+        """1, 2, 4, … seconds when it answers others, only not this pool."""
+        self._silences += 1
+        return self._pace.busy * 2.0 ** min(self._silences - 1, 10)

@@ -15,11 +15,13 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """Where the control API is. `timeout_seconds` bounds one call, so that a silent API delays a round by no more."""
+    """Where the control API is. `timeout_seconds` bounds one call, so that a silent API delays a round by no more; `calls_at_once` are under way
+    at the same time, fewer than the API has database connections for them."""
 
     url: str
     token: str
     timeout_seconds: float = 3.0
+    calls_at_once: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class Pace:
 
     least: float = 0.1
     rounds_at_once: int = 16
-    """Most pools looked at at the same time, so that many pools do not ask the control API all at once."""
+    """Most pools looked at at the same time."""
     longest_pause: float = 30.0
     """Longest pause between two attempts at a control API that does not answer."""
     silence: float = 10.0
@@ -90,7 +92,9 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         raise InvalidInput("FAIRLEAD_OPERATOR_HEALTH_PORT", port, "set it to a port, or 0 for no health endpoint")
     namespaces = tuple(name.strip() for name in environment.get("FAIRLEAD_WATCH_NAMESPACES", "").split(",") if name.strip())
     return OperatorSettings(
-        control_plane=ControlPlaneSettings(url=url, token=token),
+        control_plane=ControlPlaneSettings(
+            url=url, token=token, calls_at_once=_whole(environment, "FAIRLEAD_OPERATOR_CALLS_AT_ONCE", 4, 1, 1000, "calls")
+        ),
         kubeconfig=environment.get("KUBECONFIG") or None,
         namespaces=namespaces,
         health_host=environment.get("FAIRLEAD_OPERATOR_HEALTH_HOST") or "0.0.0.0",  # noqa: S104

@@ -1,5 +1,6 @@
 """The operator's conversation with the control API: states out, observations back, events, deletions."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -17,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class ControlPlaneSilent(Exception):
-    """The control API gave no usable answer; `str` is one line saying why, `retry_in` for how many seconds it must not be asked again.
+    """The control API gave no usable answer; `str` is one line saying why, `retry_in` for how many seconds nobody may ask again.
 
     ControlPlaneSilent
     └── ControlPlaneRefused   it understood and will never take this body; repeating it is pointless
@@ -55,6 +56,7 @@ class HttpControlPlane:
 
     def __init__(self, settings: ControlPlaneSettings, pauses: Pauses, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._pauses = pauses
+        self._places = asyncio.Semaphore(settings.calls_at_once)
         self._client = httpx.AsyncClient(
             base_url=settings.url,
             headers={"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"},
@@ -81,6 +83,10 @@ class HttpControlPlane:
         await self._send("DELETE", _path(pool), b"", fine=frozenset({404}))
 
     async def _send(self, method: str, path: str, body: bytes, fine: frozenset[int] = frozenset()) -> bytes:
+        async with self._places:
+            return await self._ask(method, path, body, fine)
+
+    async def _ask(self, method: str, path: str, body: bytes, fine: frozenset[int]) -> bytes:
         left = self._pauses.left()
         if left > 0:
             raise ControlPlaneSilent(f"not asked again for {left:.0f} s after: {self._pauses.problem}", retry_in=left)

@@ -26,27 +26,34 @@ OBSERVATIONS = msgspec.json.encode(
 
 @dataclass(slots=True)
 class SmallApi:
-    """Computes 20 answers at once, `seconds` each; who has waited 5 s for a place is told 503, as a full database pool does."""
+    """Computes 6 answers at once, `seconds` each; who has waited a second for a place is told 503, as the control API does."""
 
     seconds: float
+    busy_every: float = 0.0
+    """So often one question is told 503, whatever is free; 0 = never."""
+    busy_at: float = 0.0
     asked: list[float] = field(default_factory=list)
     refused: int = 0
     under_way: int = 0
     most_under_way: int = 0
-    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(20))
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(6))
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(virtual_now())
+        if self.busy_every and virtual_now() - self.busy_at >= self.busy_every:
+            self.busy_at = virtual_now()
+            self.refused += 1
+            return httpx.Response(503, headers={"Retry-After": "1"})
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
             async with asyncio.timeout(3):  # the client's
                 try:
-                    async with asyncio.timeout(5):
+                    async with asyncio.timeout(1):
                         await self.places.acquire()
                 except TimeoutError:
                     self.refused += 1
-                    return httpx.Response(503, headers={"Retry-After": "2"})
+                    return httpx.Response(503, headers={"Retry-After": "1"})
                 try:
                     await asyncio.sleep(self.seconds)
                 finally:
@@ -105,12 +112,12 @@ def busiest_second(times: list[float]) -> int:
 
 def test_a_start_with_many_pools_asks_for_few_at_a_time_and_none_is_refused() -> None:
     async def story() -> tuple[SmallApi, Fleet]:
-        fleet = Fleet(SmallApi(seconds=0.2))
+        fleet = Fleet(SmallApi(seconds=0.1))
         await fleet.run(60)
         return fleet.api, fleet
 
     api, fleet = run_virtually(story())
-    assert api.most_under_way == 16
+    assert api.most_under_way == 4
     assert api.refused == 0
     assert set(fleet.shown) == {True}
     assert len(api.asked) > POOLS * 4, "and every pool is told every 10 s all the same"
@@ -133,7 +140,7 @@ def test_an_api_that_is_down_is_asked_a_few_times_a_minute_by_all_pools_together
         return fleet.api, fleet
 
     api, fleet = run_virtually(story())
-    assert len([at for at in api.asked if at > 60]) < 540 / 20 * 16, "it was 300 a second"
+    assert len([at for at in api.asked if at > 60]) < 540 / 20 * 4, "it was 300 a second"
     assert fleet.shown[False] > 0, "a real outage is shown"
 
 
@@ -143,7 +150,7 @@ def test_an_api_that_comes_back_is_told_of_all_pools_within_a_minute() -> None:
         fleet = Fleet(api)
         running = asyncio.create_task(fleet.run(200))
         await asyncio.sleep(120)
-        api.seconds, api.places = 0.05, asyncio.Semaphore(20)
+        api.seconds, api.places = 0.05, asyncio.Semaphore(6)
         back = len(api.asked)
         await running
         return api.asked[back:]
@@ -166,4 +173,15 @@ def test_one_slow_second_of_the_api_shows_no_pool_as_cut_off() -> None:
 
     fleet = run_virtually(story())
     assert fleet.api.refused > 0, "some were late"
+    assert fleet.shown[False] == 0
+
+
+def test_an_api_that_is_busy_now_and_then_shows_no_pool_as_cut_off() -> None:
+    async def story() -> Fleet:
+        fleet = Fleet(SmallApi(seconds=0.02, busy_every=6.0))
+        await fleet.run(300)
+        return fleet
+
+    fleet = run_virtually(story())
+    assert fleet.api.refused > 30
     assert fleet.shown[False] == 0

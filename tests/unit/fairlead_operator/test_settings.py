@@ -36,6 +36,7 @@ def test_namespaces_are_a_list() -> None:
         ("FAIRLEAD_OPERATOR_LEASE_SECONDS", "1"),
         ("FAIRLEAD_OPERATOR_LEASE_SECONDS", "2.5"),
         ("FAIRLEAD_OPERATOR_ROUNDS_AT_ONCE", "0"),
+        ("FAIRLEAD_OPERATOR_CALLS_AT_ONCE", "many"),
     ],
 )
 def test_a_wrong_variable_is_named(name: str, value: str) -> None:
