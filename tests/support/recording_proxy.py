@@ -39,12 +39,13 @@ def right_of(method: str, path: str, *, watches: bool) -> Right | None:
 
 @dataclass(slots=True)
 class RecordingProxy:
-    """`kubeconfig` leads to it. `asked` are the rights needed so far."""
+    """`kubeconfig` leads to it. `asked` are the rights needed so far; `denied` are refused with 403, as RBAC does."""
 
     target: KubernetesClient
     kubeconfig: Path
     port: int
     asked: set[Right] = field(default_factory=set)
+    denied: set[Right] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
 
@@ -91,6 +92,16 @@ class RecordingProxy:
         needed = right_of(request.method, request.path, watches=request.query.get("watch") == "true")
         if needed is not None:
             self.asked.add(needed)
+        if needed in self.denied:
+            status = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "reason": "Forbidden",
+                "code": 403,
+                "message": f"{needed} is forbidden",
+            }
+            return web.json_response(status, status=403)
         headers = {name: value for name, value in request.headers.items() if name.lower() in {"accept", "content-type"}}
         if "Authorization" in self.target.session.headers:
             headers["Authorization"] = str(self.target.session.headers["Authorization"])

@@ -95,6 +95,21 @@ def test_limited_to_a_namespace_it_asks_for_nothing_outside_and_begins_at_once(p
     }
 
 
+def test_without_the_right_to_list_definitions_it_works_and_says_so_once(proxied: tuple[Stage, RecordingProxy]) -> None:
+    stage, proxy = proxied
+    proxy.denied = {(*DEFINITIONS, "list"), (*DEFINITIONS, "watch")}
+    proxy.start()
+    stage.operator.start()
+    stage.apply("modest")
+    stage.settle("modest", 2)
+    log = stage.operator.log.read_text(encoding="utf-8")
+    assert log.count("no right to list CustomResourceDefinitions") == 1
+    assert "ERROR" not in log
+    assert "Traceback" not in log
+    stage.delete("modest")
+    eventually(lambda: stage.pool("modest") is None, "the pool is gone", 40)
+
+
 def test_an_operator_that_starts_before_the_api_waits_for_it_and_says_so(proxied: tuple[Stage, RecordingProxy]) -> None:
     stage, proxy = proxied
     port = free_port()
