@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.conditions import Problem, Refusal
+from fairlead.conditions import ConditionType, Problem, Refusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.catalogue import check_parameters
@@ -73,6 +73,25 @@ def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
 def _reason(error: InvalidInput | UnknownName) -> Refusal:
     of_routing = isinstance(error, UnknownName) or error.field.startswith("spec.routing")
     return Refusal.INVALID_ROUTING if of_routing else Refusal.INVALID_SPEC
+
+
+def is_told_refused(pool: Mapping[str, Any], judgement: Judgement) -> bool:
+    """Whether the status says already that this generation is refused."""
+    generation = int(pool["metadata"].get("generation") or 0)
+    return judgement.problem is not None and any(
+        condition.get("type") == "Ready"
+        and condition.get("reason") == judgement.problem.reason
+        and condition.get("observedGeneration") == generation
+        for condition in (pool.get("status") or {}).get("conditions") or ()
+    )
+
+
+def was_refused(pool: Mapping[str, Any]) -> bool:
+    """Whether the status still says that the spec is refused."""
+    return any(
+        condition.get("type") == ConditionType.READY and condition.get("reason") in set(Refusal)
+        for condition in (pool.get("status") or {}).get("conditions") or ()
+    )
 
 
 def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange, ...]:

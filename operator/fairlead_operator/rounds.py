@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fairlead.conditions import ConditionType, PoolFacts, Refusal
+from fairlead.conditions import PoolFacts
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
@@ -20,7 +20,7 @@ from fairlead_operator.children import PoolIdentity, disruption_budget, service,
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.conversing import Answer, Conversation
 from fairlead_operator.farewells import FINALIZER, Farewell
-from fairlead_operator.judging import Judgement, changes, judge
+from fairlead_operator.judging import Judgement, changes, is_told_refused, judge, was_refused
 from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager, who_changed
 from fairlead_operator.owning import adopt, orphaned_pods, restore, strange_pods
 from fairlead_operator.settings import OperatorSettings
@@ -122,9 +122,9 @@ class PoolRounds:
         for change in changes(judgement.previous, judgement.spec):
             message = f"{change.message} (by {spec_manager(pool['metadata'], change.member)})"
             await self._teller.tell(identity, now, change.reason, message, before=change.before, after=change.after)
-        if judgement.problem is not None and not _already_refused(pool, judgement):
+        if judgement.problem is not None and not is_told_refused(pool, judgement):
             await self._teller.tell(identity, now, "SpecRefused", judgement.problem.message)
-        if judgement.problem is None and _refused_before(pool):
+        if judgement.problem is None and was_refused(pool):
             await self._teller.tell(identity, now, "SpecAccepted", f"Generation {judgement.generation} is in force")
 
     async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
@@ -247,25 +247,6 @@ def _last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
     The pods are read after the pool, so that a status never tells of a pod that another operator made and this one did not see.
     """
     return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
-
-
-def _already_refused(pool: dict[str, Any], judgement: Judgement) -> bool:
-    """Whether the status says already that this generation is refused."""
-    generation = int(pool["metadata"].get("generation") or 0)
-    return judgement.problem is not None and any(
-        condition.get("type") == "Ready"
-        and condition.get("reason") == judgement.problem.reason
-        and condition.get("observedGeneration") == generation
-        for condition in (pool.get("status") or {}).get("conditions") or ()
-    )
-
-
-def _refused_before(pool: dict[str, Any]) -> bool:
-    """Whether the status still says that the spec is refused."""
-    return any(
-        condition.get("type") == ConditionType.READY and condition.get("reason") in set(Refusal)
-        for condition in (pool.get("status") or {}).get("conditions") or ()
-    )
 
 
 def _troubles(pods: tuple[Pod, ...]) -> dict[str, tuple[str, ...]]:
