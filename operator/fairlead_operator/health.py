@@ -19,11 +19,19 @@ class Health:
         self._watched = (lease, loops)
 
     def document(self) -> dict[str, object]:
-        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools are known."""
+        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools are known; and why it could not lead."""
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
         lease, loops = self._watched
-        return {"state": "leading" if lease.is_held() else "standby", "holder": lease.holder, "pools": len(loops.pools())}
+        document: dict[str, object] = {"holder": lease.holder, "pools": len(loops.pools())}
+        if lease.is_held():
+            return {"state": "leading", **document}
+        return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})
+
+    def is_ready(self) -> bool:
+        """Whether it acts, or would if the one that acts ended."""
+        document = self.document()
+        return document["state"] != "waiting" and "problem" not in document
 
     async def serve(self, host: str, port: int) -> None:
         """Answer on this address until `close`. Raises OSError when it is taken."""
@@ -43,5 +51,4 @@ class Health:
 
     async def _ready(self, request: web.Request) -> web.Response:
         """A standby is ready too: it would take over, and a rolling update waits for it before it stops the holder."""
-        document = self.document()
-        return web.json_response(document, status=503 if document["state"] == "waiting" else 200)
+        return web.json_response(self.document(), status=200 if self.is_ready() else 503)

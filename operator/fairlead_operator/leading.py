@@ -32,6 +32,8 @@ class Lease:
         self._seen_at = 0.0
         self.holder = ""
         """Who held it when it was last read; empty when nobody did."""
+        self.problem = ""
+        """Why the last attempt to hold it failed; empty when it was answered."""
 
     @property
     def seconds_left(self) -> float:
@@ -140,7 +142,6 @@ class Leadership:
         self._begin = begin
         self._halt = halt
         self._leads = False
-        self._problem = ""
 
     async def run(self) -> None:
         """Until cancelled. Nothing that goes wrong ends it."""
@@ -161,9 +162,9 @@ class Leadership:
         try:
             async with asyncio.timeout(self._lease.seconds_left or None):
                 await self._lease.hold()
-            self._problem = ""
+            self._lease.problem = ""
         except (ClusterError, TimeoutError) as error:
             problem = str(error) or "no answer in time"
-            if problem != self._problem:
+            if problem != self._lease.problem:
                 logger.warning("lease not renewed: %s", problem)
-            self._problem = problem
+            self._lease.problem = problem

@@ -4,9 +4,13 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from fairlead_operator.cluster import ClusterUnavailable, Resource
+import pytest
+
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
+from fairlead_operator.health import Health
 from fairlead_operator.leading import HeldCluster, Leadership, Lease
-from fairlead_operator.settings import LeaseSettings
+from fairlead_operator.loops import PoolLoops
+from fairlead_operator.settings import LeaseSettings, Pace
 from fake_clusters import FakeCluster
 from virtual_time import run_virtually, virtual_now
 
@@ -186,3 +190,25 @@ async def test_without_the_lease_nothing_can_be_changed() -> None:
         else:
             raise AssertionError("written without the lease")
     assert await held.get(Resource.SERVICES, "default", "s") is not None
+
+
+def test_a_standby_that_could_not_lead_is_not_ready_and_says_why() -> None:
+    async def story() -> None:
+        cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
+        cluster.refuse = lambda verb, resource, name: ClusterRefused(403, "Forbidden", "leases is forbidden") if verb == "create" else None
+        operator, health = Operator("one", cluster, acts), Health()
+        assert not health.is_ready()
+        operator.start()
+        health.waiting_for = ""
+        health.watch(operator.lease, PoolLoops(lambda key: pytest.fail("it acts"), Pace(), lambda: 0.5))
+        await asyncio.sleep(60)
+        assert acts == []
+        assert health.document() == {"state": "standby", "holder": "", "pools": 0, "problem": "leases is forbidden"}
+        assert not health.is_ready()
+        cluster.refuse = lambda verb, resource, name: None
+        await asyncio.sleep(2)
+        assert health.document() == {"state": "leading", "holder": "one", "pools": 0}
+        assert health.is_ready()
+        await operator.kill()
+
+    run_virtually(story())
