@@ -15,8 +15,8 @@ class BindingReason(StrEnum):
     """Why a session's KV home is where it is.
 
     `cold` first placement · `hot-migration` its host was hot · `slo` the other candidate of its pair was sooner · `hotspot` moved with a queued
-    request · `drain` its host leaves · `instance-lost` its host is gone or failing · `ring-change` its place on the ring is another: instances
-    came or went, or its prefix key grew or shrank with the prefix's heat · `operator` a person moved it.
+    request · `drain` its host leaves · `instance-lost` its host is gone or failing · `ring-change` its place on the ring is another, as
+    instances came or went · `prefix-key` its place is another, as its prefix's key grew or shrank with the prefix's heat · `operator` a person moved it.
     """
 
     COLD = "cold"
@@ -26,6 +26,7 @@ class BindingReason(StrEnum):
     DRAIN = "drain"
     INSTANCE_LOST = "instance-lost"
     RING_CHANGE = "ring-change"
+    PREFIX_KEY = "prefix-key"
     OPERATOR = "operator"
 
 
@@ -126,20 +127,36 @@ class MigrationOutcome:
 
 @value
 class CandidateScore:
-    """One candidate of a decision. `total` is what the policy compared (its unit is the policy's); terms name its parts."""
+    """One candidate of a decision. `total` is what the policy compared, None when it compares nothing; `fairlead.routing.policy_terms` says in
+    which unit and direction, and what `terms` there are. `predicted_ttft_seconds` is the policy's own prediction where it makes one."""
 
     instance: str
     hit_tokens: int
     miss_tokens: int
     pending_tokens: int
     predicted_ttft_seconds: float
-    total: float
+    total: float | None
     terms: dict[str, float] = field(default_factory=dict)
+
+
+@value
+class Weighing:
+    """How a policy came to its choice: the rule that decided, the chosen candidate and the next best, how many instances were considered, the
+    instance another rule would have given (`passed_over`), and the thresholds and weights in force (`limits`)."""
+
+    rule: str
+    candidates: tuple[CandidateScore, ...]
+    considered: int
+    passed_over: str | None = None
+    limits: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord:
-    """A sampled routing decision. `sample_rate` is the share of decisions recorded (0-1]; all moves and refusals are kept."""
+    """A sampled routing decision. `sample_rate` is the share of decisions recorded (0-1]; all moves and refusals are kept.
+
+    `ttft_seconds` is what the request had in the end, at `served_by`: another instance than `chosen` when it was re-routed or moved meanwhile.
+    """
 
     id: str
     pool: PoolKey
@@ -152,9 +169,10 @@ class DecisionRecord:
     runner_up: str | None
     reason: str
     prompt_tokens: int
-    candidates: tuple[CandidateScore, ...]
+    weighing: Weighing
     queued_seconds: float | None = None
     ttft_seconds: float | None = None
+    served_by: str | None = None
     sample_rate: float = 1.0
 
 

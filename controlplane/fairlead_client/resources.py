@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from fairlead.routing.policy_terms import LimitValue
+from fairlead.routing.weighing import Rule, Term
+
 Item = TypeVar("Item")
 
 
@@ -252,6 +255,8 @@ class Move:
     tokens_moved: int
     tokens_recomputed: int
     outcome: str
+    explanation: str
+    """What moved, why, what was promised and whether it came true, in sentences made from the other fields."""
     paid_off: bool | None
     """False when the real TTFT was not below the one predicted for staying, true when it was and a gain had been predicted, else None."""
 
@@ -303,12 +308,16 @@ class CandidateTerm:
     miss_tokens: int
     pending_tokens: int
     predicted_ttft_seconds: float
-    total: float
+    total: float | None
     terms: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingDecision:
+    """A sampled decision. Which candidate wins follows from `rule`, the candidates' values of its terms, and `limits`: `terms` say in which unit
+    and direction each counts (`total` is among them), `parts` name the terms whose sum the total is. `candidates` are the chosen one, the next best
+    and the one passed over, out of `considered` instances. `ttft_seconds` is of `served_by`, which may be another instance after a re-route."""
+
     id: str
     pool: str
     request: str
@@ -325,6 +334,15 @@ class RoutingDecision:
     ttft_seconds: float | None
     sample_rate: float
     candidates: list[CandidateTerm]
+    rule: Rule
+    terms: list[Term]
+    parts: list[str]
+    limits: list[LimitValue]
+    considered: int
+    passed_over: str | None
+    served_by: str | None
+    explanation: str = ""
+    """The choice in sentences, made from the fields above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

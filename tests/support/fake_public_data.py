@@ -10,6 +10,9 @@ from random import Random
 from typing import Any
 
 import fake_records
+from fairlead.routing.explaining import explain
+from fairlead.routing.explaining_moves import explain_move
+from fairlead.routing.policy_terms import ground_of
 from fairlead_client.resources import (
     AuditEntry,
     BindingHistoryItem,
@@ -261,11 +264,13 @@ class World:
             facts = self._move(number)
             mine = [one for one in sessions if one.pool == facts["pool"]]
             session = HOSTILE if number == 4 else mine[number % len(mine)].session
-            found.append(Migration(id=f"m-{number:04d}", session=session, **facts))
+            move = Migration(id=f"m-{number:04d}", session=session, **facts)
+            found.append(replace(move, explanation=explain_move(move, f"Session {session}")))
         return sorted(found, key=lambda one: one.at, reverse=True)
 
     def reroutes(self) -> list[ReRoute]:
-        return [ReRoute(id=f"q-{number:04d}", session=None, **self._move(number)) for number in range(40)]
+        moves = [ReRoute(id=f"q-{number:04d}", session=None, **self._move(number)) for number in range(40)]
+        return [replace(move, explanation=explain_move(move, f"Request {move.request}")) for move in moves]
 
     def _move(self, number: int) -> dict[str, Any]:
         """What migrations and re-routes have in common. Every ninth was predicted to cost time; the twelfth has no prediction for staying."""
@@ -295,11 +300,12 @@ class World:
             "tokens_recomputed": 2000 + int(random.random() * 30000),
             "outcome": "underway" if actual is None else "failed" if number == 11 else "completed",
             "paid_off": paid_off,
+            "explanation": "",
         }
 
     def decisions(self) -> list[RoutingDecision]:
         sessions, found = self.sessions(), []
-        reasons = ("prefix-affinity", "session-bound", "session-cold", "slo-overloaded", "hotspot-migrated", "session-bound")
+        reasons = ("prefix-affinity", "session-bound", "least-loaded", "prefix-outweighed", "hotspot-migrated", "session-bound")
         for number in range(120):
             random = Random(1000 + number)
             pool = CHAT if number % 3 else CODE
@@ -309,40 +315,52 @@ class World:
             for name in random.sample(INSTANCES[pool], 3):
                 hit = int(prompt * random.random() * 0.9) // 512 * 512
                 pending = random.randrange(20000)
-                predicted = (prompt - hit + pending) / 6250
-                terms = {"queue": pending / 6250, "prefill": (prompt - hit) / 6250}
+                terms = {
+                    "wait_seconds": pending / 6250,
+                    "weighted_prefill_seconds": (prompt - hit) / 6250,
+                    "kv_seconds": 0.1,
+                    "prefill_seconds": (prompt - hit) / 6250,
+                    "decode_tokens": 0.0,
+                }
                 candidates.append(
                     CandidateTerm(
                         instance=name,
                         hit_tokens=hit,
                         miss_tokens=prompt - hit,
                         pending_tokens=pending,
-                        predicted_ttft_seconds=predicted,
-                        total=predicted,
+                        predicted_ttft_seconds=(prompt - hit + pending) / 6250,
+                        total=(prompt - hit + pending) / 6250 + 0.1,
                         terms=terms,
                     )
                 )
-            ranked = sorted(candidates, key=lambda one: one.total)
-            found.append(
-                RoutingDecision(
-                    id=f"d-{number:04d}",
-                    pool=pool,
-                    request=f"req-{number:05d}",
-                    session=HOSTILE if number == 2 else mine[number % len(mine)].session,
-                    at=self.now - timedelta(seconds=2 + number * 21),
-                    router=f"router-{number % 2}",
-                    policy="dualmap" if pool == CHAT else "ear",
-                    table_version=214,
-                    chosen=ranked[0].instance,
-                    runner_up=ranked[1].instance,
-                    reason=reasons[number % len(reasons)],
-                    prompt_tokens=prompt,
-                    queued_seconds=random.random() * 0.4,
-                    ttft_seconds=ranked[0].predicted_ttft_seconds * (0.8 + random.random() * 0.4),
-                    sample_rate=0.05,
-                    candidates=candidates,
-                )
+            ranked = sorted(candidates, key=lambda one: one.total or 0.0)
+            ground = ground_of("fairlead", "lowest-cost", {"affinity": 1.0, "in_time_seconds": 4.5})
+            decision = RoutingDecision(
+                id=f"d-{number:04d}",
+                pool=pool,
+                request=f"req-{number:05d}",
+                session=HOSTILE if number == 2 else mine[number % len(mine)].session,
+                at=self.now - timedelta(seconds=2 + number * 21),
+                router=f"router-{number % 2}",
+                policy="fairlead",
+                table_version=214,
+                chosen=ranked[0].instance,
+                runner_up=ranked[1].instance,
+                reason=reasons[number % len(reasons)],
+                prompt_tokens=prompt,
+                queued_seconds=random.random() * 0.4,
+                ttft_seconds=ranked[0].predicted_ttft_seconds * (0.8 + random.random() * 0.4),
+                sample_rate=0.05,
+                candidates=ranked,
+                rule=ground.rule,
+                terms=list(ground.terms),
+                parts=list(ground.parts),
+                limits=list(ground.limits),
+                considered=len(INSTANCES[pool]),
+                passed_over=None,
+                served_by=ranked[0].instance,
             )
+            found.append(replace(decision, explanation=explain(decision)))
         return found
 
     def rejections(self, start: datetime, end: datetime) -> list[RejectionGroup]:

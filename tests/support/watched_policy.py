@@ -3,13 +3,34 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pytest
 
 from fairlead.instances import Role
+from fairlead.reports import CandidateScore
+from fairlead.routing.checking import contradictions
+from fairlead.routing.explaining import explain
+from fairlead.routing.policy_terms import LimitValue, ground_of, limits_of, rule_of
 from fairlead.routing.protocols import Decision, InstanceLoad, Policy, PoolView, QueuedMove, QueuedRequest, RoutingRequest
 from fairlead.routing.registry import build_policy
+from fairlead.routing.weighing import Rule, Term
 from fairlead.tables import RoutingFacts, RoutingTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A decision as its record would show it, without what became of it."""
+
+    chosen: str
+    rule: Rule
+    terms: Sequence[Term]
+    limits: Sequence[LimitValue]
+    candidates: Sequence[CandidateScore]
+    passed_over: str | None
+    prompt_tokens: int = 1
+    ttft_seconds: float | None = None
+    served_by: str | None = None
 
 
 class WatchedPolicy:
@@ -39,7 +60,7 @@ class WatchedPolicy:
         assert {*decision.fallbacks} <= able.keys()
         assert decision.alternate is None or (decision.alternate in able and decision.alternate != decision.instance)
         assert decision.transfer_from is None or (decision.transfer_from in able and decision.transfer_from != decision.instance)
-        assert decision.candidates[0].instance == decision.instance
+        self._check_weighing(decision)
         if decision.decode is not None:
             assert able[decision.instance].entry.role is Role.PREFILL
             assert decision.decode in able_to_decode(view, now)
@@ -47,6 +68,24 @@ class WatchedPolicy:
         for name in ("fallbacks", "alternate", "transfer_from", "decode", "overloaded"):
             self._seen[name] += bool(getattr(decision, name))
         return decision
+
+    def _check_weighing(self, decision: Decision) -> None:
+        """What would be recorded gives the choice again, and says so in a sentence."""
+        weighing = decision.weigh()
+        ground = ground_of(self.name, weighing.rule, weighing.limits)
+        assert rule_of(self.name, weighing.rule) is not None, f"{self.name} does not declare rule {weighing.rule}"
+        assert {limit.name for limit in ground.limits} <= limits_of(self.name).keys()
+        record = Recorded(
+            chosen=decision.instance,
+            rule=ground.rule,
+            terms=ground.terms,
+            limits=ground.limits,
+            candidates=weighing.candidates,
+            passed_over=weighing.passed_over,
+        )
+        assert contradictions(record, ground.parts, weighing.considered, decision.reason) == []
+        assert explain(record).startswith(f"{decision.instance} was chosen: {ground.rule.because}.")
+        self._seen[f"{self.name}: {weighing.rule}"] += 1
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float

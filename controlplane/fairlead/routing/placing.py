@@ -5,7 +5,7 @@ burst sees each of its own members, and writes down every move with the predicti
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappush
 from math import inf
 from typing import TypedDict
@@ -13,7 +13,7 @@ from typing import TypedDict
 from fairlead.admission.gates import build_gate, no_room_to_decode
 from fairlead.admission.refusals import queue_full
 from fairlead.instances import Role
-from fairlead.reports import BindingReason, MigrationRecord, ReRouteRecord
+from fairlead.reports import BindingReason, MigrationRecord, ReRouteRecord, Weighing
 from fairlead.routing.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.bindings import SessionBindings
 from fairlead.routing.circuit import Circuit, CircuitSettings
@@ -30,6 +30,7 @@ from fairlead.routing.protocols import Decision, DecisionReason, Dispatch, Insta
 from fairlead.routing.queue_building import Queue, QueuesInOrder, build_queue
 from fairlead.routing.recording import Recorder
 from fairlead.routing.views import LiveView
+from fairlead.routing.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.tables import PoolKey, RoutingTable
 
 
@@ -116,18 +117,22 @@ class Placing:
             hit = self.view.hit_tokens(request, instance)
             tracked.features = features_of(self.accounting.loads[instance], hit, request, self.table.engine.kv_cache_tokens)
         tracked.decision_id = self.recorder.new_id()
+        session = decision.session or request.session
+        moves = self._leaves_home(session, instance)
+        weighing = self._weighing(decision, instance) if moves or self.recorder.is_sampled(tracked.decision_id) else None
         tracked.reason = decision.reason if instance == decision.instance else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
         tracked.transfer_from = decision.transfer_from if instance == decision.instance else None
         tracked.waiting_since = now
-        moved = self.bind(tracked, decision.session or request.session, instance, decision.bind or BindingReason.SLO, now)
+        moved = self.bind(tracked, session, instance, decision.bind or BindingReason.SLO, now)
         if tracked.left:
             if not moved and tracked.left != instance:
                 self.record_reroute(tracked, tracked.left, instance, self.reason_to_leave(tracked.left), now)
             tracked.left = ""
         self.enqueue(tracked, instance, now, decision.decode)
-        self.recorder.decided(tracked, decision, self.table, now, keep=moved)
+        if weighing is not None:
+            self.recorder.decided(tracked, decision, weighing, self.table, now, keep=moves)
         if decision.overloaded:
             self.rebalance(decision.overloaded, now)
         return None
@@ -254,6 +259,26 @@ class Placing:
             return False
         self._record_migration(change, tracked, session, previous.instance, instance, reason, now)
         return True
+
+    def _leaves_home(self, session: str | None, instance: str) -> bool:
+        """Whether binding the session to `instance` would move its home."""
+        if session is None or not self.policy.binds:
+            return False
+        home = self.bindings.get(session)
+        return home is not None and home.instance is not None and home.instance != instance
+
+    def _weighing(self, decision: Decision, instance: str) -> Weighing:
+        """What the policy weighed; when its choice had no room, what that means for `instance`, which takes the request instead."""
+        weighed = decision.weigh()
+        if instance == decision.instance:
+            return weighed
+        return replace(
+            weighed,
+            rule=QUEUE_FULL,
+            candidates=tuple(sorted(weighed.candidates, key=lambda one: one.instance != instance)),
+            passed_over=decision.instance,
+            limits={**weighed.limits, QUEUE_LIMIT.name: self.parameters.queue_limit},
+        )
 
     def touch_session(self, session: str, now: float) -> None:
         """The session was used where it is; reported now and then."""

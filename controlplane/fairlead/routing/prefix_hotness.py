@@ -52,6 +52,11 @@ class PrefixHotness:
                 return key
         return (depth, blocks[depth - 1])
 
+    def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
+        """Keys the prompt had or would have with the tree grown less or more, without the one it has."""
+        now = self.key(blocks, first_bytes_hash)
+        return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
+
     def observe(self, blocks: Sequence[int], first_bytes_hash: int, instances: int) -> Key:
         """Count a request of a pool with `instances` accepting instances and return its key, as it was before this request was counted."""
         if not blocks:

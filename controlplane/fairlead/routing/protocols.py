@@ -5,7 +5,7 @@ never the network. The `Scheduler` owns accounting, queues (late binding), admis
 transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +24,7 @@ from fairlead.reports import (
     RejectionReason,
     RejectionRecord,
     ReRouteRecord,
+    Weighing,
 )
 from fairlead.routing.decode_history import DecodeHistory
 from fairlead.tables import InstanceEntry, RoutingTable
@@ -40,7 +41,8 @@ class DecisionReason(StrEnum):
     ROUND_ROBIN = "round-robin"
     LEAST_LOADED = "least-loaded"
     PREFIX_AFFINITY = "prefix-affinity"
-    PREFIX_HOT = "prefix-hot"
+    PREFIX_EQUAL = "prefix-equal"
+    PREFIX_OUTWEIGHED = "prefix-outweighed"
     SLO_OVERLOADED = "slo-overloaded"
     SESSION_BOUND = "session-bound"
     SESSION_COLD = "session-cold"
@@ -175,7 +177,8 @@ class Decision:
     reason: DecisionReason
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
-    candidates: tuple[CandidateScore, ...] = ()
+    weigh: Callable[[], Weighing] = field(compare=False, repr=False)
+    """What was compared, as long as nothing has changed since: called at once, and only for decisions that are recorded."""
     bind: BindingReason | None = None
     """Not None: the session's home becomes `instance`, for this reason."""
     session: str | None = None
@@ -188,6 +191,11 @@ class Decision:
     """Whose KV blocks of the prompt's prefix `instance` should fetch instead of computing them."""
     ttft_seconds: float | None = None
     """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
+
+    @property
+    def candidates(self) -> tuple[CandidateScore, ...]:
+        """The chosen instance and the next best, as weighed."""
+        return self.weigh().candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

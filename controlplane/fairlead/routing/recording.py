@@ -18,6 +18,7 @@ from fairlead.reports import (
     RejectionReason,
     RejectionRecord,
     ReRouteRecord,
+    Weighing,
 )
 from fairlead.routing.accounting import TrackedRequest
 from fairlead.routing.load_samples import LoadSeconds
@@ -98,15 +99,17 @@ class Recorder:
         """Whether the decision of this id belongs to the sample; the same on every look."""
         return "0" + decision_id[:8] < self._sample_below
 
-    def decided(self, tracked: TrackedRequest, decision: Decision, table: RoutingTable, now: float, *, keep: bool) -> None:
-        """A decision was made for `tracked` (its id, instance and reason are set). Recorded if sampled or to be kept."""
-        if not keep and not self.is_sampled(tracked.decision_id):
-            return
+    def decided(
+        self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float, *, keep: bool
+    ) -> None:
+        """A decision was made for `tracked` (its id, instance and reason are set): record it. `keep`: it would be kept unsampled too."""
         request = tracked.request
         self.settle_decision(request.id)
-        runner_up = decision.alternate if decision.alternate != tracked.instance else decision.instance
-        if runner_up is None and decision.fallbacks:
-            runner_up = decision.fallbacks[0]
+        runner_up = next((one.instance for one in weighing.candidates if one.instance != tracked.instance), None)
+        if runner_up is None:
+            runner_up = next(
+                (one for one in (decision.alternate, *decision.fallbacks) if one is not None and one != tracked.instance), None
+            )
         self._open_decisions[request.id] = DecisionRecord(
             id=tracked.decision_id,
             pool=self._pool,
@@ -119,19 +122,21 @@ class Recorder:
             runner_up=runner_up,
             reason=tracked.reason.value,
             prompt_tokens=request.prompt_tokens,
-            candidates=decision.candidates,
+            weighing=weighing,
             sample_rate=1.0 if keep else self._sample_rate,
         )
 
-    def settle_decision(self, request_id: str, queued_seconds: float | None = None, ttft_seconds: float | None = None) -> None:
-        """What became of the request's open decision, if it has one: it is ready to be taken."""
+    def settle_decision(
+        self, request_id: str, queued_seconds: float | None = None, ttft_seconds: float | None = None, served_by: str | None = None
+    ) -> None:
+        """What became of the request's open decision, if it has one, and where its first token came from: it is ready to be taken."""
         decision = self._open_decisions.pop(request_id, None)
         if decision is None:
             return
         if len(self._decisions) >= self._limit:
             self._dropped += 1
             return
-        self._decisions.append(replace(decision, queued_seconds=queued_seconds, ttft_seconds=ttft_seconds))
+        self._decisions.append(replace(decision, queued_seconds=queued_seconds, ttft_seconds=ttft_seconds, served_by=served_by))
 
     def bound(self, change: BindingChange) -> None:
         """A session's home was set or moved."""

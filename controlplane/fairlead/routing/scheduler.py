@@ -110,7 +110,7 @@ class PoolScheduler(SchedulerReadings):
         learn_ttft(self._placing, tracked, ttft)
         note_decode_begin(self._placing, tracked, now)
         self._recorder.loads.first_token(self._loads[instance], now, ttft, self._placing.table.slo.ttft_seconds)
-        self._recorder.settle_decision(request_id, tracked.queued_seconds, ttft)
+        self._recorder.settle_decision(request_id, tracked.queued_seconds, ttft, tracked.instance)
         self._recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._answer((instance,), now)
 

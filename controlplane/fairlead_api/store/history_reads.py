@@ -4,7 +4,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -13,6 +13,11 @@ from sqlalchemy import ColumnElement, Select, Table, func, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
+from fairlead.reports import Weighing
+from fairlead.routing.explaining import explain
+from fairlead.routing.explaining_moves import explain_move
+from fairlead.routing.policy_terms import ground_of
+from fairlead.routing.weighing import NOT_RECORDED
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.reading import AuditFilter, DecisionFilter, MoveFilter, SessionFilter, Span
@@ -375,19 +380,25 @@ def _session(row: Any, pool: str) -> SessionSummary:
 
 
 def _migration(row: Any, pool: str) -> Migration:
-    return _move(Migration, row, pool)
+    return _move(Migration, row, pool, f"Session {row.session}")
 
 
 def _reroute(row: Any, pool: str) -> ReRoute:
-    return _move(ReRoute, row, pool)
+    return _move(ReRoute, row, pool, f"Request {row.request}")
 
 
-def _move(kind: type[AnyMove], row: Any, pool: str) -> AnyMove:
-    return kind(pool=pool, **{one.name: getattr(row, one.name) for one in fields(kind) if one.name != "pool"})
+def _move(kind: type[AnyMove], row: Any, pool: str, what: str) -> AnyMove:
+    stored = {one.name: getattr(row, one.name) for one in fields(kind) if one.name not in ("pool", "explanation")}
+    return kind(pool=pool, **stored, explanation=explain_move(row, what))
+
+
+_UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
 def _decision(row: Any, pool: str) -> RoutingDecision:
-    return RoutingDecision(
+    weighing = _UNWEIGHED if row.weighing is None else msgspec.convert(row.weighing, Weighing)
+    ground = ground_of(row.policy, weighing.rule, weighing.limits)
+    decision = RoutingDecision(
         id=row.id,
         pool=pool,
         request=row.request,
@@ -404,7 +415,15 @@ def _decision(row: Any, pool: str) -> RoutingDecision:
         ttft_seconds=row.ttft_seconds,
         sample_rate=row.sample_rate,
         candidates=msgspec.convert(row.candidates, list[CandidateTerm], strict=False),
+        rule=ground.rule,
+        terms=list(ground.terms),
+        parts=list(ground.parts),
+        limits=list(ground.limits),
+        considered=weighing.considered,
+        passed_over=weighing.passed_over,
+        served_by=row.served_by,
     )
+    return replace(decision, explanation=explain(decision))
 
 
 def _rejection_group(key: tuple[str, str, int], rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -25,11 +26,11 @@ _LOAD_TYPES = [
 ]
 _DECISIONS = (
     "COPY decisions (id, pool_id, request, session, at, router, policy, table_version, chosen, runner_up, reason, prompt_tokens, "
-    "queued_seconds, ttft_seconds, sample_rate, candidates) FROM STDIN (FORMAT BINARY)"
+    "queued_seconds, ttft_seconds, sample_rate, candidates, weighing, served_by) FROM STDIN (FORMAT BINARY)"
 )
 _DECISION_TYPES = [
     *("text", "int4", "text", "text", "timestamptz", "text", "text", "int8", "text", "text", "text", "int8"),
-    *("float8", "float8", "float8", "jsonb"),
+    *("float8", "float8", "float8", "jsonb", "jsonb", "text"),
 ]
 _REJECTIONS = (
     "COPY rejections (pool_id, router, second, reason, count, status, sample_request, sample_prompt_tokens, retry_after_seconds, "
@@ -68,7 +69,9 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
                 d.queued_seconds,
                 d.ttft_seconds,
                 d.sample_rate,
-                Jsonb(d.candidates, dumps=msgspec.json.encode),
+                Jsonb(d.weighing.candidates, dumps=msgspec.json.encode),
+                Jsonb(replace(d.weighing, candidates=()), dumps=msgspec.json.encode),
+                d.served_by,
             ),
         )
         for d in _unique_decisions(report)

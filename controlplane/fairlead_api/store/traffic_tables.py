@@ -30,6 +30,8 @@ decisions = Table(
     Column("ttft_seconds", Double),
     Column("sample_rate", Double, nullable=False),
     json_column("candidates"),
+    json_column("weighing", null=True),
+    text_column("served_by", null=True),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from api_running import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 from fairlead.instances import InstanceState
-from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord
+from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord, Weighing
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources import METRICS, Heatmap
 from postgres import plain
@@ -250,8 +251,8 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
         miss_tokens=10,
         pending_tokens=3,
         predicted_ttft_seconds=0.5,
-        total=1.5,
-        terms={"load": 1.0, "hit": 0.5},
+        total=13.0,
+        terms={"decode_tokens": 1.0},
     )
     decision = DecisionRecord(
         id="d1",
@@ -263,9 +264,16 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
         table_version=1,
         chosen="b",
         runner_up="a",
-        reason="affinity",
+        reason="slo-overloaded",
         prompt_tokens=522,
-        candidates=(score,),
+        weighing=Weighing(
+            rule="slo-guard",
+            candidates=(score, replace(score, instance="a", hit_tokens=514, total=99.0)),
+            considered=2,
+            passed_over="a",
+            limits={"overload_tokens": 90.0},
+        ),
+        served_by="a",
         ttft_seconds=0.6,
         sample_rate=0.1,
     )
@@ -286,7 +294,20 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
     loads = (a_load("b", int(now) - 1, completed=21),)
     await api.router.post_report(a_report("r1", decisions=(decision,), rejections=tuple(refused), loads=loads))
     found = await api.viewer.decision("d1")
-    assert found.candidates[0].terms == {"load": 1.0, "hit": 0.5}
+    assert found.candidates[0].terms == {"decode_tokens": 1.0}
+    assert (found.rule.code, found.considered, found.passed_over, found.served_by) == ("slo-guard", 2, "a", "a")
+    assert [(limit.name, limit.unit, limit.value) for limit in found.limits] == [("overload_tokens", "tokens", 90.0)]
+    assert [(term.words, term.unit, term.better) for term in found.terms if term.name == "total"] == [
+        ("load with this request", "tokens", "lower")
+    ]
+    assert found.explanation == (
+        "b was chosen: the instance that held more of the prompt would have endangered the TTFT target. "
+        "Load with this request on a: 99 tokens, above the limit of 90 tokens (load at which the TTFT target is endangered). "
+        "Load with this request on a: 99 tokens, above 13 tokens on b. "
+        "Load with this request: 13 tokens against 99 tokens on a, lower is better. "
+        "It held 512 of 522 prompt tokens (98%), with 3 tokens waiting ahead. "
+        "Its first token was predicted in 500 ms; the request went on to a and had it there after 600 ms."
+    )
     assert (found.chosen, found.runner_up, found.sample_rate, found.router) == ("b", "a", 0.1, "router-0")
     assert [item.id for item in (await api.viewer.decisions({"instance": "b", "from": "now-5m"})).items] == ["d1"]
     assert (await api.viewer.decisions({"instance": "a"})).items == []

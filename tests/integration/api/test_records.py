@@ -21,6 +21,7 @@ from fairlead.reports import (
     RejectionRecord,
     Report,
     ReportReceipt,
+    Weighing,
 )
 from fairlead.routing.bindings import SessionBindings
 from record_facts import contradictions
@@ -285,7 +286,7 @@ def bad_rows() -> Iterator[tuple[str, dict[str, Any], str]]:
         runner_up=None,
         reason="z",
         prompt_tokens=1,
-        candidates=(),
+        weighing=Weighing(rule="r", candidates=(), considered=1),
     )
     yield "loads", {**load, "running": 2**63}, "number"
     yield "loads", {**load, "output_tokens": 9_223_372_036_854_775_808}, "number"
@@ -300,7 +301,7 @@ def bad_rows() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield "bindings", {**binding, "reason": "whim"}, "unreadable"
     yield "rejections", {**msgspec.to_builtins(rejection), "status": 2**40}, "number"
     yield "decisions", {**msgspec.to_builtins(decision), "policy": "p\0"}, "name"
-    yield "decisions", {**msgspec.to_builtins(decision), "candidates": [{"instance": "a"}]}, "unreadable"
+    yield "decisions", {**msgspec.to_builtins(decision), "weighing": {"rule": 1}}, "unreadable"
     yield "migration_outcomes", {"id": "q", "pool": binding["pool"], "actual_ttft_seconds": 1e308, "outcome": "completed"}, "number"
     yield "acknowledged", {"pool": binding["pool"], "version": 2**70}, "number"
     yield "in_flight", {"pool": binding["pool"], "instance": "a", "in_flight": -5, "waiting": 0}, "number"

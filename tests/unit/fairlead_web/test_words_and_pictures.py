@@ -11,9 +11,9 @@ from fairlead_client.resources import BindingHistoryItem, InstanceTransition, Mi
 from fairlead_web import findings, formats
 from fairlead_web.addresses import Here, instance_path, session_path
 from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks
-from fairlead_web.pages.decisions import candidates, why
+from fairlead_web.pages.decisions import candidates, term_rows
 from fairlead_web.pages.instances import state_band
-from fairlead_web.pages.migrations import flow_matrix, phases, verdict
+from fairlead_web.pages.migrations import flow_matrix, phases
 from fairlead_web.time_ranges import parse_range
 from fairlead_web.yaml_text import yaml_diff, yaml_text
 from fake_loads import CHAT, CODE
@@ -128,25 +128,9 @@ def test_the_flow_matrix_and_what_it_hides_sum_to_all_moves(counts: dict[tuple[i
     assert len(made.targets) <= 16
 
 
-def test_a_move_that_paid_off_says_by_how_much() -> None:
-    move = replace(WORLD.migrations()[1], source="a", predicted_source_ttft_seconds=5.0, actual_ttft_seconds=2.0, paid_off=True)
-    assert verdict(move) == "Yes: the first token came 3.00 s sooner than predicted for staying on a."
-    assert verdict(replace(move, actual_ttft_seconds=6.5, paid_off=False)).startswith("No: the first token came 1.50 s later")
-    assert verdict(replace(move, actual_ttft_seconds=None, paid_off=None)).startswith("Not known: no first token")
-    assert verdict(replace(move, predicted_source_ttft_seconds=None, paid_off=None)).startswith("Not known: what staying on a")
-    assert phases(move)[0].length == 100
-
-
-def test_a_move_that_was_predicted_to_cost_time_never_says_it_paid_off() -> None:
-    move = replace(
-        WORLD.migrations()[1],
-        predicted_source_ttft_seconds=5.0,
-        predicted_target_ttft_seconds=51.0,
-        benefit_seconds=-46.0,
-        actual_ttft_seconds=3.0,
-        paid_off=None,
-    )
-    assert verdict(move).startswith("Cannot be said: the first token came 2.00 s sooner")
+def test_the_three_times_of_a_move_share_one_scale() -> None:
+    move = replace(WORLD.migrations()[1], predicted_source_ttft_seconds=5.0, predicted_target_ttft_seconds=2.5, actual_ttft_seconds=None)
+    assert [(phase.seconds, phase.length) for phase in phases(move)] == [(5.0, 100), (2.5, 50), (None, 0)]
 
 
 def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
@@ -159,16 +143,17 @@ def test_a_predicted_loss_is_never_worded_as_a_gain() -> None:
     ]
 
 
-def test_a_decision_is_explained_with_its_numbers() -> None:
+def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:
     decision = WORLD.decisions()[0]
-    text = why(decision)
-    assert decision.chosen in text
+    assert decision.chosen in decision.explanation
     assert decision.runner_up is not None
-    assert decision.runner_up in text
-    assert f"of {decision.prompt_tokens:,} prompt tokens" in text
-    assert [one.role for one in candidates(decision)[:2]] == ["chosen", "runner-up"]
-    assert "its score was not recorded" in why(replace(decision, candidates=[]))
-    assert "only candidate" in why(replace(decision, runner_up=None))
+    assert decision.runner_up in decision.explanation
+    ranked = candidates(decision)
+    assert [one.role for one in ranked[:2]] == ["chosen", "runner-up"]
+    rows = {row.words: row for row in term_rows(decision, [one.term for one in ranked])}
+    assert (rows["cost"].unit, rows["cost"].better, rows["cost"].role, rows["cost"].best) == ("seconds", "lower", "decides", frozenset({0}))
+    assert (rows["wait"].role, rows["cached prompt"].better) == ("part of the score", "higher")
+    assert all(len(row.values) == len(ranked) for row in rows.values())
 
 
 def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:

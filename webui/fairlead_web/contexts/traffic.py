@@ -100,7 +100,6 @@ class MovePage(Context):
     shell: Shell
     words: MoveWords
     move: Migration | ReRoute
-    verdict: str
     phases: list[Phase]
     decision: RoutingDecision | None
 
@@ -124,14 +123,27 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TermRow:
+    """One term over all candidates, in their order. `role` is its place in the choice: what decided, a part of the total, or empty; `best` are the
+    columns with the best value."""
+
+    words: str
+    unit: str
+    better: str
+    role: str
+    values: list[str | None]
+    best: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPage(Context):
     template: ClassVar[str] = "pages/decision.html"
     shell: Shell
     decision: RoutingDecision
-    why: str
     candidates: list[Candidate]
-    term_names: list[str]
-    margin: float | None
+    terms: list[TermRow]
+    limits: list[tuple[str, str]]
+    predicted: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 """`/decisions`: why a request went where it went."""
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
+from fairlead.routing.explaining import in_words, value_of
 from fairlead.routing.protocols import DecisionReason
+from fairlead.routing.weighing import Better
 from fairlead_client.resources import CandidateTerm, RoutingDecision
-from fairlead_web import formats
-from fairlead_web.contexts.traffic import Candidate, DecisionPage, DecisionsPage
+from fairlead_web.contexts.traffic import Candidate, DecisionPage, DecisionsPage, TermRow
 from fairlead_web.shells import Crumb
 from fairlead_web.visits import Visit
 
@@ -26,54 +29,55 @@ async def show(visit: Visit) -> Response:
         crumbs=(Crumb(words="Decisions", path="/decisions"), Crumb(words=decision.id)),
         pool=decision.pool,
     )
-    terms = sorted({name for candidate in decision.candidates for name in candidate.terms})
-    chosen, runner_up = _candidate(decision, decision.chosen), _candidate(decision, decision.runner_up)
+    ranked = candidates(decision)
+    chosen = next((one.term for one in ranked if one.role == "chosen"), None)
     return visit.page(
         DecisionPage(
             shell=shell,
             decision=decision,
-            why=why(decision),
-            candidates=candidates(decision),
-            term_names=terms,
-            margin=abs(chosen.total - runner_up.total) if chosen and runner_up else None,
+            candidates=ranked,
+            terms=term_rows(decision, [one.term for one in ranked]),
+            limits=[(limit.words, in_words(limit.value, limit.unit)) for limit in decision.limits],
+            predicted=None if chosen is None else chosen.predicted_ttft_seconds,
         )
     )
 
 
-def why(decision: RoutingDecision) -> str:
-    """The choice in a sentence or two, with the numbers that carried it."""
-    chosen, runner_up = _candidate(decision, decision.chosen), _candidate(decision, decision.runner_up)
-    if chosen is None:
-        return f"{decision.chosen} was chosen ({formats.words(decision.reason)}); its score was not recorded."
-    share = chosen.hit_tokens / decision.prompt_tokens if decision.prompt_tokens else 0.0
-    text = (
-        f"{decision.chosen} was chosen ({formats.words(decision.reason)}): it already held {formats.count(chosen.hit_tokens)} of "
-        f"{formats.count(decision.prompt_tokens)} prompt tokens ({formats.share(share)}), with {formats.count(chosen.pending_tokens)} tokens "
-        f"waiting ahead, so its first token was predicted in {formats.seconds(chosen.predicted_ttft_seconds)}."
-    )
-    if runner_up is None:
-        return f"{text} It was the only candidate compared."
-    gap = runner_up.predicted_ttft_seconds - chosen.predicted_ttft_seconds
-    if gap >= 0:
-        return f"{text} The runner-up {runner_up.instance} would have taken {formats.seconds(gap)} longer."
-    return f"{text} {runner_up.instance} would have been {formats.seconds(-gap)} faster, but the cache is kept warm where it is."
+def term_rows(decision: RoutingDecision, shown: Sequence[CandidateTerm]) -> list[TermRow]:
+    """Every term any candidate has, with unit and direction: what decided first, then the parts of the total, then the rest."""
+    rows: list[TermRow] = []
+    for term in decision.terms:
+        values = [value_of(one, term.name) for one in shown]
+        known = [value for value in values if value is not None]
+        if not known:
+            continue
+        best = min(known) if term.better is Better.LOWER else max(known)
+        decides = term.name in decision.rule.order
+        rows.append(
+            TermRow(
+                words=term.words,
+                unit=term.unit,
+                better=term.better,
+                role="decides" if decides else "part of the score" if term.name in decision.parts else "",
+                values=[None if value is None else in_words(value, term.unit) for value in values],
+                best=frozenset(index for index, value in enumerate(values) if value == best),
+            )
+        )
+    order = {"decides": 0, "part of the score": 1, "": 2}
+    return sorted(rows, key=lambda row: order[row.role])
 
 
 def candidates(decision: RoutingDecision) -> list[Candidate]:
-    """Chosen first, then the runner-up, then the rest by predicted TTFT; bars on one scale."""
+    """Chosen first, then as recorded: best first by what the policy compared. Bars on one scale."""
     slowest = max((candidate.predicted_ttft_seconds for candidate in decision.candidates), default=0.0) or 1.0
-    order = {decision.chosen: 0, decision.runner_up: 1}
-    ranked = sorted(decision.candidates, key=lambda item: (order.get(item.instance, 2), item.predicted_ttft_seconds))
+    names = {decision.runner_up: "runner-up", decision.passed_over: "passed over", decision.chosen: "chosen"}
+    ranked = sorted(decision.candidates, key=lambda item: item.instance != decision.chosen)
     return [
         Candidate(
             term=candidate,
-            role={0: "chosen", 1: "runner-up"}.get(order.get(candidate.instance, 2), ""),
+            role=names.get(candidate.instance, ""),
             hit_length=round(candidate.hit_tokens / max(1, candidate.hit_tokens + candidate.miss_tokens) * 100, 1),
             ttft_length=round(candidate.predicted_ttft_seconds / slowest * 100, 1),
         )
         for candidate in ranked
     ]
-
-
-def _candidate(decision: RoutingDecision, instance: str | None) -> CandidateTerm | None:
-    return next((candidate for candidate in decision.candidates if candidate.instance == instance), None)

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from fairlead.reports import BindingReason, MoveOutcome
 from fairlead_client.client import Query
 from fairlead_client.resources import Migration, MigrationMatrix, Page, ReRoute, RoutingDecision
-from fairlead_web import formats
 from fairlead_web.addresses import Here
 from fairlead_web.charts import stacked_timeline
 from fairlead_web.contexts.traffic import FlowMatrix, MatrixCell, MovePage, MovesPage, MoveWords, Phase
@@ -116,7 +115,7 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
         crumbs=(Crumb(words=words.title, path=f"/{words.topic}"), Crumb(words=move.id)),
         pool=move.pool,
     )
-    return visit.page(MovePage(shell=shell, words=words, move=move, verdict=verdict(move), phases=phases(move), decision=decision))
+    return visit.page(MovePage(shell=shell, words=words, move=move, phases=phases(move), decision=decision))
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
@@ -125,21 +124,6 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
         return None
     page = await visit.api.decisions({"pool": move.pool, "session": move.session, "instance": move.target, "limit": 100})
     return next((decision for decision in page.items if decision.request == move.request), None)
-
-
-def verdict(move: Migration | ReRoute) -> str:
-    """Whether the move was worth it, in one sentence with the numbers."""
-    stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
-    if actual is None:
-        return "Not known: no first token was reported for the request that moved."
-    if stay is None:
-        return f"Not known: what staying on {move.source} would have taken could not be predicted."
-    if actual >= stay:
-        return f"No: the first token came {formats.seconds(actual - stay)} later than predicted for staying on {move.source}."
-    sooner = f"the first token came {formats.seconds(stay - actual)} sooner than predicted for staying on {move.source}"
-    if move.paid_off:
-        return f"Yes: {sooner}."
-    return f"Cannot be said: {sooner}, but no gain had been predicted, so the predictions were wrong for both."
 
 
 def phases(move: Migration | ReRoute) -> list[Phase]:

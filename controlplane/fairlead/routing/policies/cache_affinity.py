@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from fairlead.reports import BindingReason
-from fairlead.routing.homes import binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, score_all
+from fairlead.reports import Binding, BindingReason
+from fairlead.routing.homes import RingAge, binding_reason
+from fairlead.routing.policies.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.prefix_hotness import PrefixHotness
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, QueuedMove, QueuedRequest, RoutingRequest
@@ -23,23 +23,36 @@ class CacheAffinity:
     def __init__(self, parameters: KeyParameters) -> None:
         self._hotness = PrefixHotness(parameters.hotness())
         self._ring = HashRing(())
+        self._ring_age = RingAge()
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        if self._ring_age.is_new:
+            self._ring_age.settle(now)
         candidates = view.candidates()
         key = self._hotness.observe(request.blocks, request.first_bytes_hash, len(self._ring.instances))
         healthy = {load.entry.id for load in candidates} if len(candidates) < len(self._ring.instances) else None
         walk = (instance for instance in self._ring.walk(key) if healthy is None or instance in healthy)
         nearest = tuple(islice(walk, FALLBACKS + 1)) or tuple(load.entry.id for load in candidates[: FALLBACKS + 1])
         instance = nearest[0]
-        reason = DecisionReason.PREFIX_AFFINITY if instance == self._ring.owner(key) else DecisionReason.FALLBACK
+        owns = instance == self._ring.owner(key)
+        reason, rule = (DecisionReason.PREFIX_AFFINITY, "ring-owner") if owns else (DecisionReason.FALLBACK, "ring-next")
         home = None if request.session is None else view.binding(request.session)
         return Decision(
             instance=instance,
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=nearest[1:],
-            candidates=score_all(request, view, nearest[:2]),
-            bind=None if request.session is None else binding_reason(home, instance, BindingReason.RING_CHANGE, view, now),
+            weigh=weighed(request, view, rule, nearest, nothing),
+            bind=None if request.session is None else self._bind(request, home, instance, view, now),
         )
+
+    def _bind(self, request: RoutingRequest, home: Binding | None, chosen: str, view: PoolView, now: float) -> BindingReason | None:
+        if home is None or home.instance in (None, chosen):
+            return binding_reason(home, chosen, BindingReason.PREFIX_KEY, view, now)
+
+        def is_other_key() -> bool:
+            return any(self._ring.owner(key) == home.instance for key in self._hotness.other_keys(request.blocks, request.first_bytes_hash))
+
+        return binding_reason(home, chosen, self._ring_age.reason(home, is_other_key), view, now)
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
         owner = self._ring.owner(self._hotness.key(request.blocks, request.first_bytes_hash))
@@ -53,3 +66,4 @@ class CacheAffinity:
     def table_changed(self, table: RoutingTable) -> None:
         """Rebuild the ring from the accepting instances."""
         self._ring = HashRing.of(table.instances)
+        self._ring_age.rebuilt(table.instances)

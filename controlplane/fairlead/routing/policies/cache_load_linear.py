@@ -22,7 +22,12 @@ class CacheLoadLinear(FreeChoice):
         pending = view.vectors().pending
         scores = linear_scores(hits, request.prompt_tokens, pending, self._weight)
         order = highest(scores, FALLBACKS + 1, pending)
-        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE)
+
+        def terms(index: int) -> dict[str, float]:
+            cached = self._weight * float(token_share(hits, request.prompt_tokens)[index])
+            return {"cache_score": cached, "idle_score": (1 - self._weight) * float(idleness(pending)[index])}
+
+        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE, "best-score", terms=terms)
 
 
 def linear_scores(hits: IntVector, prompt_tokens: int, pending: IntVector, weight: float) -> FloatVector:

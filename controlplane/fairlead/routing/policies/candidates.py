@@ -1,10 +1,12 @@
-"""What policies share: scoring a candidate, and orders of preference among the rest."""
+"""What policies share: scoring a candidate, what is recorded of a choice, and orders of preference among the rest."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from fairlead.reports import BindingReason, CandidateScore
+from fairlead.reports import BindingReason, CandidateScore, Weighing
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
 from fairlead.routing.vectors import FloatVector, IntVector
+from fairlead.routing.weighing import ONLY_INSTANCE
 
 FALLBACKS = 3
 """How many other instances a decision names for retries."""
@@ -14,7 +16,7 @@ FEW = 32
 
 
 def score(request: RoutingRequest, load: InstanceLoad, hit_tokens: int, speed: float, total: float | None = None) -> CandidateScore:
-    """The candidate's terms. `speed` is prefill tokens per second; `total` defaults to virtual load: pending + miss, in tokens."""
+    """What is common to all policies. `speed` is prefill tokens per second; `total` what the policy compares."""
     miss = max(1, request.prompt_tokens - hit_tokens)
     virtual = load.pending_prefill_tokens + miss
     return CandidateScore(
@@ -23,19 +25,69 @@ def score(request: RoutingRequest, load: InstanceLoad, hit_tokens: int, speed: f
         miss_tokens=miss,
         pending_tokens=load.pending_prefill_tokens,
         predicted_ttft_seconds=virtual / speed,
-        total=float(virtual) if total is None else total,
+        total=total,
     )
 
 
-def score_all(request: RoutingRequest, view: PoolView, instances: Iterable[str]) -> tuple[CandidateScore, ...]:
-    """Scores of the named instances that are known to the view, in the order given."""
-    speed = view.table.engine.prefill_tokens_per_second
-    scores: list[CandidateScore] = []
-    for instance in instances:
-        load = view.load(instance)
-        if load is not None:
-            scores.append(score(request, load, view.hit_tokens(request, instance), speed))
-    return tuple(scores)
+def weighed(
+    request: RoutingRequest,
+    view: PoolView,
+    rule: str,
+    instances: Iterable[str],
+    total: Callable[[InstanceLoad], float | None],
+    terms: Callable[[InstanceLoad], dict[str, float]] | None = None,
+    *,
+    limits: dict[str, float] | None = None,
+    passed_over: str | None = None,
+) -> Callable[[], Weighing]:
+    """What is recorded when the choice is among named instances, best first; those unknown to the view are left out."""
+
+    def weigh() -> Weighing:
+        speed = view.table.engine.prefill_tokens_per_second
+        scores: list[CandidateScore] = []
+        for instance in dict.fromkeys(instances):
+            load = view.load(instance)
+            if load is not None:
+                plain = score(request, load, view.hit_tokens(request, instance), speed)
+                scores.append(
+                    replace(
+                        plain,
+                        predicted_ttft_seconds=view.predicted_ttft_seconds(request, instance),
+                        total=total(load),
+                        terms=terms(load) if terms is not None else {},
+                    )
+                )
+        return weighing(view, rule, scores, limits, passed_over)
+
+    return weigh
+
+
+def weighing(
+    view: PoolView,
+    rule: str,
+    scores: Sequence[CandidateScore],
+    limits: dict[str, float] | None = None,
+    passed_over: str | None = None,
+    considered: int | None = None,
+) -> Weighing:
+    """A record of these scores; with a single instance to choose from, that alone was the rule. `considered` None = all of the pool."""
+    serving = len(view.candidates())
+    return Weighing(
+        rule=rule if serving > 1 else ONLY_INSTANCE,
+        candidates=tuple(scores),
+        considered=serving if considered is None else considered,
+        passed_over=passed_over,
+        limits=limits or {},
+    )
+
+
+def virtual_load(one: CandidateScore) -> int:
+    """Uncached prompt tokens the instance would have to compute with this request."""
+    return one.pending_tokens + one.miss_tokens
+
+
+def nothing(load: InstanceLoad) -> None:
+    """The total of a policy that compares nothing."""
 
 
 def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
@@ -72,24 +124,47 @@ def ordered_decision(
     hits: IntVector,
     totals: IntVector | FloatVector,
     reason: DecisionReason,
+    rule: str,
     bind: BindingReason | None = None,
     *,
+    terms: Callable[[int], dict[str, float]] | None = None,
+    limits: dict[str, float] | None = None,
+    passed_over: int | None = None,
+    ttfts: Callable[[int], float] | None = None,
     decode: str | None = None,
     transfer_from: str | None = None,
     ttft_seconds: float | None = None,
 ) -> Decision:
-    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks; `totals` are what was compared.
+    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks, by a rule of its policy.
 
-    The rest as in `Decision`.
+    Recorded are `totals`, which were compared, what `terms` gives for an index, `limits`, the index passed over, and the policy's own predictions
+    where it made any (`ttfts`). The rest as in `Decision`.
     """
     candidates = view.candidates()
-    speed = view.table.engine.prefill_tokens_per_second
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
+
+    def weigh() -> Weighing:
+        speed = view.table.engine.prefill_tokens_per_second
+        compared = [*order[: FALLBACKS + 1]]
+        if passed_over is not None and passed_over not in compared:
+            compared.append(passed_over)
+        scores = [
+            replace(
+                score(request, candidates[index], int(hits[index]), speed, float(totals[index])),
+                predicted_ttft_seconds=(
+                    view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index)
+                ),
+                terms={} if terms is None else terms(index),
+            )
+            for index in compared
+        ]
+        return weighing(view, rule, scores, limits, None if passed_over is None else candidates[passed_over].entry.id)
+
     return Decision(
         instance=chosen[0],
         reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
         fallbacks=tuple(chosen[1:]),
-        candidates=tuple(score(request, candidates[index], int(hits[index]), speed, float(totals[index])) for index in order[:2]),
+        weigh=weigh,
         bind=bind,
         decode=decode,
         transfer_from=transfer_from,

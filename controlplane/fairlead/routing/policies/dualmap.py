@@ -4,11 +4,12 @@ The number of candidates is a parameter, to measure what the paper's choice of t
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from fairlead.reports import BindingReason
-from fairlead.routing.homes import binding_reason
+from fairlead.reports import BindingReason, CandidateScore, Weighing
+from fairlead.routing.homes import RingAge, binding_reason
 from fairlead.routing.policies.batch_migration import MigrationRules, plan_moves
-from fairlead.routing.policies.candidates import FALLBACKS, least_pending, less_loaded, score
+from fairlead.routing.policies.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing
 from fairlead.routing.policy_parameters import DualMapParameters
 from fairlead.routing.prefix_hotness import PrefixHotness
 from fairlead.routing.protocols import (
@@ -34,9 +35,12 @@ class DualMap:
         self._parameters = parameters
         self._hotness = PrefixHotness(parameters.hotness())
         self._rings = CandidateRings.of((), parameters.candidates)
+        self._ring_age = RingAge()
         self.rebalances = parameters.rebalance and parameters.candidates > 1
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        if self._ring_age.is_new:
+            self._ring_age.settle(now)
         key = self._hotness.observe(request.blocks, request.first_bytes_hash, len(self._rings.instances))
         named = self._rings.candidates(key)
         healthy: list[InstanceLoad] = []
@@ -49,17 +53,25 @@ class DualMap:
         if len(healthy) > 2:
             return self._choose_of_many(request, healthy, named, view, now)
         if healthy:
-            chosen, reason = healthy[0], DecisionReason.FALLBACK
+            chosen, reason, rule = healthy[0], DecisionReason.FALLBACK, "only-named"
             if len(named) == 1:
                 reason = DecisionReason.PREFIX_AFFINITY if len(self._rings.instances) > 1 else DecisionReason.ONLY_INSTANCE
         else:
-            chosen, reason = min(view.candidates(), key=less_loaded), DecisionReason.FALLBACK
-        scored = score(request, chosen, view.hit_tokens(request, chosen.entry.id), view.table.engine.prefill_tokens_per_second)
+            chosen, reason, rule = min(view.candidates(), key=less_loaded), DecisionReason.FALLBACK, "none-named"
+        fallbacks = least_pending(view.candidates(), (chosen.entry.id,))
+
+        def weigh() -> Weighing:
+            compared = [chosen.entry.id] if healthy else [chosen.entry.id, *fallbacks]
+            speed = view.table.engine.prefill_tokens_per_second
+            loads = [load for load in map(view.load, compared) if load is not None]
+            scores = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in loads]
+            return self._weighing(request, view, rule, scores, considered=1 if healthy else None)
+
         return Decision(
             instance=chosen.entry.id,
             reason=reason,
-            fallbacks=least_pending(view.candidates(), (chosen.entry.id,)),
-            candidates=(scored,),
+            fallbacks=fallbacks,
+            weigh=weigh,
             bind=self._bind(request, chosen.entry.id, named, view, now),
         )
 
@@ -81,6 +93,7 @@ class DualMap:
     def table_changed(self, table: RoutingTable) -> None:
         """Rebuild the rings from the accepting instances."""
         self._rings = CandidateRings.of(table.instances, self._parameters.candidates, self._parameters.second_choice)
+        self._ring_age.rebuilt(table.instances)
 
     def _choose_of_two(
         self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView, now: float
@@ -91,20 +104,29 @@ class DualMap:
         two = score(request, second, view.hit_tokens(request, second.entry.id), speed)
         if one.hit_tokens == two.hit_tokens:
             chosen, other = (one, two) if less_loaded(first) <= less_loaded(second) else (two, one)
-            reason = DecisionReason.PREFIX_HOT if one.hit_tokens else DecisionReason.LEAST_LOADED
+            reason = DecisionReason.PREFIX_EQUAL if one.hit_tokens else DecisionReason.LEAST_LOADED
         else:
             chosen, other = (one, two) if one.hit_tokens > two.hit_tokens else (two, one)
             reason = DecisionReason.PREFIX_AFFINITY
-            if chosen.total > threshold and other.total < chosen.total:
+            if virtual_load(chosen) > threshold and virtual_load(other) < virtual_load(chosen):
                 chosen, other = other, chosen
                 reason = DecisionReason.SLO_OVERLOADED
-        both_overloaded = self._parameters.rebalance and one.total > threshold and two.total > threshold
+        guarded = reason is DecisionReason.SLO_OVERLOADED
+        both_overloaded = self._parameters.rebalance and virtual_load(one) > threshold and virtual_load(two) > threshold
         return Decision(
             instance=chosen.instance,
             reason=reason,
             fallbacks=self._fallbacks(chosen.instance, other.instance, view),
             alternate=other.instance,
-            candidates=(chosen, other),
+            weigh=lambda: self._weighing(
+                request,
+                view,
+                "slo-guard" if guarded else "longest-hit",
+                (chosen, other),
+                {"overload_tokens": threshold},
+                other.instance if guarded else None,
+                considered=2,
+            ),
             bind=self._bind(request, chosen.instance, named, view, now),
             overloaded=named if both_overloaded else (),
         )
@@ -118,24 +140,52 @@ class DualMap:
         ranked = sorted(healthy, key=less_loaded)
         scores = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in ranked]
         cached = max(scores, key=lambda one: one.hit_tokens)
-        by_total = sorted(scores, key=lambda one: one.total)
+        by_total = sorted(scores, key=virtual_load)
         chosen = cached
-        if cached.total > threshold and by_total[0].total < cached.total:
+        if virtual_load(cached) > threshold and virtual_load(by_total[0]) < virtual_load(cached):
             chosen, reason = by_total[0], DecisionReason.SLO_OVERLOADED
         elif sum(one.hit_tokens == cached.hit_tokens for one in scores) == 1:
             reason = DecisionReason.PREFIX_AFFINITY
         else:
-            reason = DecisionReason.PREFIX_HOT if cached.hit_tokens else DecisionReason.LEAST_LOADED
+            reason = DecisionReason.PREFIX_EQUAL if cached.hit_tokens else DecisionReason.LEAST_LOADED
+        guarded = reason is DecisionReason.SLO_OVERLOADED
         others = tuple(one for one in by_total if one is not chosen)
         return Decision(
             instance=chosen.instance,
             reason=reason,
             fallbacks=tuple(one.instance for one in others)[:FALLBACKS],
             alternate=others[0].instance,
-            candidates=(chosen, *others),
+            weigh=lambda: self._weighing(
+                request,
+                view,
+                "slo-guard" if guarded else "longest-hit",
+                (chosen, *others),
+                {"overload_tokens": threshold},
+                cached.instance if guarded else None,
+                considered=len(scores),
+            ),
             bind=self._bind(request, chosen.instance, named, view, now),
-            overloaded=named if self._parameters.rebalance and by_total[0].total > threshold else (),
+            overloaded=named if self._parameters.rebalance and virtual_load(by_total[0]) > threshold else (),
         )
+
+    def _weighing(
+        self,
+        request: RoutingRequest,
+        view: PoolView,
+        rule: str,
+        scores: Sequence[CandidateScore],
+        limits: dict[str, float] | None = None,
+        passed_over: str | None = None,
+        *,
+        considered: int | None = None,
+    ) -> Weighing:
+        complete: list[CandidateScore] = []
+        for one in scores:
+            load = view.load(one.instance)
+            ttft = view.predicted_ttft_seconds(request, one.instance)
+            terms = {"decode_tokens": float(load.decode_tokens if load is not None else 0)}
+            complete.append(replace(one, predicted_ttft_seconds=ttft, total=float(virtual_load(one)), terms=terms))
+        return weighing(view, rule, complete, limits, passed_over, considered)
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
         """The other of the pair; further ones are found by load when needed, which is rare."""
@@ -147,5 +197,11 @@ class DualMap:
         if request.session is None:
             return None
         home = view.binding(request.session)
-        otherwise = BindingReason.SLO if home is not None and home.instance in named else BindingReason.RING_CHANGE
-        return binding_reason(home, chosen, otherwise, view, now)
+        if home is None or home.instance is None or home.instance in named:
+            return binding_reason(home, chosen, BindingReason.SLO, view, now)
+
+        def is_other_key() -> bool:
+            others = self._hotness.other_keys(request.blocks, request.first_bytes_hash)
+            return any(home.instance in self._rings.candidates(key) for key in others)
+
+        return binding_reason(home, chosen, self._ring_age.reason(home, is_other_key), view, now)

@@ -24,7 +24,12 @@ class Dynamo(FreeChoice):
         tokens = vectors.pending + vectors.decode_tokens
         scores = overlap_less_load(hits, request.prompt_tokens, tokens, self._match, self._load)
         order = highest(scores, FALLBACKS + 1, tokens)
-        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE)
+
+        def terms(index: int) -> dict[str, float]:
+            overlap = self._match * float(token_share(hits, request.prompt_tokens)[index])
+            return {"overlap_score": overlap, "load_score": self._load * (float(idleness(tokens)[index]) - 1)}
+
+        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE, "best-score", terms=terms)
 
 
 def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, match_weight: float, load_weight: float) -> FloatVector:

@@ -4,10 +4,11 @@ Where engines can fetch KV blocks from each other, a session that migrates takes
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports import Binding, BindingReason, Weighing
 from fairlead.routing.homes import binding_reason
-from fairlead.routing.policies.candidates import least_pending, score_all
+from fairlead.routing.policies.candidates import least_pending, weighed
 from fairlead.routing.policy_parameters import EarParameters
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, QueuedMove, QueuedRequest, RoutingRequest
 from fairlead.tables import EngineFacts, RoutingTable
@@ -36,11 +37,24 @@ class Ear:
         moved = target is not None
         ttft = None if target is None else self._fetched_ttft_seconds(request, host, target, view)
         fallbacks = least_pending(view.candidates(), (instance,))
+
+        def weigh() -> Weighing:
+            rule = "host-hot-left" if moved else self._why_it_stays(home, host, view, now)
+            limits = {"hot_tokens": self._hot_tokens(view)}
+            if rule == "host-hot-cooldown" and home.migrated_at is not None:
+                limits |= {"cooldown_seconds": self._parameters.cooldown_seconds, "since_migration_seconds": now - home.migrated_at}
+            compared = (instance, host.entry.id) if moved else (instance, *fallbacks)
+            found = self._weigh(request, rule, compared, view, limits, host.entry.id if moved else None)
+            if ttft is None:
+                return found
+            first, *rest = found.candidates
+            return replace(found, candidates=(replace(first, predicted_ttft_seconds=ttft), *rest))
+
         return Decision(
             instance=instance,
             reason=DecisionReason.SESSION_HOT_MIGRATED if moved else DecisionReason.ONLY_INSTANCE if only else DecisionReason.SESSION_BOUND,
             fallbacks=fallbacks,
-            candidates=score_all(request, view, (instance, host.entry.id) if moved else (instance, *fallbacks[:1])),
+            weigh=weigh,
             bind=BindingReason.HOT_MIGRATION if moved else None,
             session=session,
             transfer_from=None if ttft is None else host.entry.id,
@@ -69,18 +83,50 @@ class Ear:
             instance=instance,
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
-            candidates=score_all(request, view, (instance, *fallbacks[:1])),
+            weigh=lambda: self._weigh(request, "first-placement" if home is None else "host-gone", (instance, *fallbacks), view),
             bind=binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )
 
+    def _weigh(
+        self,
+        request: RoutingRequest,
+        rule: str,
+        instances: Sequence[str],
+        view: PoolView,
+        limits: dict[str, float] | None = None,
+        passed_over: str | None = None,
+    ) -> Weighing:
+        capacity = view.table.engine.kv_cache_tokens
+        return weighed(
+            request,
+            view,
+            rule,
+            instances,
+            lambda load: load.pending_prefill_tokens,
+            lambda load: {"sessions": float(load.sessions), "free_kv_tokens": float(free_kv_tokens(load, capacity))},
+            limits=limits,
+            passed_over=passed_over,
+        )()
+
+    def _why_it_stays(self, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> str:
+        """Which of the rules kept the session on its host."""
+        if not self._parameters.migrate:
+            return "host-stays"
+        if host.pending_prefill_tokens <= self._hot_tokens(view):
+            return "host-not-hot"
+        recent = home.migrated_at is not None and now - home.migrated_at < self._parameters.cooldown_seconds
+        return "host-hot-cooldown" if recent else "host-hot-no-cooler"
+
+    def _hot_tokens(self, view: PoolView) -> float:
+        """Pending tokens above which a host counts as hot."""
+        hot, table = self._parameters.hot_tokens, view.table
+        return self._parameters.hot_slo_fraction * table.slo.ttft_seconds * table.engine.prefill_tokens_per_second if hot is None else hot
+
     def _target(self, request: RoutingRequest, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> InstanceLoad | None:
         """Where the session should move now, None to stay."""
         table = view.table
-        hot = self._parameters.hot_tokens
-        threshold = (
-            self._parameters.hot_slo_fraction * table.slo.ttft_seconds * table.engine.prefill_tokens_per_second if hot is None else hot
-        )
+        threshold = self._hot_tokens(view)
         if host.pending_prefill_tokens <= threshold:
             return None
         if home.migrated_at is not None and now - home.migrated_at < self._parameters.cooldown_seconds:

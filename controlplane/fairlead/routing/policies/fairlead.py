@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.reports import Binding, BindingReason
 from fairlead.routing.homes import binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, score
+from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.mooncake import least_busy_holder
 from fairlead.routing.policy_parameters import FairleadParameters
@@ -50,25 +50,38 @@ class Fairlead(FreeChoice):
                 holder = least_busy_holder(hits, most, vectors)
             prefill = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
         wait = vectors.wait_seconds
-        costs = self.affinity(float(np.add.reduce(wait)) / len(loads) / view.table.slo.ttft_seconds) * prefill
+        affinity = self.affinity(float(np.add.reduce(wait)) / len(loads) / view.table.slo.ttft_seconds)
+        costs = affinity * prefill
         costs += wait
         costs += self._parameters.kv_seconds * vectors.kv_usage
         order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
         limit = IN_TIME * view.table.slo.ttft_seconds
+        cheapest = order[0]
         if wait[order[0]] + prefill[order[0]] > limit:
             late = wait + prefill > limit
             if not late.all():
                 order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, vectors.decode_tokens)
         best = order[0]
-        chosen = loads[best].entry.id
         fetches = bool(hits[best] < most and prefill[best] < alone[best])
-        speed = view.table.engine.prefill_tokens_per_second
-        return Decision(
-            instance=chosen,
-            reason=DecisionReason.PREFIX_REPLICATED if fetches else _reason(best, hits, known, most),
-            fallbacks=tuple([loads[index].entry.id for index in order[1:]]),
-            candidates=tuple([score(request, loads[index], int(hits[index]), speed, float(costs[index])) for index in order[:2]]),
-            bind=None if request.session is None else binding_reason(home, chosen, BindingReason.SLO, view, now),
+        return ordered_decision(
+            request,
+            view,
+            order,
+            known,
+            costs,
+            DecisionReason.PREFIX_REPLICATED if fetches else _reason(best, hits, known, most),
+            "lowest-cost" if best == cheapest else "in-time-first",
+            None if request.session is None else binding_reason(home, loads[best].entry.id, BindingReason.SLO, view, now),
+            terms=lambda index: {
+                "wait_seconds": float(wait[index]),
+                "weighted_prefill_seconds": affinity * float(prefill[index]),
+                "kv_seconds": self._parameters.kv_seconds * float(vectors.kv_usage[index]),
+                "prefill_seconds": float(prefill[index]),
+                "decode_tokens": float(vectors.decode_tokens[index]),
+            },
+            limits={"affinity": affinity, "in_time_seconds": limit},
+            passed_over=None if best == cheapest else cheapest,
+            ttfts=lambda index: float(wait[index] + prefill[index]),
             transfer_from=loads[holder].entry.id if fetches else None,
             ttft_seconds=float(wait[best] + prefill[best]),
         )
@@ -115,4 +128,4 @@ def _reason(best: int, hits: IntVector, known: IntVector, most: int) -> Decision
         return DecisionReason.SESSION_BOUND
     if not hit:
         return DecisionReason.LEAST_LOADED
-    return DecisionReason.PREFIX_AFFINITY if hit >= most else DecisionReason.SLO_OVERLOADED
+    return DecisionReason.PREFIX_AFFINITY if hit >= most else DecisionReason.PREFIX_OUTWEIGHED

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.routing.dice import Dice
-from fairlead.routing.policies.candidates import score
+from fairlead.routing.policies.candidates import ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policy_parameters import HeimdallParameters
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
@@ -35,17 +35,16 @@ class Heimdall(FreeChoice):
         queue = loads.short_queue(vectors.queued)
         usage = loads.free_kv(vectors.kv_usage)
         totals: FloatVector = given.queue_weight * queue + given.kv_weight * usage + given.prefix_weight * prefix
+
+        def terms(index: int) -> dict[str, float]:
+            return {
+                "queue_score": given.queue_weight * float(queue[index]),
+                "kv_score": given.kv_weight * float(usage[index]),
+                "prefix_score": given.prefix_weight * float(prefix[index]),
+            }
+
         picked = max_score(totals, given.max_endpoints, self._dice)
-        first = vectors.loads[picked[0]]
-        return Decision(
-            instance=first.entry.id,
-            reason=DecisionReason.BEST_SCORE if len(vectors.loads) > 1 else DecisionReason.ONLY_INSTANCE,
-            fallbacks=tuple(vectors.loads[index].entry.id for index in picked[1:]),
-            candidates=tuple(
-                score(request, vectors.loads[index], int(hits[index]), engine.prefill_tokens_per_second, float(totals[index]))
-                for index in picked[:2]
-            ),
-        )
+        return ordered_decision(request, view, picked, hits, totals, DecisionReason.BEST_SCORE, "best-score", terms=terms)
 
 
 def max_score(totals: FloatVector, endpoints: int, dice: Dice) -> Sequence[int]:

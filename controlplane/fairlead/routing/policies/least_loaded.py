@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fairlead.routing.policies.candidates import FALLBACKS, FEW, score_all
+from fairlead.routing.policies.candidates import FALLBACKS, FEW, weighed
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, QueuedMove, QueuedRequest, RoutingRequest
 from fairlead.routing.vectors import lowest
 from fairlead.tables import RoutingTable
@@ -38,7 +38,14 @@ class LeastLoaded:
             instance=instance,
             reason=DecisionReason.LEAST_LOADED if len(loads) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
-            candidates=score_all(request, view, (instance, *fallbacks[:1])),
+            weigh=weighed(
+                request,
+                view,
+                "least-pending",
+                (instance, *fallbacks),
+                lambda load: load.pending_prefill_tokens,
+                lambda load: {"decode_tokens": load.decode_tokens},
+            ),
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:

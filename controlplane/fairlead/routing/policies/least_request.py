@@ -20,7 +20,7 @@ class LeastRequest(FreeChoice):
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         requests = view.vectors().requests
         order = fewest_first(requests, self._dice)
-        return ordered_decision(request, view, order, view.hit_vector(request), requests, DecisionReason.FEWEST_REQUESTS)
+        return ordered_decision(request, view, order, view.hit_vector(request), requests, DecisionReason.FEWEST_REQUESTS, "fewest-requests")
 
 
 def fewest_first(requests: IntVector, dice: Dice, count: int = FALLBACKS + 1) -> list[int]:

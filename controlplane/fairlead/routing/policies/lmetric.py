@@ -16,7 +16,12 @@ class LMetric(FreeChoice):
         vectors = view.vectors()
         scores = products(vectors.pending + misses(request.prompt_tokens, hits), vectors.requests + 1)
         order = lowest(scores, FALLBACKS + 1, vectors.requests)
-        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE)
+
+        def terms(index: int) -> dict[str, float]:
+            tokens = vectors.pending[index] + max(1, request.prompt_tokens - hits[index])
+            return {"prefill_tokens": float(tokens), "batch": float(vectors.requests[index] + 1)}
+
+        return ordered_decision(request, view, order, hits, scores, DecisionReason.BEST_SCORE, "best-score", terms=terms)
 
 
 def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:

@@ -14,5 +14,16 @@ class MinTtft(FreeChoice):
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         hits = view.hit_vector(request)
         seconds = view.ttft_vector(request, hits)
-        order = lowest(seconds, FALLBACKS + 1, view.vectors().decode_tokens)
-        return ordered_decision(request, view, order, hits, seconds, DecisionReason.SHORTEST_TTFT)
+        decodes = view.vectors().decode_tokens
+        order = lowest(seconds, FALLBACKS + 1, decodes)
+        return ordered_decision(
+            request,
+            view,
+            order,
+            hits,
+            seconds,
+            DecisionReason.SHORTEST_TTFT,
+            "shortest-ttft",
+            terms=lambda index: {"decode_tokens": float(decodes[index])},
+            ttfts=lambda index: float(seconds[index]),
+        )

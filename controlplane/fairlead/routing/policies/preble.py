@@ -56,18 +56,30 @@ class Preble(FreeChoice):
         loads = view.vectors().loads
         longest = int(hits.max())
         key = request.blocks[-1] if request.blocks else request.first_bytes_hash
-        costs = self._costs(request, hits, view)
+        parts = self._costs(request, hits, view)
+        costs: FloatVector = parts["work_seconds"] + parts["decode_seconds"] + parts["eviction_seconds"] + parts["prefill_seconds"]
         if 2 * longest > request.prompt_tokens:
-            holders = self._holders(key, hits, longest, loads)
+            given = self._given(key, loads)
+            holders = given or [int(index) for index in np.flatnonzero(hits == longest)]
             order = sorted(holders, key=lambda index: (costs[index], index))
             order += [index for index in lowest(costs, FALLBACKS + 1) if index not in holders]
-            reason = DecisionReason.PREFIX_AFFINITY
+            reason, rule = DecisionReason.PREFIX_AFFINITY, "prefix-given" if given else "prefix-followed"
         else:
-            order, reason = lowest(costs, FALLBACKS + 1), DecisionReason.PREFIX_EXPLORED
+            order, reason, rule = lowest(costs, FALLBACKS + 1), DecisionReason.PREFIX_EXPLORED, "prefix-explored"
         chosen = loads[order[0]].entry.id
         self._remember(key, request, longest, int(hits[order[0]]), chosen, view, now)
         self._rebalance(view, now)
-        return ordered_decision(request, view, order, hits, costs, reason)
+        return ordered_decision(
+            request,
+            view,
+            order,
+            hits,
+            costs,
+            reason,
+            rule,
+            terms=lambda index: {name: float(part[index]) for name, part in parts.items()},
+            limits={"longest_tokens": float(longest)},
+        )
 
     def table_changed(self, table: RoutingTable) -> None:
         """Forget instances that are gone."""
@@ -81,7 +93,7 @@ class Preble(FreeChoice):
         for instance in self._cached.keys() - present:
             del self._cached[instance], self._held[instance]
 
-    def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> FloatVector:
+    def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> dict[str, FloatVector]:
         """Seconds per instance: recent work + decodes running or to come + what would be evicted + this request's own prefill."""
         vectors = view.vectors()
         decode = self._parameters.decode_tokens * self._parameters.decode_seconds
@@ -92,8 +104,12 @@ class Preble(FreeChoice):
         evicted = np.zeros(len(held))
         for index in np.flatnonzero(held + tokens > capacity).tolist():
             evicted[index] = self._eviction_seconds(vectors.loads[index].entry.id, int(tokens[index]), capacity)
-        costs: FloatVector = work + vectors.requests * decode + evicted + tokens / view.table.engine.prefill_tokens_per_second
-        return costs
+        return {
+            "work_seconds": work,
+            "decode_seconds": np.multiply(vectors.requests, decode, dtype=np.float64),
+            "eviction_seconds": evicted,
+            "prefill_seconds": tokens / view.table.engine.prefill_tokens_per_second,
+        }
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
         """Prefill time of the nodes an LRU cache would give up for so many tokens, each by its share of recent requests."""
@@ -110,14 +126,10 @@ class Preble(FreeChoice):
                 break
         return microseconds / 1e6
 
-    def _holders(self, key: int, hits: IntVector, longest: int, loads: Sequence[InstanceLoad]) -> list[int]:
-        """Where the prefix is to be followed to: its holders, or where rebalancing gave it to."""
+    def _given(self, key: int, loads: Sequence[InstanceLoad]) -> list[int]:
+        """Where rebalancing gave the prefix to, if it did."""
         node = self._nodes.get(key)
-        if node is not None and node.moved_to:
-            given = [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
-            if given:
-                return given
-        return [int(index) for index in np.flatnonzero(hits == longest)]
+        return [] if node is None else [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
 
     def _remember(self, key: int, request: RoutingRequest, longest: int, hit: int, instance: str, view: PoolView, now: float) -> None:
         node = self._nodes.get(key)

@@ -31,15 +31,17 @@ class PrefixCacheLoad(FreeChoice):
         requests = view.vectors().requests
         hits = view.hit_vector(request)
         order = fewest_first(requests, self._dice)
-        reason = DecisionReason.FEWEST_REQUESTS
+        reason, rule, limits = DecisionReason.FEWEST_REQUESTS, "fewest-requests", {}
         if is_imbalanced(requests, given.imbalance_requests):
-            reason = DecisionReason.LOAD_IMBALANCED
+            reason, rule = DecisionReason.LOAD_IMBALANCED, "imbalanced"
+            limits = {"imbalance": float(requests.max() - requests.min()), "imbalance_requests": float(given.imbalance_requests)}
         else:
             matched = longest_match_within(requests, hits, given.deviations, sample=given.deviation == "sample")
             if matched is not None:
                 order = [matched, *(index for index in order if index != matched)][: FALLBACKS + 1]
-                reason = DecisionReason.PREFIX_AFFINITY
-        return ordered_decision(request, view, order, hits, requests, reason)
+                reason, rule = DecisionReason.PREFIX_AFFINITY, "longest-match"
+                limits = {"crowding_bound": crowding_bound(requests, given.deviations, sample=given.deviation == "sample")}
+        return ordered_decision(request, view, order, hits, requests, reason, rule, limits=limits)
 
 
 def is_imbalanced(requests: IntVector, threshold: int) -> bool:

@@ -22,7 +22,8 @@ class PrefixCacheThreshold(FreeChoice):
         requests = view.vectors().requests
         hits = view.hit_vector(request)
         if 100 * int(hits.max()) > self._percent * request.prompt_tokens:
-            order, reason = highest(hits, FALLBACKS + 1, requests), DecisionReason.PREFIX_AFFINITY
+            order, reason, rule = highest(hits, FALLBACKS + 1, requests), DecisionReason.PREFIX_AFFINITY, "longest-match"
         else:
-            order, reason = fewest_first(requests, self._dice), DecisionReason.FEWEST_REQUESTS
-        return ordered_decision(request, view, order, hits, hits, reason)
+            order, reason, rule = fewest_first(requests, self._dice), DecisionReason.FEWEST_REQUESTS, "fewest-requests"
+        limits = {"match_tokens": self._percent * request.prompt_tokens / 100}
+        return ordered_decision(request, view, order, hits, requests, reason, rule, limits=limits)

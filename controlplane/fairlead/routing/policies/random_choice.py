@@ -1,7 +1,7 @@
 """Random: any instance, each as likely. The baseline whose spread is fair and whose hits are accidents."""
 
 from fairlead.routing.dice import Dice
-from fairlead.routing.policies.candidates import FALLBACKS, score_all
+from fairlead.routing.policies.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
 
@@ -23,5 +23,5 @@ class RandomChoice(FreeChoice):
             instance=chosen,
             reason=DecisionReason.RANDOM if count > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=tuple(candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))),
-            candidates=score_all(request, view, (chosen,)),
+            weigh=weighed(request, view, "drawn", (chosen,), nothing),
         )

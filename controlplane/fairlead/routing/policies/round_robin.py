@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from fairlead.routing.policies.candidates import FALLBACKS, score_all
+from fairlead.routing.policies.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, QueuedMove, QueuedRequest, RoutingRequest
 from fairlead.tables import RoutingTable
 
@@ -29,7 +29,7 @@ class RoundRobin:
             instance=chosen,
             reason=DecisionReason.ROUND_ROBIN if count > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=tuple(candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))),
-            candidates=score_all(request, view, (chosen,)),
+            weigh=weighed(request, view, "next-in-turn", (chosen,), nothing),
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ class StaticPd(FreeChoice):
             view.hit_vector(request),
             vectors.pending,
             DecisionReason.LEAST_LOADED,
+            "least-pending",
+            terms=lambda index: {"decode_tokens": float(vectors.decode_tokens[index])},
             decode=least_kv(request, view, self._reserve) if prefills_only else None,
         )
 

@@ -7,7 +7,7 @@ from xxhash import xxh3_64_intdigest
 
 from fairlead.reports import BindingReason
 from fairlead.routing.homes import binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, least_pending, score_all
+from fairlead.routing.policies.candidates import FALLBACKS, least_pending, nothing, weighed
 from fairlead.routing.policies.ear import prefix_session
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
@@ -30,17 +30,19 @@ class Sticky(FreeChoice):
         host = None if home is None or home.instance is None else view.load(home.instance)
         candidates = view.candidates()
         if host is not None and host.is_candidate(now):
-            instance, reason = host.entry.id, DecisionReason.SESSION_BOUND
+            instance, reason, rule = host.entry.id, DecisionReason.SESSION_BOUND, "host-stays"
             fallbacks = least_pending(candidates, (instance,))
         else:
             nearest = self._nearest(session, candidates)
             instance, fallbacks = nearest[0], nearest[1:]
-            reason = DecisionReason.SESSION_COLD if home is None else DecisionReason.SESSION_HOST_GONE
+            reason, rule = (
+                (DecisionReason.SESSION_COLD, "first-placement") if home is None else (DecisionReason.SESSION_HOST_GONE, "host-gone")
+            )
         return Decision(
             instance=instance,
             reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
             fallbacks=fallbacks,
-            candidates=score_all(request, view, (instance, *fallbacks[:1])),
+            weigh=weighed(request, view, rule, (instance, *fallbacks), nothing),
             bind=binding_reason(home, instance, BindingReason.INSTANCE_LOST, view, now),
             session=session,
         )

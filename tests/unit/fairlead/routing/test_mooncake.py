@@ -24,13 +24,13 @@ def test_the_worked_example_chooses_the_idle_instance_and_replicates_the_prefix_
     assert (decision.instance, decision.transfer_from, decision.reason) == ("p3", "p1", DecisionReason.PREFIX_REPLICATED)
     assert decision.fallbacks == ("p2", "p1")
     assert decision.ttft_seconds == pytest.approx(0.28)
-    assert [one.total for one in decision.candidates] == pytest.approx([0.28, 0.80])
+    assert [one.total for one in decision.candidates] == pytest.approx([0.28, 0.80, 2.2])
 
 
 def test_the_worked_example_without_transfers_chooses_the_shorter_prefix_in_the_shorter_queue() -> None:
     decision = Mooncake(MooncakeParameters(preset="mooncake-cache-aware")).choose(request("r", 10_000), worked_example(), 0.0)
     assert (decision.instance, decision.transfer_from) == ("p2", None)
-    assert [one.total for one in decision.candidates] == pytest.approx([0.80, 1.0])
+    assert [one.total for one in decision.candidates] == pytest.approx([0.80, 1.0, 2.2])
 
 
 def test_engines_that_cannot_fetch_are_never_asked_to() -> None:
@@ -61,7 +61,7 @@ def test_transfers_share_the_link_of_their_source() -> None:
     busy = worked_example()
     busy.loads["p1"].transfers_out = 9
     decision = Mooncake(MooncakeParameters()).choose(request("r", 10_000), busy, 0.0)
-    assert [one.instance for one in decision.candidates] == ["p2", "p3"]
+    assert [one.instance for one in decision.candidates] == ["p2", "p3", "p1"]
     assert decision.candidates[1].total == pytest.approx(1.0)  # 0.08 x 10 + 0.2
 
 

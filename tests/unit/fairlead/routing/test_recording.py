@@ -1,7 +1,7 @@
 import pytest
 
 from fairlead.admission.refusals import shutting_down, upstream_failed
-from fairlead.reports import BindingReason, MigrationRecord, MoveOutcome, ReRouteRecord
+from fairlead.reports import BindingReason, MigrationRecord, MoveOutcome, ReRouteRecord, Weighing
 from fairlead.routing.accounting import TrackedRequest
 from fairlead.routing.load_samples import LoadSeconds, Reservoir
 from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad
@@ -67,13 +67,13 @@ def test_a_decision_is_taken_once_it_is_settled_and_kept_ones_have_rate_one() ->
     sampling = recorder(0.0)
     one = tracked()
     one.decision_id = sampling.new_id()
-    decision = Decision(instance="a", reason=DecisionReason.LEAST_LOADED, fallbacks=("b",))
-    sampling.decided(one, decision, table(1), 1.0, keep=False)
+    weighing = Weighing(rule="least-pending", candidates=(), considered=2)
+    decision = Decision(instance="a", reason=DecisionReason.LEAST_LOADED, fallbacks=("b",), weigh=lambda: weighing)
+    sampling.decided(one, decision, weighing, table(1), 1.0, keep=True)
     assert sampling.take_decisions() == ()
-    sampling.decided(one, decision, table(1), 1.0, keep=True)
-    assert sampling.take_decisions() == ()
-    sampling.settle_decision("r", 0.5, 1.5)
+    sampling.settle_decision("r", 0.5, 1.5, "a")
     (record,) = sampling.take_decisions()
+    assert (record.weighing, record.served_by) == (weighing, "a")
     assert (record.sample_rate, record.runner_up, record.queued_seconds, record.ttft_seconds) == (1.0, "b", 0.5, 1.5)
     sampling.settle_decision("r")
     assert sampling.take_decisions() == ()

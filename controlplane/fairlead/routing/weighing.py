@@ -1,0 +1,124 @@
+"""What a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each with what must hold when it did.
+
+A decision names its rule; with the recorded terms and limits anyone can check that the rule gives the instance that was chosen.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """What a term or limit is measured in."""
+
+    SECONDS = "seconds"
+    TOKENS = "tokens"
+    REQUESTS = "requests"
+    SESSIONS = "sessions"
+    SHARE = "share"
+    SCORE = "score"
+
+
+class Better(StrEnum):
+    """The direction in which a term speaks for an instance."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A number each candidate has. `words` name it in a sentence."""
+
+    name: str
+    words: str
+    unit: Unit
+    better: Better = Better.LOWER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A number of the whole decision: a threshold, or a weight in force."""
+
+    name: str
+    words: str
+    unit: Unit
+
+
+class Holds(StrEnum):
+    """How a term stands to a limit."""
+
+    ABOVE = "above"
+    AT_MOST = "at-most"
+
+
+CHOSEN = "chosen"
+PASSED_OVER = "passed-over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A term of `of` (the chosen instance, or the one passed over) stands so to `against`: the name of a limit, or `chosen` for that one's term.
+
+    `term` may itself name a limit: then two numbers of the decision are compared.
+    """
+
+    term: str
+    holds: Holds
+    against: str
+    of: str = CHOSEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One way a policy decides.
+
+    `because` ends the sentence "X was chosen: …". By `order` (terms in turn, each in its direction; empty = the rule compares nothing) the chosen one
+    is the best of the candidates for which `among` holds (all when None). `given` must hold for the rule to have been the one. What is still equal
+    goes `ties`.
+    """
+
+    code: str
+    because: str
+    order: tuple[str, ...] = ()
+    among: Condition | None = None
+    given: tuple[Condition, ...] = ()
+    ties: str = "by id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTerms:
+    """All that a policy's decisions are recorded with. `total` is the number it compares by default, None when it compares none; `parts` are terms
+    whose sum it is, empty when it is no sum."""
+
+    rules: tuple[Rule, ...]
+    total: Term | None = None
+    parts: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+
+TOTAL = "total"
+ONLY_INSTANCE = "only-instance"
+QUEUE_FULL = "queue-full"
+NOT_RECORDED = "not-recorded"
+"""The rule of decisions made before rules were recorded."""
+
+COMMON_TERMS = (
+    Term(name="hit_tokens", words="cached prompt", unit=Unit.TOKENS, better=Better.HIGHER),
+    Term(name="miss_tokens", words="uncached prompt", unit=Unit.TOKENS),
+    Term(name="pending_tokens", words="waiting ahead", unit=Unit.TOKENS),
+    Term(name="predicted_ttft_seconds", words="predicted TTFT", unit=Unit.SECONDS),
+)
+"""Terms every candidate of every policy has."""
+
+COMMON_RULES = (
+    Rule(code=ONLY_INSTANCE, because="no other instance could take it"),
+    Rule(code=QUEUE_FULL, because="the queue of the policy's own choice was full"),
+)
+"""Rules that stand above any policy."""
+QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)
+
+
+def better(term: Term, one: float, other: float) -> bool:
+    """Whether `one` speaks more for an instance than `other`."""
+    return one < other if term.better is Better.LOWER else one > other
