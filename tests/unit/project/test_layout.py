@@ -1,10 +1,13 @@
 """The repository keeps its own promises about layout."""
 
 import operator
+import re
 import sysconfig
 from pathlib import Path
 
 import pytest
+
+from fairlead_simulator.engine_server.protocols.routes import RouteTable
 
 ROOT = Path(__file__).parents[3]
 COMPONENTS = ("operator", "controlplane", "router", "simulator", "sandbox", "webui")
@@ -37,3 +40,10 @@ def test_drawer_modules_do_not_exist() -> None:
     drawers = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py", "base.py"}
     found = [str(path.relative_to(ROOT)) for component in COMPONENTS for path in (ROOT / component).rglob("*.py") if path.name in drawers]
     assert found == []
+
+
+def test_the_simulators_guide_names_every_path_of_the_engine_and_no_other() -> None:
+    guide = (ROOT / "docs/simulator.md").read_text().split("## The engine as a server")[1].split("Where it differs")[0]
+    rows = [line.split("|")[1] for line in guide.splitlines() if line.startswith("| `")]
+    told = {path for row in rows for path in re.findall(r"(/[^`,\s]+)", row)}
+    assert told == set(RouteTable(None).paths)

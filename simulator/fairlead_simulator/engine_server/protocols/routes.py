@@ -70,6 +70,13 @@ class RouteTable:
         ):
             self._add(route, methods.split())
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All paths, with `{name}` where they are open."""
+        return tuple(
+            route.path for by_method in (*self._exact.values(), *(found for _, _, found in self._open)) for route in set(by_method.values())
+        )
+
     def find(self, path: str) -> tuple[dict[str, Route], str]:
         """What serves this path by method (nothing when it is unknown), and what stands for `{name}`."""
         by_method = self._exact.get(path)
