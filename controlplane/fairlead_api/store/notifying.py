@@ -24,8 +24,8 @@ async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
     found = list(payloads(notices))
     if found:
         await connection.execute(
-            text("SELECT pg_notify(:channel, payload) FROM unnest(CAST(:payloads AS text[])) AS payload"),
-            {"channel": CHANNEL, "payloads": found},
+            text("SELECT pg_notify(:channel, payload) FROM json_array_elements_text(CAST(:payloads AS json)) AS payload"),
+            {"channel": CHANNEL, "payloads": msgspec.json.encode(found).decode()},
         )
 
 

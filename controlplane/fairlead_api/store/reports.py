@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from sqlalchemy import Table, bindparam, func, select, text, update
+from sqlalchemy import bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -85,8 +85,8 @@ class PostgresReports:
         ids = await self._ids(connection, report)
         applied = await apply_bindings(connection, report, ids, stored.ignored)
         await save_reroutes(connection, report.reroutes, report.router, ids)
-        await _settle_outcomes(connection, tables.migrations, report.migration_outcomes)
-        await _settle_outcomes(connection, tables.reroutes, report.reroute_outcomes)
+        await _settle_outcomes(connection, "migrations", report.migration_outcomes)
+        await _settle_outcomes(connection, "reroutes", report.reroute_outcomes)
         await save_samples(connection, report, ids, stored.ignored)
         stored.lost.update(applied.lost)
         stored.lost_moves.update(applied.lost_moves)
@@ -179,14 +179,18 @@ class PostgresReports:
             await connection.execute(upsert(tables.router_acknowledgements).on_conflict_do_nothing(), rows)
 
 
-async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: Sequence[MigrationOutcome]) -> None:
+async def _settle_outcomes(connection: AsyncConnection, moves: str, outcomes: Sequence[MigrationOutcome]) -> None:
     if not outcomes:
         return
-    rows = [{"of": outcome.id, "actual": outcome.actual_ttft_seconds, "became": outcome.outcome.value} for outcome in outcomes]
-    statement = (
-        update(moves).where(moves.c.id == bindparam("of")).values(actual_ttft_seconds=bindparam("actual"), outcome=bindparam("became"))
+    last = {outcome.id: outcome for outcome in outcomes}
+    rows = [{"of": outcome.id, "actual": outcome.actual_ttft_seconds, "became": outcome.outcome} for outcome in last.values()]
+    await connection.execute(
+        text(
+            f"UPDATE {moves} m SET actual_ttft_seconds = n.actual, outcome = n.became "  # noqa: S608 (a constant of this module)
+            'FROM json_to_recordset(CAST(:rows AS json)) AS n("of" text, actual float8, became text) WHERE m.id = n."of"'
+        ),
+        {"rows": msgspec.json.encode(rows).decode()},
     )
-    await connection.execute(statement, sorted(rows, key=lambda row: str(row["of"])))
 
 
 def _rows(report: Report) -> int:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.reports import Binding, BindingChange, BindingReason, MigrationRecord, Move, MoveOutcome, ReRouteRecord
 from fairlead.tables import PoolKey
 from fairlead_api.services.binding_races import Held, next_version
-from fairlead_api.store import tables
 from fairlead_api.store.database import moment
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
@@ -137,14 +136,33 @@ _HOLDERS: dict[str, str] = {
     "migration": "text",
 }
 
+_MOVES: dict[str, str] = {
+    "id": "text",
+    "pool_id": "int",
+    "session": "text",
+    "request": "text",
+    "source": "text",
+    "target": "text",
+    "trigger": "text",
+    "at": "timestamptz",
+    "router": "text",
+    "predicted_source_ttft_seconds": "float8",
+    "predicted_target_ttft_seconds": "float8",
+    "benefit_seconds": "float8",
+    "actual_ttft_seconds": "float8",
+    "tokens_moved": "bigint",
+    "tokens_recomputed": "bigint",
+    "outcome": "text",
+}
 
-def _arrays(types: Mapping[str, str]) -> str:
-    """Parameters of one unnest: `CAST(:a AS text[]), …`."""
-    return ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in types.items())
+
+def _rows(types: Mapping[str, str]) -> str:
+    """The parameter `:rows`, a JSON list of objects, as a table `n`: many times faster to bind than an array for each column."""
+    return f"json_to_recordset(CAST(:rows AS json)) AS n({', '.join(f'{name} {kind}' for name, kind in types.items())})"
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in types}
+def _bound(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {"rows": msgspec.json.encode(rows).decode()}
 
 
 def _values(row: SessionRow) -> dict[str, Any]:
@@ -173,10 +191,10 @@ async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, s
         text(
             "SELECT s.*, CASE WHEN s.instance IS NULL THEN (SELECT max(b.released_at) FROM bindings b "
             "WHERE b.pool_id = s.pool_id AND b.session = s.session) END AS ended_at "
-            "FROM sessions s JOIN unnest(CAST(:pools AS int[]), CAST(:sessions AS text[])) AS k(p, n) "
-            "ON s.pool_id = k.p AND s.session = k.n ORDER BY s.pool_id, s.session FOR UPDATE OF s"
+            f"FROM sessions s JOIN {_rows({'p': 'int', 'k': 'text'})} "
+            "ON s.pool_id = n.p AND s.session = n.k ORDER BY s.pool_id, s.session FOR UPDATE OF s"
         ),
-        {"pools": [pool for pool, _ in wanted], "sessions": [session for _, session in wanted]},
+        _bound([{"p": pool, "k": session} for pool, session in wanted]),
     )
     return [
         SessionRow(
@@ -203,10 +221,10 @@ async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) 
     types = {"of_pool": "int", "of_session": "text", **_SESSIONS}
     added = await connection.execute(
         text(
-            f"INSERT INTO sessions (pool_id, session, {', '.join(_SESSIONS)}) SELECT {', '.join(types)} FROM unnest({_arrays(types)}) "
-            f"AS n({', '.join(types)}) ORDER BY of_pool, of_session ON CONFLICT DO NOTHING RETURNING pool_id, session"
+            f"INSERT INTO sessions (pool_id, session, {', '.join(_SESSIONS)}) SELECT {', '.join(types)} FROM {_rows(types)} "
+            "ORDER BY of_pool, of_session ON CONFLICT DO NOTHING RETURNING pool_id, session"
         ),
-        _columns([_values(row) for row in rows], types),
+        _bound([_values(row) for row in rows]),
     )
     made = {(pool_id, session) for pool_id, session in added}
     return {(row.pool_id, row.session) for row in rows} - made
@@ -220,17 +238,17 @@ async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow])
     if sessions:
         await connection.execute(
             text(
-                f"UPDATE sessions s SET {', '.join(f'{name} = n.{name}' for name in _SESSIONS)} FROM unnest({_arrays(types)}) "
-                f"AS n({', '.join(types)}) WHERE s.pool_id = n.of_pool AND s.session = n.of_session"
+                f"UPDATE sessions s SET {', '.join(f'{name} = n.{name}' for name in _SESSIONS)} FROM {_rows(types)} "
+                "WHERE s.pool_id = n.of_pool AND s.session = n.of_session"
             ),
-            _columns(sessions, types),
+            _bound(sessions),
         )
     holders = [holder for row in rows for holder in row.holders]
     if holders:
         names = ", ".join(_HOLDERS)
         await connection.execute(
-            text(f"INSERT INTO bindings ({names}) SELECT {names} FROM unnest({_arrays(_HOLDERS)}) AS n({names})"),
-            _columns(holders, _HOLDERS),
+            text(f"INSERT INTO bindings ({names}) SELECT {names} FROM {_rows(_HOLDERS)}"),
+            _bound(holders),
         )
     released = [
         {"of_pool": row.pool_id, "of_session": row.session, "of_version": version, "until": at}
@@ -241,27 +259,32 @@ async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow])
         ended = {**keys, "of_version": "bigint", "until": "timestamptz"}
         await connection.execute(
             text(
-                f"UPDATE bindings b SET released_at = n.until FROM unnest({_arrays(ended)}) AS n({', '.join(ended)}) "
+                f"UPDATE bindings b SET released_at = n.until FROM {_rows(ended)} "
                 "WHERE b.pool_id = n.of_pool AND b.session = n.of_session AND b.version = n.of_version"
             ),
-            _columns(released, ended),
+            _bound(released),
         )
 
 
-async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: dict[PoolKey, int]) -> None:
+async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
+    """Stores session migrations; one that is there stays as it is."""
+    await _save_moves(connection, "migrations", records, router, ids)
+
+
+async def save_reroutes(connection: AsyncConnection, records: Sequence[ReRouteRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
+    """Stores re-routes; one that is there stays as it is."""
+    await _save_moves(connection, "reroutes", records, router, ids)
+
+
+async def _save_moves(
+    connection: AsyncConnection, table: str, records: Sequence[MigrationRecord | ReRouteRecord], router: str, ids: Mapping[PoolKey, int]
+) -> None:
     rows = [{**move_row(record, router, ids[record.pool]), "session": record.session} for record in records if record.pool in ids]
     if rows:
-        await connection.execute(upsert(tables.migrations).on_conflict_do_nothing(), sorted(rows, key=lambda row: str(row["id"])))
-
-
-async def save_reroutes(connection: AsyncConnection, records: Sequence[ReRouteRecord], router: str, ids: dict[PoolKey, int]) -> None:
-    rows = [
-        {**move_row(record, router, ids[record.pool]), "session": record.session, "request": record.request}
-        for record in records
-        if record.pool in ids
-    ]
-    if rows:
-        await connection.execute(upsert(tables.reroutes).on_conflict_do_nothing(), sorted(rows, key=lambda row: str(row["id"])))
+        names = ", ".join(_MOVES)
+        await connection.execute(
+            text(f"INSERT INTO {table} ({names}) SELECT {names} FROM {_rows(_MOVES)} ORDER BY id ON CONFLICT DO NOTHING"), _bound(rows)
+        )
 
 
 def move_row(record: Move, router: str, pool_id: int) -> dict[str, Any]:
