@@ -51,8 +51,10 @@ SELECT pool_id, sum(count) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
 """
 _MOVED = """
-SELECT pool_id, count(*) FILTER (WHERE bound) AS migrated, count(*) FILTER (WHERE NOT bound) AS rerouted
-FROM (SELECT pool_id, at, true AS bound FROM migrations UNION ALL SELECT pool_id, at, false FROM reroutes) m
+SELECT pool_id, sum(moves) FILTER (WHERE sort = 'migrated') AS migrated, sum(moves) FILTER (WHERE sort = 'rerouted') AS rerouted,
+       sum(moves) FILTER (WHERE sort = 'lost') AS lost
+FROM (SELECT pool_id, at, 1 AS moves, 'migrated' AS sort FROM migrations UNION ALL SELECT pool_id, at, 1, 'rerouted' FROM reroutes
+      UNION ALL SELECT pool_id, minute, moves, 'lost' FROM lost_moves) m
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
 """
 _STATES = """
@@ -267,8 +269,9 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         hit_rate=_share(traffic.hits, traffic.prompts) if traffic else None,
         requests_per_second=float(traffic.requests) / seconds if traffic and seconds else 0.0,
         rejections_per_second=float(refused.refused) / window if refused else 0.0,
-        migrations_per_hour=moved.migrated / window * 3600 if moved else 0.0,
-        reroutes_per_hour=moved.rerouted / window * 3600 if moved else 0.0,
+        migrations_per_hour=float(moved.migrated or 0) / window * 3600 if moved else 0.0,
+        reroutes_per_hour=float(moved.rerouted or 0) / window * 3600 if moved else 0.0,
+        lost_moves_per_hour=float(moved.lost or 0) / window * 3600 if moved else 0.0,
         table_version=row.table_version,
         state_digest=_digest(row, states.each if states else ""),
         owner=owner_of(row.labels, row.annotations, (row.changed_by,)),

@@ -220,12 +220,14 @@ async def test_after_routers_raced_no_move_lacks_its_migration_and_no_migration_
                 draw.choice(routers).hear(session, found)
     assert contradictions(database_url) == []
     metrics = await exposition(hosts)
-    assert 'fairlead_api_lost_moves_total{pool="default/chat"}' in metrics
+    (told,) = [line for line in metrics.splitlines() if line.startswith('fairlead_api_lost_moves_total{pool="default/chat"}')]
+    assert float(told.split()[-1]) > 0
+    assert (await hosts.viewer.pool(CHAT)).pool.lost_moves_per_hour > 0
 
 
 async def exposition(api: ApiInstance) -> str:
     async with httpx.AsyncClient(transport=StreamingAsgiTransport(api.app), base_url="http://api.test") as client:
-        return (await client.get("/metrics")).text
+        return (await client.get("/metrics", headers={"authorization": f"Bearer {SECRETS['viewer']}"})).text
 
 
 async def test_history_is_stored_however_old_it_is(hosts: ApiInstance) -> None:

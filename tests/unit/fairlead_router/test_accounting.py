@@ -180,6 +180,25 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
     assert pool.metrics.accounting_errors == 0
 
 
+@pytest.mark.parametrize("told", [-1, 2**63])
+def test_token_counts_that_cannot_be_are_taken_as_unknown_and_counted(told: int) -> None:
+    pool, _ = _pool()
+    pool.submit(_request("r"), 1.0).complete(2.0, told, told)
+    assert (pool.counters.served, pool.counters.output_tokens, pool.counters.implausible_usages) == (1, 0, 2)
+
+
+def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
+    pools = _pools()
+    pools.apply(routing_table(["a"]))
+    pool = pools.all()[0]
+    tickets = [pool.submit(_request(f"r{number}"), 1.0) for number in range(4)]
+    pools.shut_down()
+    assert [isinstance(ticket.verdict, Refusal) for ticket in tickets] == [False, False, True, True]
+    assert sum(pool.counters.refused.values()) == 2
+    tickets[0].complete(2.0, 1, None)
+    assert pool.counters.served == 1
+
+
 async def test_a_queued_request_waits_for_its_dispatch() -> None:
     pool, _ = _pool(slots=1)
     first = pool.submit(_request("a"), 1.0)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from fairlead_router.engine_metrics import gauge_value
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead_router.engine_metrics import EngineScraper, gauge_value
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pools
+from fairlead_router.upstream import UpstreamPool
+from fake_control_api import CHAT, routing_table
 
 NAME = "vllm:kv_cache_usage_perc"
 
@@ -26,3 +31,27 @@ NAME = "vllm:kv_cache_usage_perc"
 )
 def test_the_gauge_is_found_only_under_its_exact_name(page: bytes, expected: float | None) -> None:
     assert gauge_value(page, NAME) == expected
+
+
+class OnePage(UpstreamPool):
+    """Answers every fetch with one page."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__(lambda: 0.0, connect_seconds=1.0)
+        self._page = page
+
+    async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"") -> bytes:
+        return self._page
+
+
+@pytest.mark.parametrize(("told", "kept"), [(b"0.5", 0.5), (b"-0.1", None), (b"1e300", None), (b"+Inf", None)])
+async def test_a_usage_that_cannot_be_is_unknown_and_counted(told: bytes, kept: float | None) -> None:
+    metrics = RouterMetrics()
+    pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: 0.0)
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    pool = pools.get(CHAT)
+    assert pool is not None
+    name = pool.table.engine.kv_usage_metric.encode()
+    await EngineScraper(pools, OnePage(name + b" " + told + b"\n"), metrics, lambda: 0.0).scrape()
+    assert pool.kv_usage.get("i0") == kept
+    assert pool.counters.implausible_usages == (kept is None)
