@@ -42,6 +42,14 @@ def text_of(value: float | None, unit: str) -> str:
             return f"{step // 100}.{step % 100:02d} {unit}"
 
 
+def bare_of(value: float | None, unit: str) -> str:
+    """The same number for a table whose heading names the unit; an en dash without data."""
+    if value is None:
+        return formats.NONE
+    text = text_of(value, unit)
+    return text.split(" ")[0] if unit in ("tokens", "requests", "requests/s") else text
+
+
 def _seconds(milliseconds: int) -> str:
     """As `formats.seconds` writes a latency, from whole milliseconds."""
     if milliseconds < 1000:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead_client.resources import Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_web import exports
-from fairlead_web.heatmap_cells import EXACT_CELLS, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of
+from fairlead_web.heatmap_cells import EXACT_CELLS, bare_of, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of
 from fairlead_web.palette import cividis, encode_png
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -109,6 +109,14 @@ def test_a_click_anywhere_in_a_cell_finds_that_cell(columns: int, rows: int, dat
 
 def test_a_click_outside_finds_nothing() -> None:
     assert cell_at(heatmap([[1.0]]), 5000, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [(12345.0, "tokens", "12,345"), (0.0, "tokens", "0"), (3.5, "requests", "3.5"), (0.5, "share", "50.0 %"), (None, "tokens", "–")],
+)
+def test_a_tables_cells_leave_the_unit_to_its_heading(value: float | None, unit: str, text: str) -> None:
+    assert bare_of(value, unit) == text
 
 
 def test_the_summary_names_the_peak_and_counts_the_breaches() -> None:

@@ -12,7 +12,7 @@ from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import time_ticks
 from fairlead_web.contexts.pools import HeatmapPage, HeatmapTable
-from fairlead_web.heatmap_cells import cell_at, cell_size, packed, picture, summary, text_of
+from fairlead_web.heatmap_cells import bare_of, cell_at, cell_size, packed, picture, summary, text_of
 from fairlead_web.pages.pool_detail import crumbs_below
 from fairlead_web.palette import LEVELS, cividis, encode_png
 from fairlead_web.shells import Crumb
@@ -149,7 +149,7 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
     return HeatmapTable(
         columns=[f"{heatmap.start + timedelta(seconds=column * heatmap.step_seconds):%H:%M:%S}" for column in range(left, right)],
         rows=[
-            (row.instance, [(text_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)])
+            (row.instance, [(bare_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)])
             for row in rows
         ],
         first_column=left + 1,
