@@ -1,15 +1,15 @@
 """The rule and the limits a decision was made by, and who served its request.
 
-Revision: 0018_weighing
-Revises: 0017_session_names
+Revision: 0019_weighing
+Revises: 0018_retention_indexes
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0018_weighing"
-down_revision = "0017_session_names"
+revision = "0019_weighing"
+down_revision = "0018_retention_indexes"
 branch_labels = None
 depends_on = None
 
