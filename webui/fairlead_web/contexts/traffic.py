@@ -1,6 +1,7 @@
 """Contexts of sessions, migrations, decisions, rejections and SLO pages."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from fairlead_client.resources import (
@@ -82,6 +83,7 @@ class MovesPage(Context):
     matrix: FlowMatrix | None
     by_trigger: list[tuple[str, int]]
     paid_off: tuple[int, int]
+    counted_from: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

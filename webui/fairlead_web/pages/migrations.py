@@ -72,6 +72,7 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
             matrix=flow_matrix(matrix, visit.here) if matrix else None,
             by_trigger=sorted(matrix.by_trigger.items(), key=lambda item: -item[1]) if matrix else [],
             paid_off=(sum(known), len(known)),
+            counted_from=None if matrix is None or matrix.complete else matrix.counted_from,
         )
     )
 
