@@ -286,7 +286,7 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationMatrix:
-    """Flows between instances, of migrations or of re-routes. Not more than the newest 20,000 of the range are counted: `complete` says
+    """Flows between instances, of migrations or of re-routes. Not more than the newest 10,000 of the range are counted: `complete` says
     whether those are all, and `counted_from` is the time from which on all are counted."""
 
     flows: list[MigrationFlow]

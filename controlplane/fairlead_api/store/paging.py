@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 COUNTED = 1_000
 """Totals are exact up to here."""
 
-SEARCHED = 10_000
+SEARCHED = 5_000
 """Most rows one page looks at for conditions that no index serves."""
 
 Test = Callable[[Any], ColumnElement[bool]]

@@ -23,7 +23,7 @@ from streaming_asgi import StreamingAsgiTransport
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUND = 500
-"""Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 10,000 are of half a million."""
+"""Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 5,000 are of a quarter of a million."""
 
 MOST_ROWS = 10 * BOUND
 """No node of any plan looks at more. Where a filter matches every third row, Postgres rightly reads three for each it wants."""
