@@ -170,6 +170,7 @@ class ClientRequest:
     def left(self) -> None:
         """The connection is lost."""
         self.gone = True
+        self._cycle.disconnected = True  # uvicorn tells only the last of a pipeline
         self._wake()
         callback, self._gone_callback = self._gone_callback, None
         if callback is not None:

@@ -109,9 +109,8 @@ class ClientConnection(HttpToolsProtocol):
     def eof_received(self) -> None:
         """The client closed its side. One that only did that is told that nobody will answer; one that left does not hear it."""
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
-            self._answer(
-                BadRequest(400, "half_closed", "the client closed its side before the answer; keep it open until the answer has come")
-            )
+            message = "the client closed its side before the answer; keep it open until the answer has come"
+            self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always it is gone altogether
 
     def _headers_overdue(self) -> None:
         self._head_timer = None

@@ -123,6 +123,7 @@ async def test_a_client_that_closes_its_side_is_told_and_its_request_cancelled(w
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert _code(answer) == "half_closed"
     await until(lambda: running.busy() == 0)
+    assert "half_closed" not in running.router.metrics.client_errors, "clients that leave look the same and are no errors"
 
 
 @pytest.mark.parametrize("depth", [255, 1000])
