@@ -72,7 +72,9 @@ class EnginePacer:
         self._started_ns = time.monotonic_ns()
         self._tickets: dict[Generation, Ticket] = {}
         self._streaming: dict[Ticket, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
+        """When `_timer` fires. uvloop's own handles tell it only of timers that are some way off."""
         self._next_tick = 0.0
 
     def now_ns(self) -> int:
@@ -141,7 +143,8 @@ class EnginePacer:
             delay = min(delay, max(0.001, self._next_tick - now))
         due = now + delay
         if self._timer is not None:
-            if abs(self._timer.when() - due) < 0.0005:
+            if abs(self._due - due) < 0.0005:
                 return
             self._timer.cancel()
+        self._due = due
         self._timer = self._loop.call_at(due, self._on_timer)

@@ -17,7 +17,7 @@ RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("vllm-0.32.json")
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
     with engine_starter() as start:
-        engine = start("--kv-cache-tokens", "2048", "--time-scale", "5")
+        engine = start("--kv-cache-tokens", "2048", "--stream-interval-ms", "40")
         with httpx.Client(base_url=engine.url, timeout=20) as client:
             yield client
 
