@@ -33,6 +33,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         module="fairlead_simulator.simulate_command", attribute="simulate", help="Compare policies on a trace, without any engine."
     ),
     "traces": ClickCommand(module="fairlead_simulator.traces_command", attribute="traces", help="Look at traces, or make them."),
+    "verify": ClickCommand(
+        module="fairlead_cli.verify", attribute="verify", help="Look for contradictions in what the control API recorded."
+    ),
     "api": ModuleProgram(module="fairlead_api.main", help="Run the control API and the web UI."),
     "router": ModuleProgram(module="fairlead_router.main", help="Run a gateway."),
     "operator": ModuleProgram(module="fairlead_operator.main", help="Run the Kubernetes operator."),

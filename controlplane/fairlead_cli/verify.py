@@ -1,0 +1,72 @@
+"""`fairlead verify`: does what the control API says about itself fit together? Reads the public API only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from fairlead_client.client import ControlApi, Query
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources import Page
+from fairlead_client.verifying import Verifier
+
+Item = TypeVar("Item")
+
+
+@click.command()
+@click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
+@click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token of role viewer or more [FAIRLEAD_TOKEN].")
+@click.option("--pool", help="Only this pool, as namespace/name.")
+@click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Newest decisions to look at.")
+@click.option(
+    "--moves", default=1000, show_default=True, type=click.IntRange(0), help="Newest migrations, and as many re-routes, to look at."
+)
+def verify(url: str, token: str | None, pool: str | None, decisions: int, moves: int) -> None:
+    """Compute recorded choices again and look for contradictions.
+
+    Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen; every migration must be a step of its session's
+    history, with an outcome and a verdict its own numbers bear out. Prints what does not fit; the exit code is 1 if anything does not.
+    """
+    try:
+        verifier = asyncio.run(_verify(url, token, pool, decisions, moves))
+    except (ApiProblem, ApiUnreachable) as error:
+        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error
+    for line in verifier.found:
+        click.echo(line)
+    counts = ", ".join(f"{count:,} {what}" for what, count in verifier.looked_at.items())
+    click.echo(f"Looked at {counts}: {len(verifier.found) or 'no'} contradiction{'' if len(verifier.found) == 1 else 's'}.")
+    for policy, rules in sorted(verifier.rules.items()):
+        click.echo(f"  {policy}: {', '.join(f'{rule} {count:,}' for rule, count in rules.most_common())}")
+    if verifier.found:
+        raise click.exceptions.Exit(1)
+
+
+async def _verify(url: str, token: str | None, pool: str | None, decisions: int, moves: int) -> Verifier:
+    async with ControlApi(url, token, timeout_seconds=30.0) as api:
+        return await collect(api, pool, decisions, moves)
+
+
+async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
+    """What does not fit among the newest of each."""
+    verifier = Verifier()
+    await _each(api.decisions, pool, decisions, verifier.decision)
+    await _each(api.reroutes, pool, moves, verifier.reroute)
+    await _each(api.migrations, pool, moves, lambda migration: verifier.migration(migration, api))
+    return verifier
+
+
+async def _each(
+    listing: Callable[[Query], Awaitable[Page[Item]]], pool: str | None, most: int, look: Callable[[Item], Awaitable[None]]
+) -> None:
+    """The newest `most` items of a list, page by page."""
+    cursor: str | None = None
+    left = most
+    while left > 0:
+        page = await listing({"pool": pool, "cursor": cursor, "limit": min(left, 100)})
+        for item in page.items:
+            await look(item)
+        left -= len(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            return

@@ -1,0 +1,107 @@
+"""`fairlead verify` finds what does not fit in the public record, and nothing where everything does."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead.instances import InstanceState
+from fairlead.reports import BindingReason, MigrationRecord, Report
+from fairlead.routing.scheduler import PoolScheduler
+from fairlead_cli.verify import collect
+from fairlead_client.resources import RoutingDecision
+from fairlead_client.verifying import Verifier
+from routing_builders import request, table
+
+
+async def reported(api: ApiInstance, policy: str) -> None:
+    """What a scheduler of this policy did with a few sessions, the first instance draining on the way, as a router would report it."""
+    pool = replace(table(4, policy=policy), pool=CHAT)
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(one.id) for one in pool.instances)))
+    scheduler = PoolScheduler(pool, "router-0", 1, sample_rate=1.0)
+    now = api.clock().timestamp() - 40
+    for turn in range(4):
+        if turn == 2:
+            draining = replace(pool.instances[0], state=InstanceState.DRAINING, anchors=0)
+            scheduler.update_table(replace(pool, version=2, instances=(draining, *pool.instances[1:])), now)
+        for session in range(8):
+            name = f"{policy}-{turn}-{session}"
+            scheduler.submit(request(name, 4000 * (1 + session % 3), blocks=(session, turn), session=f"{policy}-{session}"), now)
+            now += 0.5
+            if session % 4:  # the others stay, and keep what comes after them waiting
+                scheduler.first_token(name, now)
+                scheduler.complete(name, now, 10, None)
+    for turn in range(4):
+        for session in range(8):
+            name = f"{policy}-{turn}-{session}"
+            now += 0.2
+            scheduler.first_token(name, now)
+            scheduler.complete(name, now, 10, None)
+    records = scheduler.take_records(now + 1, final=True)
+    report: Report = a_report(
+        f"report-{policy}",
+        bindings=records.bindings,
+        migrations=records.migrations,
+        migration_outcomes=records.migration_outcomes,
+        reroutes=records.reroutes,
+        reroute_outcomes=records.reroute_outcomes,
+        decisions=records.decisions,
+    )
+    await api.router.post_report(report)
+
+
+@pytest.mark.parametrize("policy", ["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
+async def test_what_a_router_reports_contradicts_itself_nowhere(api: ApiInstance, policy: str) -> None:
+    await reported(api, policy)
+    verifier = await collect(api.viewer, None, 500, 500)
+    assert verifier.found == []
+    assert verifier.looked_at["decisions"] > 15
+    assert set(verifier.rules) == {policy}
+    assert (verifier.looked_at["migrations"] > 0) == (policy in ("fairlead", "dualmap", "ear"))
+
+
+async def test_a_choice_that_its_terms_do_not_give_is_found(api: ApiInstance) -> None:
+    await reported(api, "heimdall")
+    found: list[RoutingDecision] = (await api.viewer.decisions({"limit": 100})).items
+    decision = next(one for one in found if len({candidate.total for candidate in one.candidates}) > 1)
+    worst = min(decision.candidates, key=lambda one: one.total or 0.0)
+    verifier = Verifier()
+    await verifier.decision(replace(decision, chosen=worst.instance))
+    assert any("is better than" in line for line in verifier.found)
+    assert any("the sentence is not the one" in line for line in verifier.found)
+
+
+async def test_a_migration_whose_numbers_or_history_do_not_fit_is_found(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    move = a_binding("s", "b", id="m1", previous="a", reason=BindingReason.SLO, based_on=1)
+    record = MigrationRecord(
+        id="m1",
+        pool=CHAT,
+        session="s",
+        request="q",
+        source="a",
+        target="b",
+        trigger=BindingReason.SLO,
+        at=move.at,
+        predicted_source_ttft_seconds=4.0,
+        predicted_target_ttft_seconds=1.0,
+        benefit_seconds=3.0,
+    )
+    await api.router.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
+    (stored,) = (await api.viewer.migrations({})).items
+    for wrong, line in (
+        (replace(stored, target="a"), "it went nowhere"),
+        (replace(stored, outcome="lucky"), "its outcome lucky is none"),
+        (replace(stored, benefit_seconds=9.0), "its benefit 9.0 is not 4.0 - 1.0"),
+        (replace(stored, paid_off=True), "said to have paid off"),
+        (replace(stored, id="m2"), "0 steps of its session's history"),
+        (replace(stored, trigger="drain"), "its session moved as slo, not as drain"),
+    ):
+        verifier = Verifier()
+        await asyncio.wait_for(verifier.migration(wrong, api.viewer), 10)
+        assert any(line in problem for problem in verifier.found), verifier.found
+    verifier = Verifier()
+    await verifier.migration(stored, api.viewer)
+    assert verifier.found == []
