@@ -153,7 +153,7 @@ class SessionBindings:
         known.confirmed_version = binding.version
         known.ended = ends
         for place, change in enumerate(known.pending):
-            if change.id == binding.change and not ends:
+            if change.id == binding.change:
                 del known.pending[: place + 1]
                 break
         else:

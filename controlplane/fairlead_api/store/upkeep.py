@@ -67,7 +67,7 @@ class PostgresUpkeep:
             rows = (
                 await connection.execute(
                     text(
-                        "SELECT s.pool_id, s.session, s.version, s.reason, s.bound_at, s.migrated_at, s.context_tokens, p.namespace, p.name "
+                        "SELECT s.pool_id, s.session, s.version, s.reason, s.bound_at, s.migrated_at, s.context_tokens, s.change, p.namespace, p.name "
                         "FROM sessions s JOIN pools p ON p.id = s.pool_id WHERE s.instance IS NOT NULL AND p.facts IS NOT NULL AND "
                         "s.last_seen_at < CAST(:now AS timestamptz) - 2 * make_interval(secs => "
                         "CAST(p.facts #>> '{table,session,ttl_seconds}' AS float8)) "
@@ -101,6 +101,7 @@ class PostgresUpkeep:
                     bound_at=row.bound_at.timestamp(),
                     migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,
                     context_tokens=row.context_tokens,
+                    change=row.change,
                 )
                 for row in rows
             )

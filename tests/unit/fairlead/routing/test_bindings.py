@@ -135,6 +135,13 @@ def test_a_version_not_newer_than_the_confirmed_one_is_ignored() -> None:
     assert binding.instance == "a"
 
 
+def test_a_session_that_ended_after_a_change_whose_answer_was_lost_is_forgotten() -> None:
+    bindings, _ = known()
+    change = bind(bindings, "s", "a", BindingReason.COLD, 0.0, 10)
+    bindings.apply(told("s", None, 1, change.id), 1.0)
+    assert bindings.get("s") is None
+
+
 def test_a_session_that_ends_keeps_its_version() -> None:
     bindings, _ = known()
     bindings.apply(told("s", "a", 4), 0.0)
