@@ -1,0 +1,58 @@
+"""Whether what a live sandbox records explains itself: many decisions under several policies, and the migrations they make, checked from outside.
+
+    PYTHONPATH=tests/support .venv/bin/python benchmarks/explanations.py [--requests 450] [--policies fairlead dualmap ear mooncake heimdall]
+
+A whole sandbox runs with every decision recorded (`FAIRLEAD_DECISION_SAMPLE_RATE=1`). For each policy in turn one pool of four simulated engines gets a
+generated trace of so many requests, and loses an instance and gets another on the way, so that sessions migrate and requests are re-routed. Then `fairlead
+verify` reads the public API. Ends with its code: 1 when anything contradicts anything.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fairlead_sandbox.secret_tokens import load_or_create
+from running_sandbox import RunningSandbox, fairlead, result_of, running_sandbox
+from sandbox_pools import pool, replay_arguments
+
+
+def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, directory: Path) -> None:
+    """A pool of this policy under load, scaled down and up while it comes."""
+    name = f"why-{policy}"
+    sandbox.apply_pool(pool(name, policy=policy, replicas=4)).raise_for_status()
+    sandbox.until_ready(name, 4)
+    output = directory / f"{policy}.json"
+    replay = sandbox.replay(*replay_arguments(name, requests, speed), "--json", str(output))
+    time.sleep(5.0)
+    sandbox.scale_pool(name, 3).raise_for_status()
+    time.sleep(10.0)
+    sandbox.scale_pool(name, 4).raise_for_status()
+    result = result_of(replay, output, 300.0)
+    time.sleep(3.0)
+    print(f"{policy}: {result['served']:,} of {result['sent']:,} served, {result['rejected']:,} refused", flush=True)
+    sandbox.scale_pool(name, 1).raise_for_status()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--requests", type=int, default=450)
+    arguments.add_argument("--speed", type=float, default=14.0)
+    arguments.add_argument("--policies", nargs="+", default=["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
+    given = arguments.parse_args()
+    os.environ["FAIRLEAD_DECISION_SAMPLE_RATE"] = "1"
+    with tempfile.TemporaryDirectory() as folder, running_sandbox(Path(folder) / "sandbox") as sandbox:
+        for policy in given.policies:
+            under(sandbox, policy, given.requests, given.speed, Path(folder))
+        token = load_or_create(sandbox.state.secrets).admin
+        verified = fairlead(
+            "verify", "--url", sandbox.url("api"), "--decisions", "5000", "--moves", "2000", environment={"FAIRLEAD_TOKEN": token}
+        )
+        print(verified.stdout, verified.stderr, flush=True)
+        return verified.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
