@@ -150,7 +150,9 @@ def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:
     assert decision.runner_up in decision.explanation
     ranked = candidates(decision)
     assert [one.role for one in ranked[:2]] == ["chosen", "runner-up"]
-    rows = {row.words: row for row in term_rows(decision, [one.term for one in ranked])}
+    shown = term_rows(decision, [one.term for one in ranked])
+    assert [row.words for row in shown[:2]] == ["cost", "held by running decodes"], "what decides comes first, in the order it decides"
+    rows = {row.words: row for row in shown}
     assert (rows["cost"].unit, rows["cost"].better, rows["cost"].role, rows["cost"].best) == ("seconds", "lower", "decides", frozenset({0}))
     assert (rows["wait"].role, rows["cached prompt"].better) == ("part of the score", "higher")
     assert all(len(row.values) == len(ranked) for row in rows.values())

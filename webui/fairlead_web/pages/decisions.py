@@ -46,13 +46,14 @@ async def show(visit: Visit) -> Response:
 def term_rows(decision: RoutingDecision, shown: Sequence[CandidateTerm]) -> list[TermRow]:
     """Every term any candidate has, with unit and direction: what decided first, then the parts of the total, then the rest."""
     rows: list[TermRow] = []
-    for term in decision.terms:
+    order = decision.rule.order
+    for term in sorted(decision.terms, key=lambda one: order.index(one.name) if one.name in order else len(order)):
         values = [value_of(one, term.name) for one in shown]
         known = [value for value in values if value is not None]
         if not known:
             continue
         best = min(known) if term.better is Better.LOWER else max(known)
-        decides = term.name in decision.rule.order
+        decides = term.name in order
         rows.append(
             TermRow(
                 words=term.words,
@@ -63,8 +64,8 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateTerm]) -> list
                 best=frozenset(index for index, value in enumerate(values) if value == best),
             )
         )
-    order = {"decides": 0, "part of the score": 1, "": 2}
-    return sorted(rows, key=lambda row: order[row.role])
+    places = {"decides": 0, "part of the score": 1, "": 2}
+    return sorted(rows, key=lambda row: places[row.role])
 
 
 def candidates(decision: RoutingDecision) -> list[Candidate]:

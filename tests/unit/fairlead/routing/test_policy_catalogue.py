@@ -8,6 +8,7 @@ import pytest
 from fairlead.routing.catalogue import policy_names, policy_parameters
 from fairlead.routing.parameters import ParameterFacts, QueueParameters, parameter_facts
 from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.policy_terms import POLICY_TERMS
 from fairlead.routing.registry import BUILDERS
 
 CATALOGUE = (Path(__file__).parents[4] / "docs" / "policies.md").read_text(encoding="utf-8")
@@ -70,8 +71,17 @@ def test_every_registered_policy_is_in_the_table_and_nothing_else() -> None:
     table = re.findall(r"^\| `([\w-]+)` \|", CATALOGUE.split("##")[0], re.MULTILINE)
     assert tuple(table) == policy_names()
     headings = set(re.findall(r"^## (.*)$", CATALOGUE, re.MULTILINE))
-    assert headings == {*policy_names(), "What every policy shares"}
+    assert headings == {*policy_names(), "What every policy shares", "What decisions record"}
 
 
 def test_every_policy_of_the_catalogue_can_be_built_and_nothing_else() -> None:
     assert tuple(BUILDERS) == policy_names()
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_term_and_rule_a_policys_decisions_record_is_in_the_catalogue(policy: str) -> None:
+    recorded = POLICY_TERMS[policy]
+    (line,) = re.findall(rf"^\| {policy} \|(.*)$", section("What decisions record"), re.MULTILINE)
+    compared = "nothing" if recorded.total is None else f"{recorded.total.words} ({recorded.total.unit}, {recorded.total.better} is better)"
+    assert f" {compared} |" in line
+    assert set(re.findall(r"`([\w-]+)`", line)) == {one.name for one in recorded.terms} | {rule.code for rule in recorded.rules}
