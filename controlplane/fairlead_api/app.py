@@ -41,7 +41,7 @@ from fairlead_api.services.plans import ClusterGateway, Plans
 from fairlead_api.services.plausibility import Ages
 from fairlead_api.services.pool_mirroring import PoolMirroring
 from fairlead_api.services.reading import Span
-from fairlead_api.services.sharing import Shared
+from fairlead_api.services.sharing import Recent, Shared
 from fairlead_api.services.table_stream import TableStream
 from fairlead_api.services.upkeep import Keep, Upkeep
 from fairlead_api.settings import Retention, Settings
@@ -50,6 +50,7 @@ from fairlead_api.store.access import PostgresAccess
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
 from fairlead_api.store.history_reads import PostgresHistory
+from fairlead_api.store.latencies import Latencies
 from fairlead_api.store.loads import PostgresLoads
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
@@ -111,11 +112,9 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(control, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
     audit = PostgresAudit(reads)
-    pool_reads, history, loads = (
-        PostgresPoolReads(reads, Shared(settings.share_seconds)),
-        PostgresHistory(reads),
-        PostgresLoads(reads),
-    )
+    recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
+    pool_reads = PostgresPoolReads(reads, Shared(settings.share_seconds), Latencies(reads, recent))
+    history, loads = PostgresHistory(reads), PostgresLoads(reads)
     heatmaps = HeatmapReading(loads)
     plans = Plans(PostgresPlans(control), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
@@ -131,6 +130,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
             for database in (reads, reports, control, background):
                 stack.push_async_callback(database.close)
             await stack.enter_async_context(pulse.asking())
+            stack.push_async_callback(recent.close)
             listening = asyncio.Event()
 
             async def noticed(notice: Notice) -> None:

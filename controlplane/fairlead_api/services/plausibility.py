@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from fairlead.reports import Report
 
 MAX_NAME = 1024
-"""Longest text stored, in characters."""
+"""Longest text stored, in bytes of UTF-8: two of them fit into an entry of an index."""
 MAX_COUNT = 2**53
 """Largest whole number stored: what JSON carries exactly."""
 MAX_STATUS = 599
@@ -163,7 +163,7 @@ def _is_status(status: int) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return len(text) <= MAX_NAME and "\0" not in text
+    return len(text.encode()) <= MAX_NAME and "\0" not in text
 
 
 def _is_number(number: float) -> bool:

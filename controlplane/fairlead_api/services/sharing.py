@@ -1,4 +1,7 @@
-"""One answer for many who ask the same at the same time: concurrent askers wait for one computation, and its result serves for a moment longer."""
+"""One answer for many who ask the same at the same time: concurrent askers wait for one computation, and its result serves for a moment longer.
+
+`Recent` goes further for figures over minutes, which seconds do not change: while one is asked for again and again, nobody waits for it.
+"""
 
 import asyncio
 import time
@@ -40,3 +43,50 @@ class Shared:
 
 async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
     return await make()
+
+
+class Recent:
+    """Figures that may be `usable_seconds` old. One older than `fresh_seconds` is computed again in the background, for those who ask next.
+
+    With `fresh_seconds` 0 everybody waits for their own.
+    """
+
+    def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._fresh = fresh_seconds
+        self._usable = usable_seconds
+        self._monotonic = monotonic
+        self._shared = Shared(fresh_seconds, monotonic)
+        self._found: dict[Hashable, tuple[float, Any]] = {}
+        self._refreshing: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
+        """A recent result of `make`. A failure is raised only to those who wait; what was found before serves until it is too old."""
+        known = self._found.get(key)
+        age = self._usable if known is None else self._monotonic() - known[0]
+        if known is None or age >= self._usable or self._fresh <= 0:
+            return await self._make(key, make)
+        if age >= self._fresh and key not in self._refreshing:
+            task = self._refreshing[key] = asyncio.ensure_future(self._make(key, make))
+            task.add_done_callback(lambda done: self._refreshed(key, done))
+        result: Result = known[1]
+        return result
+
+    async def close(self) -> None:
+        """Ends what is under way in the background."""
+        tasks = list(self._refreshing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _make(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
+        asked = self._monotonic()
+        result = await self._shared.get(key, make)
+        if len(self._found) >= MAX_KEYS:
+            self._found.clear()
+        self._found[key] = (asked, result)
+        return result
+
+    def _refreshed(self, key: Hashable, done: "asyncio.Task[Any]") -> None:
+        self._refreshing.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # the next who has to wait is told

@@ -19,6 +19,7 @@ from fairlead_api.services.sharing import Shared
 from fairlead_api.services.table_content import MirroredFacts
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.latencies import Latencies
 from fairlead_api.store.paging import page
 from fairlead_api.store.pools import live_routers
 from fairlead_client.resources import (
@@ -39,13 +40,6 @@ SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(
        sum(prompt_tokens) AS prompts, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
 FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY r.pool_id
 """
-_LATENCY = """
-SELECT wanted.id AS pool_id, percentile_cont(ARRAY[0.5, 0.95, wanted.share]) WITHIN GROUP (ORDER BY t) AS found
-FROM unnest(CAST(:pools AS bigint[]), CAST(:shares AS float8[])) AS wanted (id, share)
-JOIN load_samples l ON l.pool_id = wanted.id AND l.second > CAST(:now AS timestamptz) - interval '5 minutes', unnest(l.ttft_seconds) AS t
-GROUP BY wanted.id, wanted.share
-"""
-"""TTFT at the median, at p95, and at each pool's own percentile (`shares`, 0-1, in the order of `pools`)."""
 _REFUSED = """
 SELECT pool_id, sum(count) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
@@ -73,18 +67,15 @@ _BY_INSTANCE = """
 SELECT instance, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts FROM load_rollups_10s
 WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
 """
-_P95 = """
-SELECT l.instance, percentile_cont(0.95) WITHIN GROUP (ORDER BY t) AS p95 FROM load_samples l, unnest(l.ttft_seconds) AS t
-WHERE l.pool_id = :pool AND l.instance = ANY(:names) AND l.second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY l.instance
-"""
 
 
 class PostgresPoolReads:
     """Implements `services.reading.PoolReader`."""
 
-    def __init__(self, database: Database, shared: Shared) -> None:
+    def __init__(self, database: Database, shared: Shared, latencies: Latencies) -> None:
         self._database = database
         self._shared = shared
+        self._latencies = latencies
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
@@ -108,20 +99,20 @@ class PostgresPoolReads:
                 limit=span.limit,
                 descending=False,
             )
-            items = await _summaries(connection, found.items, now)
+            items = await self._summaries(connection, found.items, now)
         return Page(items=items, next_cursor=found.next_cursor, total=found.total)
 
     async def _pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)
-            (summary,) = await _summaries(connection, [row], now)
+            (summary,) = await self._summaries(connection, [row], now)
             routers = await live_routers(connection, row.id)
             return PoolDetail(
                 pool=summary,
                 spec=row.spec,
                 generation=row.generation,
                 conditions=_conditions(row),
-                instances=await _instances(connection, row, now),
+                instances=await self._instances(connection, row, now),
                 live_routers=len(routers),
                 table_acknowledged=table_acknowledged(row.table_version, routers),
             )
@@ -134,14 +125,14 @@ class PostgresPoolReads:
             found = await page(
                 connection, query, (instances.c.id,), lambda item: str(item.id), cursor=span.cursor, limit=span.limit, descending=False
             )
-            known = {item.id: item for item in await _instances(connection, row, now, only=found.items)}
+            known = {item.id: item for item in await self._instances(connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)
 
     async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail:
         changes = tables.instance_transitions
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)
-            found = await _instances(connection, row, now, only=[instance])
+            found = await self._instances(connection, row, now, only=[instance])
             if not found:
                 raise NotFound("instance", instance)
             rows = await connection.execute(
@@ -186,6 +177,65 @@ class PostgresPoolReads:
             items = [await _slo_version(connection, row.id, pool, item, now) for item in found.items]
         return Page(items=items, next_cursor=found.next_cursor, total=found.total)
 
+    async def _summaries(self, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
+        ids = [row.id for row in rows]
+        if not ids:
+            return []
+        traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _REFUSED, _MOVED)]
+        shares = [_slo(row).percentile / 100 for row in rows]
+        latency = await self._latencies.of_pools(ids, shares, now)
+        states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}
+        return [
+            _summary(row, traffic.get(row.id), latency.get(row.id), refused.get(row.id), moved.get(row.id), states.get(row.id), now)
+            for row in rows
+        ]
+
+    async def _instances(
+        self, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
+    ) -> list[InstanceSummary]:
+        """Living instances by id, or those named, even if they are gone."""
+        instances = tables.instances
+        query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
+        rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()
+        values = {"pool": pool.id, "now": now, "names": [row.id for row in rows]}
+        newest = {row.instance: row for row in await connection.execute(text(_NEWEST), values)}
+        hits = {row.instance: _share(row.hits, row.prompts) for row in await connection.execute(text(_BY_INSTANCE), values)}
+        p95 = await self._latencies.of_instances(pool.id, only[0] if only is not None and len(only) == 1 else None, now)
+        counted = await connection.execute(
+            text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance"),
+            values,
+        )
+        bound = {row.instance: row.bound for row in counted}
+        routers = await live_routers(connection, pool.id)
+        found = []
+        for row in rows:
+            load = newest.get(row.id)
+            found.append(
+                InstanceSummary(
+                    id=row.id,
+                    pool=f"{pool.namespace}/{pool.name}",
+                    state=row.state,
+                    role=row.role,
+                    address=row.address,
+                    node=row.node,
+                    reason=row.reason,
+                    weight=row.weight,
+                    key_share=row.key_share,
+                    restarts=row.restarts,
+                    created_at=row.created_at,
+                    state_since=row.state_since,
+                    in_flight=sum(router.in_flight.get(row.id, 0) for router in routers),
+                    running=int(load.running) if load else 0,
+                    waiting=int(load.waiting) if load else 0,
+                    pending_prefill_tokens=int(load.pending) if load else 0,
+                    kv_usage=load.kv_usage if load else None,
+                    bound_sessions=bound.get(row.id, 0),
+                    hit_rate=hits.get(row.id),
+                    ttft_p95_seconds=p95.get(row.id),
+                )
+            )
+        return found
+
 
 async def _slo_version(connection: AsyncConnection, pool_id: int, pool: PoolKey, item: Any, now: datetime) -> SloVersion:
     """Attainment from 10 s buckets while those are kept, else from minutes."""
@@ -225,26 +275,11 @@ async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], no
     return {row.pool_id: row for row in await connection.execute(text(query), {"pools": pools, "now": now})}
 
 
-async def _summaries(connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
-    ids = [row.id for row in rows]
-    if not ids:
-        return []
-    traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _REFUSED, _MOVED)]
-    shares = [_slo(row).percentile / 100 for row in rows]
-    measured = await connection.execute(text(_LATENCY), {"pools": ids, "shares": shares, "now": now})
-    latency = {row.pool_id: row for row in measured}
-    states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}
-    return [
-        _summary(row, traffic.get(row.id), latency.get(row.id), refused.get(row.id), moved.get(row.id), states.get(row.id), now)
-        for row in rows
-    ]
-
-
 def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, now: datetime) -> PoolSummary:
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(_conditions(row), row.problem)
     seconds = float(traffic.seconds) if traffic else 0.0
-    p50, p95, at_percentile = latency.found if latency and latency.found else (None, None, None)
+    p50, p95, at_percentile = latency if latency else (None, None, None)
     slo = _slo(row)
     # over what there was of the last 5 minutes, so that a young pool's rates are not too low
     window = min(300.0, max(10.0, (now - row.created_at).total_seconds()))
@@ -316,50 +351,6 @@ def _conditions(row: Any) -> list[Condition]:
                 reason=str(item.get("reason", "")),
                 message=str(item.get("message", "")),
                 since=at,
-            )
-        )
-    return found
-
-
-async def _instances(connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None) -> list[InstanceSummary]:
-    """Living instances by id, or those named, even if they are gone."""
-    instances = tables.instances
-    query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
-    rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()
-    values = {"pool": pool.id, "now": now, "names": [row.id for row in rows]}
-    newest = {row.instance: row for row in await connection.execute(text(_NEWEST), values)}
-    hits = {row.instance: _share(row.hits, row.prompts) for row in await connection.execute(text(_BY_INSTANCE), values)}
-    p95 = {row.instance: row.p95 for row in await connection.execute(text(_P95), values)}
-    counted = await connection.execute(
-        text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance"), values
-    )
-    bound = {row.instance: row.bound for row in counted}
-    routers = await live_routers(connection, pool.id)
-    found = []
-    for row in rows:
-        load = newest.get(row.id)
-        found.append(
-            InstanceSummary(
-                id=row.id,
-                pool=f"{pool.namespace}/{pool.name}",
-                state=row.state,
-                role=row.role,
-                address=row.address,
-                node=row.node,
-                reason=row.reason,
-                weight=row.weight,
-                key_share=row.key_share,
-                restarts=row.restarts,
-                created_at=row.created_at,
-                state_since=row.state_since,
-                in_flight=sum(router.in_flight.get(row.id, 0) for router in routers),
-                running=int(load.running) if load else 0,
-                waiting=int(load.waiting) if load else 0,
-                pending_prefill_tokens=int(load.pending) if load else 0,
-                kv_usage=load.kv_usage if load else None,
-                bound_sessions=bound.get(row.id, 0),
-                hit_rate=hits.get(row.id),
-                ttft_p95_seconds=p95.get(row.id),
             )
         )
     return found
