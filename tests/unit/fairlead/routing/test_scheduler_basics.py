@@ -258,7 +258,7 @@ def test_a_session_whose_host_drains_gets_a_new_home_with_one_record() -> None:
     (move,) = records.migrations
     assert (move.session, move.trigger, move.tokens_recomputed, records.reroutes) == ("s", "drain", 1023, ())
     assert [change.reason for change in records.bindings] == ["cold", "drain"]
-    assert records.bindings[1].based_on == 1
+    assert (records.bindings[1].based_on, records.bindings[1].after) == (0, records.bindings[0].id)
 
 
 def test_a_session_follows_its_retried_request_to_the_instance_that_served_it() -> None:
