@@ -19,8 +19,8 @@ import psycopg
 
 from fairlead_api.services.errors import StoreUnavailable
 
-CONNECT_SECONDS = 1.0
-"""Longest time to a connection, login included."""
+CONNECT_SECONDS = 1.8
+"""Longest time to a connection, login included; a database that is away ends it sooner."""
 
 ASK_SECONDS = 0.25
 """Pause between two questions whether the database answers."""

@@ -67,7 +67,7 @@ async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and
             assert (readiness.status_code, readiness_seconds < 0.5) == (503, True)
 
             await until_ready(api)
-            fresh = await asyncio.gather(*(http.get(path) for path in READS * 5))
+            fresh = [await http.get(path) for path in READS * 5]
             assert {(answer.status_code, "x-fairlead-stale" in answer.headers) for answer in fresh} == {(200, False)}
             assert not (await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))).duplicate
     with psycopg.connect(plain(own_postgres.url)) as connection:  # everything was closed with the API, also what was frozen
