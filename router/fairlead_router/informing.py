@@ -59,10 +59,18 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """200 once there is a routing table or it is known that there is none; 503 before and while draining."""
+        """200 once there is a routing table or it is known that there is none; 503 before and while draining. How old the oldest report is that the
+        control API has not taken is told beside it: a router that cannot report serves all the same."""
         ready = self._ready
         reason = "shutting-down" if self.draining else "ready" if ready else "no routing table yet"
-        document = {"ready": ready, "reason": reason, "pools": len(self._pools), "synced": self.synced}
+        document = {
+            "ready": ready,
+            "reason": reason,
+            "pools": len(self._pools),
+            "synced": self.synced,
+            "oldest_unsent_report_seconds": round(self._metrics.oldest_unsent_report_seconds, 1),
+            "reports_set_aside": self._metrics.reports_set_aside,
+        }
         await send_json(send, 200 if ready else 503, document)
 
     def _models(self) -> list[dict[str, object]]:

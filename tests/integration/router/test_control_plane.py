@@ -71,6 +71,25 @@ async def test_with_the_api_away_a_restarted_router_serves_with_its_tables_and_b
     assert await _turns(again, SESSIONS) == homes
 
 
+async def test_readiness_tells_how_old_the_oldest_unsent_report_is(world: World) -> None:
+    running = await world.ready()
+
+    async def told() -> float:
+        answer = await running.client.get("/readyz")
+        assert answer.status_code == 200, "a router that cannot report serves all the same"
+        return float(answer.json()["oldest_unsent_report_seconds"])
+
+    await world.api.stop()
+    assert (await running.ask()).status_code == 200
+    async with asyncio.timeout(10):
+        while await told() < 0.5:
+            await asyncio.sleep(0.05)
+    await world.api.start()
+    async with asyncio.timeout(20):
+        while await told() > 0:
+            await asyncio.sleep(0.05)
+
+
 async def test_bindings_made_while_the_api_was_away_survive_a_restart_and_reach_it_once(world: World) -> None:
     running = await world.ready(count=4, policy="ear")
     await world.api.stop()
