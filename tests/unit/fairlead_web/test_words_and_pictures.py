@@ -158,6 +158,15 @@ def test_a_decisions_terms_are_shown_with_unit_direction_and_role() -> None:
     assert all(len(row.values) == len(ranked) for row in rows.values())
 
 
+def test_a_total_that_is_one_of_the_usual_figures_is_shown_once() -> None:
+    decision = WORLD.decisions()[0]
+    total = next(term for term in decision.terms if term.name == "total")
+    pending = replace(total, name="pending_tokens", words=total.words)
+    shown = [replace(one.term, pending_tokens=0, total=0.0) for one in candidates(decision)]
+    rows = term_rows(replace(decision, terms=[pending, *(term for term in decision.terms if term.name != "pending_tokens")]), shown)
+    assert [row.role for row in rows if row.words == total.words] == ["decides"]
+
+
 def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:
     document = {
         "replicas": 8,

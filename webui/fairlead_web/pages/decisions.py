@@ -65,7 +65,10 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateTerm]) -> list
             )
         )
     places = {"decides": 0, "part of the score": 1, "": 2}
-    return sorted(rows, key=lambda row: places[row.role])
+    once: dict[tuple[str, tuple[str | None, ...]], TermRow] = {}  # a total may be one of the figures that every policy records
+    for row in sorted(rows, key=lambda row: places[row.role]):
+        once.setdefault((row.words, tuple(row.values)), row)
+    return list(once.values())
 
 
 def candidates(decision: RoutingDecision) -> list[Candidate]:
