@@ -19,8 +19,11 @@ import psycopg
 
 from fairlead_api.services.errors import StoreUnavailable
 
-CONNECT_SECONDS = 1.8
-"""Longest time to a connection, login included; a database that is away ends it sooner."""
+CONNECT_SECONDS = 5.0
+"""Longest time to a connection, login included. A database that is away ends it sooner; a busy machine must not look like one."""
+
+RECONNECT_SECONDS = 1.8
+"""The same for the connection that asks, once the database was heard."""
 
 ASK_SECONDS = 0.25
 """Pause between two questions whether the database answers."""
@@ -107,20 +110,20 @@ class Pulse:
         """psycopg's connect within CONNECT_SECONDS, given up at once when the database is or goes away. Raises psycopg.OperationalError."""
         if self._away is not None:
             raise psycopg.OperationalError(self._away)
-        return await self._connect(*arguments, **parameters)
+        return await self._connect(CONNECT_SECONDS, *arguments, **parameters)
 
-    async def _connect(self, *arguments: Any, **parameters: Any) -> Connection:
+    async def _connect(self, seconds: float, *arguments: Any, **parameters: Any) -> Connection:
         made: Connection | None = None
         with suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT_SECONDS) as limit:
+            async with asyncio.timeout(seconds) as limit:
                 self._connecting.add(limit)
                 try:
                     made = await psycopg.AsyncConnection.connect(*arguments, **{**KEEPALIVE, **parameters})
                 finally:
                     self._connecting.discard(limit)
         if made is None:  # raised out here, so that no traceback keeps the half-made connection open
-            raise psycopg.OperationalError(f"no connection within {CONNECT_SECONDS:g} s")
-        self.limits.set(made, CONNECT_SECONDS)  # for what a pool does with a new connection; using it sets another
+            raise psycopg.OperationalError(f"no connection within {seconds:g} s")
+        self.limits.set(made, seconds)  # for what a pool does with a new connection; using it sets another
         return made
 
     def taken(self, connection: Connection, seconds: float) -> None:
@@ -150,7 +153,8 @@ class Pulse:
         """Asks for ever."""
         while True:
             try:
-                connection = await self._connect(self._target, autocommit=True, application_name="fairlead-api pulse")
+                seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS
+                connection = await self._connect(seconds, self._target, autocommit=True, application_name="fairlead-api pulse")
                 try:
                     await self._ask(connection)
                 finally:
