@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psycopg
 
 from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow, write_trace
 from record_facts import contradictions
@@ -171,10 +172,12 @@ def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, s
     load.wait(600)
     time.sleep(2 * OLDEST_SECONDS)  # the routers' last reports
     end = read(sandbox, begun)
-    broken = contradictions(f"postgresql://fairlead@/fairlead?host={sandbox.state.socket_directory}")
+    database = f"postgresql://fairlead@/fairlead?host={sandbox.state.socket_directory}"
+    broken = contradictions(database)
+    with psycopg.connect(database) as connection:
+        moved, bound = connection.execute("SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM bindings)").fetchone() or (0, 0)
     ended = json.loads(figures.read_text())
     served = {name: ended[name] for name in ("sent", "served", "rejected", "failed", "cancelled") if name in ended}
-    migrations = sandbox.ask("/v1/migrations", limit=1, **{"from": "now-7d"})["total"]
     worst = max(reading.oldest_seconds for reading in steady[5:])
     held = {
         f"oldest unsent report at most {worst:.2f} s (limit {OLDEST_SECONDS:g})": worst <= OLDEST_SECONDS,
@@ -183,7 +186,7 @@ def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, s
         f"records dropped {end.dropped:.0f}, reports set aside {end.aside:.0f}": end.dropped == end.aside == 0,
         f"contradictions in the record: {broken or 'none'}": not broken,
     }
-    print(f"requests: {served}; session migrations stored: {migrations}")
+    print(f"requests: {served}; stored: {bound} bindings, {moved} session migrations")
     for words, good in held.items():
         print(f"{'yes' if good else 'NO ':4}{words}")
     return 0 if all(held.values()) else 1
