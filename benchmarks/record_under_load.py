@@ -131,11 +131,12 @@ def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Readi
         if time.monotonic() - back > 20 * BACKLOG_SECONDS:
             break
         time.sleep(0.5)
+    seconds_after = time.monotonic() - back
     print(
-        f"{now.seconds:7.0f} s  backlog of {last.batches:.0f} batches gone {time.monotonic() - back:.1f} s after the API came back",
+        f"{now.seconds:7.0f} s  {last.batches:.0f} batches waited; none older than {OLDEST_SECONDS:g} s after {seconds_after:.1f} s",
         flush=True,
     )
-    return last, time.monotonic() - back
+    return last, seconds_after
 
 
 def main() -> int:
@@ -178,11 +179,11 @@ def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, s
         moved, bound = connection.execute("SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM bindings)").fetchone() or (0, 0)
     ended = json.loads(figures.read_text())
     served = {name: ended[name] for name in ("sent", "served", "rejected", "failed", "cancelled") if name in ended}
-    worst = max(reading.oldest_seconds for reading in steady[5:])
+    worst = max(reading.oldest_seconds for reading in steady)
     held = {
         f"oldest unsent report at most {worst:.2f} s (limit {OLDEST_SECONDS:g})": worst <= OLDEST_SECONDS,
-        f"backlog gone after {backlog_seconds:.1f} s (limit {BACKLOG_SECONDS:g}), {last.batches:.0f} batches": backlog_seconds
-        <= BACKLOG_SECONDS,
+        f"backlog of {last.batches:.0f} batches gone (none older than {OLDEST_SECONDS:g} s) after {backlog_seconds:.1f} s "
+        f"(limit {BACKLOG_SECONDS:g})": backlog_seconds <= BACKLOG_SECONDS,
         f"records dropped {end.dropped:.0f}, reports set aside {end.aside:.0f}": end.dropped == end.aside == 0,
         f"contradictions in the record: {broken or 'none'}": not broken,
     }
