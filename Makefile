@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-CODE := operator controlplane router simulator sandbox webui migrations tests benchmarks scripts
+CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
 
 .PHONY: help up down test check lint types layers guard generate unit integration browser sandbox clean
 
@@ -45,7 +45,7 @@ layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 	$(BIN)/lint-imports
 
 guard: ## no module beside the packages: operator/*.py would break the interpreter itself
-	@! ls operator/*.py controlplane/*.py router/*.py simulator/*.py sandbox/*.py webui/*.py 2>/dev/null
+	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox}/*.py 2>/dev/null
 
 generate: .venv/ready ## write the generated files: CRDs, OpenAPI
 	$(BIN)/python scripts/generate_crds.py

@@ -112,7 +112,7 @@ def api(tree: Path, url: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    packages = ("controlplane", "webui", "router", "operator", "simulator", "sandbox")
+    packages = ("core", "controlplane", "webui", "router", "operator", "simulator", "sandbox", "cli", "host")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(str(tree / name) for name in packages),

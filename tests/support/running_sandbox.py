@@ -24,7 +24,9 @@ from fairlead_sandbox.state_directory import RunNote, StateDirectory
 
 ROOT = Path(__file__).parents[2]
 FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
-PYTHONPATH = ":".join(str(ROOT / folder) for folder in ("operator", "controlplane", "router", "simulator", "sandbox", "webui"))
+PYTHONPATH = ":".join(
+    str(ROOT / folder) for folder in ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")
+)
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 
 Value = TypeVar("Value")

@@ -10,7 +10,7 @@ import pytest
 from fairlead_simulator.engine_server.protocols.routes import RouteTable
 
 ROOT = Path(__file__).parents[3]
-COMPONENTS = ("operator", "controlplane", "router", "simulator", "sandbox", "webui")
+COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")
 
 
 def test_the_standard_librarys_operator_module_is_not_shadowed() -> None:
