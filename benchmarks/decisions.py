@@ -19,10 +19,11 @@ from pathlib import Path
 from time import thread_time_ns
 
 from fairlead.instances import InstanceState
-from fairlead.routing.catalogue import policy_names
-from fairlead.routing.prefixes import block_hashes, first_bytes_hash
-from fairlead.routing.protocols import Dispatch, RoutingRequest
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
+from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,

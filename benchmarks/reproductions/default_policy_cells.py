@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.reproductions.runs import GOODPUT_ATTAINMENT, mean, run, workload
 from benchmarks.reproductions.sections import Context
 
-from fairlead.routing.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import policy_entry, policy_names
 from fairlead_simulator.simulation.experiments import Cell, CellResult
 from fairlead_simulator.simulation.measuring import Targets
 from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits

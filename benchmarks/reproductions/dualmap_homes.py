@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fairlead.routing.rings import CandidateRings, HashRing
+from fairlead.routing.knowledge.rings import CandidateRings, HashRing
 from fairlead.tables import InstanceEntry
 from fairlead_simulator.simulation.jobs import Job, Phase
 

@@ -7,7 +7,7 @@ from benchmarks.reproductions.dualmap_rates import NAMES
 from benchmarks.reproductions.dualmap_setup import BASELINES, CODE_QUEUE, DUALMAP, NEVER_SECONDS, Results, Study, Variant
 from benchmarks.reproductions.runs import percent, table
 
-from fairlead.routing.rings import HashRing
+from fairlead.routing.knowledge.rings import HashRing
 
 OVERLOADED = (0.9, 1.0, 1.25)
 QUEUES = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.reproductions.sections import Context
 
-from fairlead.routing.catalogue import policy_parameters
+from fairlead.routing.policies.catalogue import policy_parameters
 from fairlead_simulator.simulation.experiments import Cell, simulate_cell
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.measuring import Figures, Targets, measure

@@ -10,7 +10,7 @@ from benchmarks.reproductions.runs import table
 from benchmarks.reproductions.sections import Context
 from matplotlib.figure import Figure
 
-from fairlead.routing.vectors import FloatVector
+from fairlead.routing.contracts.vectors import FloatVector
 
 RATE = BOTH.rates[1]
 SHOWN = {"Load": ("#d55e00", "o"), "Predicted": ("#0072b2", "s")}

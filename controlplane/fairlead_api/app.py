@@ -16,7 +16,7 @@ import httpx
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.routing.rings import key_shares
+from fairlead.routing.knowledge.rings import key_shares
 from fairlead.tables import PoolKey
 from fairlead_api import problems
 from fairlead_api.cluster import KubernetesCluster

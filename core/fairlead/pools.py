@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.routing.catalogue import check_roles, policy_names
+from fairlead.routing.policies.catalogue import check_roles, policy_names
 from fairlead.schemas import Rule, duration, free, listing, nested, number, read, text, truth, verbatim, whole
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, RoutingFacts, SessionFacts, SloFacts
 

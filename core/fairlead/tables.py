@@ -105,7 +105,7 @@ class SloFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """Admission. `mode` is `Disabled`, `Load`, `Predicted` or (simulator only) `AfterPrefill`; see `fairlead.admission.gates`.
+    """Admission. `mode` is `Disabled`, `Load`, `Predicted` or (simulator only) `AfterPrefill`; see `fairlead.routing.admission.gates`.
 
     A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom` x the cap of the request's priority class.
     """

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from fairlead.routing.policy_terms import LimitValue
-from fairlead.routing.weighing import Rule, Term
+from fairlead.routing.contracts.weighing import Rule, Term
+from fairlead.routing.explanations.policy_terms import LimitValue
 
 Item = TypeVar("Item")
 

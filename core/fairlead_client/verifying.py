@@ -3,9 +3,9 @@
 from collections import Counter
 
 from fairlead.reports import BindingReason, MoveOutcome
-from fairlead.routing.checking import contradictions
-from fairlead.routing.explaining import candidate, deciding, explain, pair_in_words, runner_up
-from fairlead.routing.explaining_moves import explain_move
+from fairlead.routing.explanations.checking import contradictions
+from fairlead.routing.explanations.explaining import candidate, deciding, explain, pair_in_words, runner_up
+from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.conditions import ConditionType, Problem, Refusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.routing.catalogue import check_parameters
+from fairlead.routing.policies.catalogue import check_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

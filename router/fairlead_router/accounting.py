@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 
 if TYPE_CHECKING:
     from fairlead_router.pools import Pool

@@ -6,8 +6,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from fairlead.routing.prefixes import block_hashes, first_bytes_hash
-from fairlead.routing.protocols import RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router import paths
 from fairlead_router.calls import Call, Calls
 from fairlead_router.client_requests import BodyTooLarge, ClientGone, ClientRequest

@@ -17,9 +17,9 @@ import httpx
 import uvloop
 
 from fairlead.errors import InvalidInput
-from fairlead.routing.placing import SchedulerSettings
-from fairlead.routing.protocols import Scheduler
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.contracts.schedulers import Scheduler
+from fairlead.routing.scheduling.placing import SchedulerSettings
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_router.admin import serving_admin
 from fairlead_router.calls import Calls

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from fairlead.errors import FairleadError
 from fairlead.reports import Acknowledgement, Binding, BindingChange
-from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest, Scheduler
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.accounting import Ticket
 from fairlead_router.metrics import RouterMetrics

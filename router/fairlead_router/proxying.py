@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.accounting import Ticket
 from fairlead_router.answers import StreamReader, first_id, read_usage
 from fairlead_router.calls import Call, Calls, Client

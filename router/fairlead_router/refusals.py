@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fairlead.reports import RejectionReason
-from fairlead.routing.protocols import Refusal
+from fairlead.routing.contracts.schedulers import Refusal
 from fairlead_router.dialects import Dialect, error_body
 
 Headers = list[tuple[bytes, bytes]]

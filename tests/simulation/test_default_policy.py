@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from fairlead.routing.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import policy_entry, policy_names
 from fairlead_simulator.simulation.experiments import Cell, simulate_cell
 from fairlead_simulator.simulation.measuring import Figures, Targets
 from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 import fake_records
-from fairlead.routing.explaining import explain
-from fairlead.routing.explaining_moves import explain_move
-from fairlead.routing.policy_terms import ground_of
+from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.explaining_moves import explain_move
+from fairlead.routing.explanations.policy_terms import ground_of
 from fairlead_client.resources import (
     AuditEntry,
     BindingHistoryItem,

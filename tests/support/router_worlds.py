@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import httpx
 
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_router.admin import AdminApp
 from fairlead_router.main import Router, pool_scheduler_factory

@@ -5,8 +5,10 @@ from typing import Any
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding
-from fairlead.routing.protocols import Dispatch, InstanceLoad, Refusal, RoutingRequest
-from fairlead.routing.vectors import FloatVector, IntVector, PoolVectors, hits_in_order, misses
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, hits_in_order, misses
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from fairlead.routing.prefixes import PrefixIndex, block_hashes
-from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 
 

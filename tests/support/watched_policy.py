@@ -9,12 +9,15 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead.reports import CandidateScore
-from fairlead.routing.checking import contradictions
-from fairlead.routing.explaining import explain
-from fairlead.routing.policy_terms import LimitValue, ground_of, limits_of, rule_of
-from fairlead.routing.protocols import Decision, InstanceLoad, Policy, PoolView, QueuedMove, QueuedRequest, RoutingRequest
-from fairlead.routing.registry import build_policy
-from fairlead.routing.weighing import Rule, Term
+from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import Policy, PoolView, QueuedMove
+from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
+from fairlead.routing.contracts.weighing import Rule, Term
+from fairlead.routing.explanations.checking import contradictions
+from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.policy_terms import LimitValue, ground_of, limits_of, rule_of
+from fairlead.routing.policies.registry import build_policy
 from fairlead.tables import RoutingFacts, RoutingTable
 
 
@@ -138,6 +141,6 @@ def watched_policies(seen: Counter[str]) -> Iterator[None]:
         return WatchedPolicy(build_policy(facts, seed), seen)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairlead.routing.scheduler.build_policy", watched)
-        patch.setattr("fairlead.routing.table_changes.build_policy", watched)
+        patch.setattr("fairlead.routing.scheduling.scheduler.build_policy", watched)
+        patch.setattr("fairlead.routing.scheduling.table_changes.build_policy", watched)
         yield

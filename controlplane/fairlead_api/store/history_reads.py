@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
 from fairlead.reports import Weighing
-from fairlead.routing.explaining import explain
-from fairlead.routing.explaining_moves import explain_move
-from fairlead.routing.policy_terms import ground_of
-from fairlead.routing.weighing import NOT_RECORDED
+from fairlead.routing.contracts.weighing import NOT_RECORDED
+from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.explaining_moves import explain_move
+from fairlead.routing.explanations.policy_terms import ground_of
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.reading import AuditFilter, DecisionFilter, MoveFilter, SessionFilter, Span

@@ -1,7 +1,12 @@
 """Routing: which instance a request goes to, when it is sent, and what is remembered about it.
 
-Policies choose (`policies/`; named in `catalogue`, built by `registry`), rings and the prefix index inform them, and
-`scheduler.PoolScheduler` owns accounting, late-binding queues, bindings and records for one pool. Nothing here waits, sleeps, logs or reads
-a clock: the caller passes the time and carries out the dispatches it is given. Its danger: it runs for every request, so each line costs
-every user, and a count not undone on some exit path makes an instance look busy for ever.
+    scheduling              from a submitted request to its end, for one pool
+    admission | queues      what is refused early; what waits, and in which order it is sent
+    policies                which instance a request should go to
+    knowledge               prefixes, bindings, rings, estimates, circuits
+    contracts               the types and protocols all of them speak
+
+A package imports only those below it. `explanations` stands beside the policies: it turns recorded decisions into sentences.
+Nothing here waits, sleeps, logs or reads a clock: the caller passes the time and carries out the dispatches it is given. Its danger: it runs for
+every request, so each line costs every user, and a count not undone on some exit path makes an instance look busy for ever.
 """

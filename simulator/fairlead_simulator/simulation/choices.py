@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.routing.catalogue import check_parameters, policy_parameters
+from fairlead.routing.policies.catalogue import check_parameters, policy_parameters
 
 HIGHEST_RATE = 1e6
 """Requests per second; beyond it all of a trace comes at once."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.routing.catalogue import check_parameters, policy_entry
+from fairlead.routing.policies.catalogue import check_parameters, policy_entry
 from fairlead_simulator.errors import OutputUnwritable
 from fairlead_simulator.simulation.choices import PolicyChoice
 from fairlead_simulator.simulation.pool_tables import PoolSpec

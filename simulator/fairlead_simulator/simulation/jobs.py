@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from fairlead.routing.protocols import RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest
 
 
 class Phase(Enum):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
-from fairlead.routing.catalogue import check_parameters
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.policies.catalogue import check_parameters
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_simulator.simulation.pool_tables import PoolSpec, next_table, with_state
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent

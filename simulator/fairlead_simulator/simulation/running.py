@@ -13,9 +13,10 @@ from typing import Any
 
 from fairlead.instances import Role
 from fairlead.reports import MigrationRecord, ReRouteRecord
-from fairlead.routing.placing import SchedulerSettings
-from fairlead.routing.protocols import Dispatch, Refusal, RoutingRequest
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.scheduling.placing import SchedulerSettings
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.instances import Instance
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.kv_memory import PREFIX_BLOCK_TOKENS

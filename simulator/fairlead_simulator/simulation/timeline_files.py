@@ -8,7 +8,7 @@ import orjson
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
-from fairlead.routing.catalogue import check_parameters
+from fairlead.routing.policies.catalogue import check_parameters
 from fairlead_simulator.errors import TimelineInvalid
 from fairlead_simulator.simulation.choices import EARLY_REJECTION_MODES
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent

@@ -23,7 +23,7 @@ from fairlead.reports import (
     ReportReceipt,
     Weighing,
 )
-from fairlead.routing.bindings import SessionBindings
+from fairlead.routing.knowledge.bindings import SessionBindings
 from record_facts import contradictions
 from streaming_asgi import StreamingAsgiTransport
 

@@ -8,7 +8,7 @@ import pytest
 from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason, MigrationRecord, Report
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_cli.verify import collect
 from fairlead_client.resources import RoutingDecision
 from fairlead_client.verifying import Verifier

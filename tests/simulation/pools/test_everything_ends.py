@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead.reports import RejectionReason
-from fairlead.routing.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import policy_entry, policy_names
 from fairlead_simulator.simulation.jobs import Phase
 from fairlead_simulator.simulation.observations import ObservationQuality
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs

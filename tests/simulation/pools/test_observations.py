@@ -4,8 +4,8 @@ from itertools import islice
 
 import pytest
 
-from fairlead.routing.catalogue import policy_names
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.observations import Observation, ObservedScheduler, replay_observations
 from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
 from fairlead_simulator.simulation.pool_tables import PoolSpec

@@ -22,7 +22,7 @@ from benchmarks.reproductions.staleness_runs import (
     trials,
 )
 
-from fairlead.routing.catalogue import check_parameters
+from fairlead.routing.policies.catalogue import check_parameters
 from fairlead_simulator.simulation.experiments import CellResult, simulate_cell
 from fairlead_simulator.simulation.planning import ideal_hits
 

@@ -10,9 +10,9 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason
-from fairlead.routing.catalogue import policy_names
-from fairlead.routing.registry import build_policy
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.policies.registry import build_policy
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from routing_builders import entry, table
 from virtual_pool import PoolRun, VirtualPool, conversations

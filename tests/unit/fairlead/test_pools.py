@@ -7,7 +7,7 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.pools import POLICIES, PoolSpec, parse_spec
-from fairlead.routing.catalogue import policy_names
+from fairlead.routing.policies.catalogue import policy_names
 
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm/vllm-openai:v1"}]}}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fairlead.reports import Binding, BindingChange, BindingReason, ReportReceipt
-from fairlead.routing.bindings import SessionBindings
+from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.tables import PoolKey
 from fairlead_api.services.binding_races import Held, Verdict, judge, next_version
 

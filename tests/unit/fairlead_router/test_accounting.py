@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.reports import Binding, BindingChange, InstanceInFlight, RejectionReason
-from fairlead.routing.protocols import DecisionReason, Dispatch, Refusal, RoutingRequest, SchedulerRecords
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pool, Pools

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.routing.scheduler import PoolScheduler
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_router.engine_metrics import EngineScraper, gauge_value
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools

@@ -4,7 +4,8 @@ import orjson
 import pytest
 
 from fairlead.reports import RejectionReason
-from fairlead.routing.protocols import Refusal, RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Refusal
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.refusals import BadRequest, refusal_answer, shutting_down, upstream_failed
 

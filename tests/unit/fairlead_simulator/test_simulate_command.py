@@ -11,7 +11,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from fairlead.routing.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import policy_entry, policy_names
 from fairlead_simulator.simulate_command import simulate
 from fairlead_simulator.traces import write_trace
 from fairlead_simulator.traces_command import traces

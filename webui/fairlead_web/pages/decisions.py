@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from fairlead.routing.explaining import in_words, value_of
-from fairlead.routing.protocols import DecisionReason
-from fairlead.routing.weighing import Better
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.weighing import Better
+from fairlead.routing.explanations.explaining import in_words, value_of
 from fairlead_client.resources import CandidateTerm, RoutingDecision
 from fairlead_web.contexts.traffic import Candidate, DecisionPage, DecisionsPage, TermRow
 from fairlead_web.shells import Crumb

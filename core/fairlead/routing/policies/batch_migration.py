@@ -7,7 +7,9 @@ to where it is predicted to meet the SLO, and only while some request left behin
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.routing.protocols import InstanceLoad, PoolView, QueuedMove, QueuedRequest
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PoolView, QueuedMove
+from fairlead.routing.contracts.requests import QueuedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

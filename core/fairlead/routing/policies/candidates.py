@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from fairlead.reports import BindingReason, CandidateScore, Weighing
-from fairlead.routing.protocols import Decision, DecisionReason, InstanceLoad, PoolView, RoutingRequest
-from fairlead.routing.vectors import FloatVector, IntVector
-from fairlead.routing.weighing import ONLY_INSTANCE
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector
+from fairlead.routing.contracts.weighing import ONLY_INSTANCE
 
 FALLBACKS = 3
 """How many other instances a decision names for retries."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.routing.protocols import PoolView, QueuedMove, QueuedRequest, RoutingRequest
+from fairlead.routing.contracts.policies import PoolView, QueuedMove
+from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.tables import RoutingTable
 
 

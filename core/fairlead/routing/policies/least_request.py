@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from fairlead.routing.dice import Dice
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import IntVector, lowest
 from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.protocols import Decision, DecisionReason, PoolView, RoutingRequest
-from fairlead.routing.vectors import IntVector, lowest
 
 
 class LeastRequest(FreeChoice):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
-from fairlead.routing.rings import CandidateRings, DualRing, HashRing, Key
+from fairlead.routing.knowledge.rings import CandidateRings, DualRing, HashRing, Key
 from routing_builders import entries, entry
 
 FIRST = [(100, "A"), (400, "B"), (700, "C")]

@@ -1,0 +1,100 @@
+"""Mooncake's system-level forecast: the mean decode load of a pool at a later instant, from what decodes now and what will finish its prefill by then.
+
+Requests that finish prefilling by the instant are spread evenly over the decode instances, and of all decodes as many have left as the learnt
+lifetimes say. (The paper takes every decode to last the same time; where they do not, that forgets all that are older than the mean.) As a step's
+time is linear in context tokens and requests, the mean over instances needs only their totals.
+"""
+
+from collections.abc import Iterator
+from math import inf
+
+import numpy as np
+
+from fairlead.routing.admission.lifetimes import DecodeLifetimes
+from fairlead.routing.contracts.policies import PoolView
+
+FIRST_SLOTS = 256
+
+
+class DecodeForecast:
+    """What decodes and what is about to, by the time each began or is expected to. Times are Unix seconds."""
+
+    def __init__(self, decode_seconds: float = 20.0) -> None:
+        self._lifetimes = DecodeLifetimes(decode_seconds)
+        self._began = np.full(FIRST_SLOTS, inf)
+        """When each slot's request began to decode; infinite where it has not."""
+        self._expected = np.full(FIRST_SLOTS, inf)
+        """When each slot's request should; infinite where none does."""
+        self._tokens = np.zeros(FIRST_SLOTS)
+        self._slots: dict[str, int] = {}
+        self._free: list[int] = list(range(FIRST_SLOTS - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def decode_seconds(self) -> float:
+        """How long a decode lasts in the mean; learnt."""
+        return self._lifetimes.mean_seconds
+
+    def expect(self, request_id: str, at: float, tokens: int) -> None:
+        """Its first token is expected at `at`; may be said again when that changes."""
+        slot = self._slot(request_id)
+        self._expected[slot] = at
+        self._began[slot] = inf
+        self._tokens[slot] = tokens
+
+    def begin(self, request_id: str, now: float, tokens: int) -> None:
+        """It decodes, since now."""
+        slot = self._slot(request_id)
+        self._expected[slot] = inf
+        self._began[slot] = now
+        self._tokens[slot] = tokens
+
+    def end(self, request_id: str, now: float, *, finished: bool) -> None:
+        """It is gone; a `finished` decode teaches how long decodes last. Unknown ids are ignored."""
+        slot = self._slots.pop(request_id, None)
+        if slot is None:
+            return
+        if finished and self._began[slot] < inf:
+            self._lifetimes.observe(now - float(self._began[slot]))
+        self._began[slot] = self._expected[slot] = inf
+        self._free.append(slot)
+
+    def totals_at(self, at: float, now: float) -> tuple[float, float]:
+        """Requests expected to decode at `at` (not before now) and their context tokens, over the whole pool."""
+        decoding, coming = self._began <= now, self._expected <= at
+        stay = self._lifetimes.remaining(now - self._began[decoding], at - now)
+        begun = np.maximum(self._expected[coming], now)  # what is late begins now at the earliest
+        come = self._lifetimes.surviving(at - begun)
+        tokens = stay @ self._tokens[decoding] + come @ self._tokens[coming]
+        return float(stay.sum() + come.sum()), float(tokens)
+
+    def load_at(self, at: float, now: float, view: PoolView) -> float:
+        """Mean decode load of the pool at `at`: 0 when most likely nothing decodes then, infinite when no instance can."""
+        instances = len(view.decode_candidates())
+        if not instances:
+            return inf
+        requests, tokens = self.totals_at(at, now)
+        if requests < 0.5:
+            return 0.0
+        return view.decode_seconds(tokens / instances, requests / instances) / view.table.slo.tpot_seconds
+
+    def known(self) -> Iterator[str]:
+        """Ids of the requests it counts."""
+        return iter(self._slots)
+
+    def _slot(self, request_id: str) -> int:
+        slot = self._slots.get(request_id)
+        if slot is None:
+            if not self._free:
+                self._grow()
+            slot = self._slots[request_id] = self._free.pop()
+        return slot
+
+    def _grow(self) -> None:
+        count = len(self._began)
+        self._began = np.concatenate([self._began, np.full(count, inf)])
+        self._expected = np.concatenate([self._expected, np.full(count, inf)])
+        self._tokens = np.concatenate([self._tokens, np.zeros(count)])
+        self._free.extend(range(2 * count - 1, count - 1, -1))

@@ -1,0 +1,160 @@
+"""Gates: the early rejection modes of a pool, asked when a request arrives and again when its prompt is computed.
+
+    Disabled     refuses nothing
+    Load         at arrival: no instance meets the TTFT SLO, or none the TPOT SLO as loaded now
+    Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
+    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's baseline; simulator only)
+
+Limits are `headroom` x the cap of the request's class. Decode loads count where the table says how long decode steps take; `Predicted` also learns it.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead.errors import UnknownName
+from fairlead.reports import RejectionReason
+from fairlead.routing.admission.forecasts import DecodeForecast
+from fairlead.routing.admission.loads import best_ttft_seconds, decode_load, decode_loads
+from fairlead.routing.admission.refusals import contended
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.tables import EarlyRejectionFacts
+
+DECODE_SECONDS = 20.0
+"""How long a decode is taken to last where no forecast has learnt it."""
+
+
+class Gate(Protocol):
+    """An early rejection mode."""
+
+    @property
+    def forecast(self) -> DecodeForecast | None:
+        """The forecast to be kept up to date for it, if it needs one."""
+
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+        """A refusal, or None to admit. `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at."""
+
+    def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
+        """A refusal of what has just been prefilled and would now decode there."""
+
+
+class DisabledGate:
+    """Refuses nothing."""
+
+    forecast: DecodeForecast | None = None
+
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+        return None
+
+    def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
+        return None
+
+
+class LoadGate(DisabledGate):
+    """Mooncake's early rejection: by the loads of now."""
+
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+        late = late_first_token(request, ttft_seconds, view)
+        if late is not None or not view.table.engine.decode_known:
+            return late
+        if someone_idles(view):
+            return None
+        return crowded_decode(request, min(decode_loads(view), default=0.0), view)
+
+
+class PredictedGate(DisabledGate):
+    """Mooncake's early rejection with prediction: by the decode load of when the request would begin to decode."""
+
+    def __init__(self) -> None:
+        self.forecast: DecodeForecast | None = DecodeForecast()
+
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+        refusal = late_first_token(request, ttft_seconds, view)
+        if refusal is not None or someone_idles(view):
+            return refusal
+        assert self.forecast is not None
+        load = self.forecast.load_at(now + ttft_seconds, now, view)
+        return crowded_decode(request, load, view, self.forecast.decode_seconds)
+
+
+class AfterPrefillGate(DisabledGate):
+    """Mooncake's baseline: what decoding cannot take is noticed only after its prefill."""
+
+    def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
+        return late_first_token(request, ttft_seconds, view)
+
+    def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
+        if not decodes_on.decoding or not view.table.engine.decode_known:
+            return None
+        return crowded_decode(request, decode_load(decodes_on, view), view)
+
+
+_GATES: dict[str, Callable[[], Gate]] = {
+    "Disabled": DisabledGate,
+    "Load": LoadGate,
+    "Predicted": PredictedGate,
+    "AfterPrefill": AfterPrefillGate,
+}
+
+
+def build_gate(mode: str) -> Gate:
+    """The gate of a mode. Raises UnknownName."""
+    if mode not in _GATES:
+        raise UnknownName("early rejection mode", mode, tuple(_GATES))
+    return _GATES[mode]()
+
+
+def class_limit(facts: EarlyRejectionFacts, priority: int) -> float:
+    """The largest load a request of this class is admitted at; without caps all classes are alike, and classes below 0 count as 0."""
+    if not facts.class_caps:
+        return facts.headroom
+    return facts.headroom * facts.class_caps[min(max(0, priority), len(facts.class_caps) - 1)]
+
+
+def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView) -> Refusal | None:
+    """A refusal when even the best candidate is predicted beyond the limit, else None."""
+    limit = class_limit(view.table.early_rejection, request.priority) * view.table.slo.ttft_seconds
+    if ttft_seconds <= limit:
+        return None
+    best = min(ttft_seconds, best_ttft_seconds(request, view))
+    if best <= limit:
+        return None
+    return contended(
+        request,
+        RejectionReason.PREDICTED_TTFT,
+        retry_after_seconds=best - limit,
+        message=f"predicted time to first token {best:.1f} s exceeds {limit:.1f} s on every instance of pool {view.table.pool}",
+        predicted_ttft_seconds=best,
+    )
+
+
+def someone_idles(view: PoolView) -> bool:
+    """Whether an instance has nothing to do and may decode. It is not crowded, whatever its step is said to take: an estimate that refuses on an idle
+    instance would never hear that it is wrong, and a TPOT target that no engine can meet would stop the pool."""
+    return any(not (load.decoding or load.prefilling or load.waiting or load.incoming) for load in view.decode_candidates())
+
+
+def crowded_decode(request: RoutingRequest, load: float, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal | None:
+    """A refusal when the decode load exceeds the limit, else None. Enough has left to be below it after that share of a decode's time."""
+    limit = class_limit(view.table.early_rejection, request.priority)
+    if load <= limit:
+        return None
+    step = load * view.table.slo.tpot_seconds
+    return contended(
+        request,
+        RejectionReason.DECODE_OVERLOADED,
+        retry_after_seconds=decode_seconds * (1 - limit / load),
+        message=f"decoding at {step:.3f} s per token exceeds {limit * view.table.slo.tpot_seconds:.3f} s in pool {view.table.pool}",
+    )
+
+
+def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal:
+    """A refusal of what would be prefilled without any decode instance having room for its context."""
+    return contended(
+        request,
+        RejectionReason.DECODE_OVERLOADED,
+        retry_after_seconds=decode_seconds / 2,
+        message=f"no decode instance of pool {view.table.pool} has room for {request.prompt_tokens} tokens",
+    )

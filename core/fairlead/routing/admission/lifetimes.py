@@ -1,0 +1,52 @@
+"""How long decodes last, from the last ones that finished: of requests that decode now, how many still will some seconds later.
+
+One mean time for all would not do: a request found decoding has outlived the short ones, and those older than the mean are still there. Where
+all decodes last the same time, both are the same.
+"""
+
+from bisect import bisect_left, insort
+from collections import deque
+
+import numpy as np
+
+from fairlead.routing.contracts.vectors import FloatVector
+
+KEPT = 200
+"""Finished decodes that are remembered; at the beginning, so many of the assumed time."""
+
+
+class DecodeLifetimes:
+    """Seconds from first token to end of the last `KEPT` finished decodes."""
+
+    def __init__(self, assumed_seconds: float) -> None:
+        self._latest = deque([assumed_seconds] * KEPT)
+        self._ordered = [assumed_seconds] * KEPT
+        self._vector: FloatVector | None = None
+
+    @property
+    def mean_seconds(self) -> float:
+        """Of those remembered."""
+        return sum(self._ordered) / KEPT
+
+    def observe(self, seconds: float) -> None:
+        """A decode finished after so long."""
+        oldest = self._latest.popleft()
+        del self._ordered[bisect_left(self._ordered, oldest)]
+        self._latest.append(seconds)
+        insort(self._ordered, seconds)
+        self._vector = None
+
+    def surviving(self, ages: FloatVector) -> FloatVector:
+        """The share of decodes that last at least so long, for each age (s)."""
+        if self._vector is None:
+            self._vector = np.array(self._ordered)
+        share: FloatVector = 1.0 - np.searchsorted(self._vector, ages, side="left") / KEPT
+        return share
+
+    def remaining(self, ages: FloatVector, seconds: float) -> FloatVector:
+        """The share of decodes of these ages (s) that last `seconds` more. What outlives all that are remembered may end at any time."""
+        alive = self.surviving(ages)
+        outlived = alive <= 0
+        later = self.surviving(ages + seconds) / np.where(outlived, 1.0, alive)
+        share: FloatVector = np.where(outlived, np.exp(-seconds / max(self.mean_seconds, 1e-9)), later)
+        return share

@@ -1,0 +1,52 @@
+"""Loads: a predicted latency over its SLO, per instance and per pool, as Mooncake admits by. Overloaded is above 1.
+
+A pool's load for admission is the least of its instances ("can anyone serve it?"), for showing it is the mean.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLoads:
+    """Mean and least load of the prefilling and of the decoding instances; decode loads are 0 while nothing is known of decode times."""
+
+    prefill_mean: float
+    prefill_least: float
+    decode_mean: float
+    decode_least: float
+
+
+def best_ttft_seconds(request: RoutingRequest, view: PoolView) -> float:
+    """The smallest predicted TTFT over all candidates; infinite when there is none."""
+    if not view.candidates():
+        return float("inf")
+    return float(view.ttft_vector(request, view.hit_vector(request)).min())
+
+
+def decode_load(load: InstanceLoad, view: PoolView) -> float:
+    """Predicted step time of what decodes there now, over the TPOT SLO."""
+    return view.decode_seconds(load.decode_tokens, load.decoding) / view.table.slo.tpot_seconds
+
+
+def decode_loads(view: PoolView) -> Sequence[float]:
+    """`decode_load` of every instance that decodes."""
+    return [decode_load(load, view) for load in view.decode_candidates()]
+
+
+def pool_loads(view: PoolView) -> PoolLoads:
+    """Loads of the pool now. A prefill load is the time what is pending would take, over the TTFT SLO; without instances loads are infinite."""
+    slo = view.table.slo.ttft_seconds
+    speed = view.table.engine.prefill_tokens_per_second
+    prefill = [load.pending_prefill_tokens / speed / slo for load in view.candidates()] or [float("inf")]
+    decode = decode_loads(view) or [float("inf")]
+    return PoolLoads(
+        prefill_mean=sum(prefill) / len(prefill),
+        prefill_least=min(prefill),
+        decode_mean=sum(decode) / len(decode),
+        decode_least=min(decode),
+    )

@@ -1,0 +1,81 @@
+"""Refusals: one constructor per status, so that each has a named reason, a sentence for the client and a Retry-After of at least a second."""
+
+from math import ceil
+
+from fairlead.reports import RejectionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.tables import PoolKey, RoutingTable
+
+LONGEST_RETRY_AFTER_SECONDS = 600.0
+
+
+def whole_seconds(seconds: float) -> float:
+    """A Retry-After: whole seconds, rounded up, from 1 to 600; infinite ones may be asked about."""
+    return float(ceil(min(max(1.0, seconds), LONGEST_RETRY_AFTER_SECONDS)))
+
+
+def contended(
+    request: RoutingRequest,
+    reason: RejectionReason,
+    *,
+    retry_after_seconds: float,
+    message: str,
+    predicted_ttft_seconds: float | None = None,
+) -> Refusal:
+    """429: the pool serves, but has no room for this request now."""
+    return Refusal(
+        request=request,
+        reason=reason,
+        status=429,
+        retry_after_seconds=whole_seconds(retry_after_seconds),
+        message=message,
+        predicted_ttft_seconds=predicted_ttft_seconds,
+    )
+
+
+def unavailable(request: RoutingRequest, reason: RejectionReason, *, retry_after_seconds: float, message: str) -> Refusal:
+    """503: nobody serves."""
+    return Refusal(request=request, reason=reason, status=503, retry_after_seconds=whole_seconds(retry_after_seconds), message=message)
+
+
+def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float) -> Refusal:
+    """429: as many requests as allowed already wait wherever this one could go."""
+    message = f"{limit} requests already wait for each instance of pool {pool} that could take this one"
+    return contended(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
+
+
+def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: float, drain_seconds: float) -> Refusal:
+    """429: the queue-time limit passed before an instance had room."""
+    message = f"waited {waited_seconds:.1f} s for an instance of pool {pool} to have room"
+    return contended(request, RejectionReason.QUEUE_TIMEOUT, retry_after_seconds=drain_seconds, message=message)
+
+
+def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
+    """429: others that can still be in time left it no room on the instance of `load`, and now it cannot be in time itself."""
+    waited, target = now - request.arrived_at, table.slo.ttft_seconds
+    return contended(
+        request,
+        RejectionReason.PREDICTED_TTFT,
+        retry_after_seconds=load.pending_prefill_microseconds / 1e6,
+        message=f"after {waited:.1f} s in the queue the first token can no longer come within {target:g} s in pool {table.pool}",
+    )
+
+
+def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float, retry_after_seconds: float) -> Refusal:
+    """503: the pool had no instance to choose for a while."""
+    message = f"no instance of pool {pool} accepts requests (waited {waited_seconds:.1f} s for one)"
+    return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
+
+
+def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...]) -> Refusal:
+    """502: every instance that could be tried failed before its first byte."""
+    message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
+    return Refusal(request=request, reason=RejectionReason.UPSTREAM_FAILED, status=502, retry_after_seconds=1.0, message=message)
+
+
+def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:
+    """503: this router stops; another one, or its successor, serves in a moment."""
+    message = f"this router of pool {pool} is shutting down; send the request again"
+    return unavailable(request, RejectionReason.SHUTTING_DOWN, retry_after_seconds=1.0, message=message)

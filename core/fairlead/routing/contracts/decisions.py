@@ -1,0 +1,63 @@
+"""A policy's answer: the instance, why, and what becomes of the session's home."""
+
+from collections.abc import Callable
+from dataclasses import field
+from enum import StrEnum
+
+from fairlead.reports import BindingReason, CandidateScore, Weighing
+from fairlead.values import value
+
+
+class DecisionReason(StrEnum):
+    """Why the chosen instance was chosen."""
+
+    ONLY_INSTANCE = "only-instance"
+    ROUND_ROBIN = "round-robin"
+    LEAST_LOADED = "least-loaded"
+    PREFIX_AFFINITY = "prefix-affinity"
+    PREFIX_EQUAL = "prefix-equal"
+    PREFIX_OUTWEIGHED = "prefix-outweighed"
+    SLO_OVERLOADED = "slo-overloaded"
+    SESSION_BOUND = "session-bound"
+    SESSION_COLD = "session-cold"
+    SESSION_HOT_MIGRATED = "session-hot-migrated"
+    SESSION_HOST_GONE = "session-host-gone"
+    HOTSPOT_MIGRATED = "hotspot-migrated"
+    RANDOM = "random"
+    FEWEST_REQUESTS = "fewest-requests"
+    LOAD_IMBALANCED = "load-imbalanced"
+    SHORTEST_TTFT = "shortest-ttft"
+    BEST_SCORE = "best-score"
+    PREFIX_EXPLORED = "prefix-explored"
+    PREFIX_REPLICATED = "prefix-replicated"
+    FALLBACK = "fallback"
+
+
+@value
+class Decision:
+    """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only place the
+    request may later be moved to while queued."""
+
+    instance: str
+    reason: DecisionReason
+    fallbacks: tuple[str, ...] = ()
+    alternate: str | None = None
+    weigh: Callable[[], Weighing] = field(compare=False, repr=False)
+    """What was compared, as long as nothing has changed since: called at once, and only for decisions that are recorded."""
+    bind: BindingReason | None = None
+    """Not None: the session's home becomes `instance`, for this reason."""
+    session: str | None = None
+    """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's own."""
+    overloaded: tuple[str, ...] = ()
+    """Instances whose queues the policy asks to be rebalanced because of what it saw."""
+    decode: str | None = None
+    """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
+    transfer_from: str | None = None
+    """Whose KV blocks of the prompt's prefix `instance` should fetch instead of computing them."""
+    ttft_seconds: float | None = None
+    """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
+
+    @property
+    def candidates(self) -> tuple[CandidateScore, ...]:
+        """The chosen instance and the next best, as weighed."""
+        return self.weigh().candidates

@@ -1,0 +1,54 @@
+"""The live accounting of one instance, which queues count in and policies read."""
+
+from dataclasses import dataclass, field
+
+from fairlead.instances import Role
+from fairlead.routing.contracts.decode_history import DecodeHistory
+from fairlead.tables import InstanceEntry
+
+
+@dataclass(slots=True, kw_only=True)
+class InstanceLoad:
+    """Live accounting of one instance. Tokens are uncached prompt tokens as estimated when counted."""
+
+    entry: InstanceEntry
+    pending_prefill_tokens: int = 0
+    """Queued here + dispatched without a first token yet."""
+    pending_prefill_microseconds: int = 0
+    """The same as predicted prefill time, each request's as estimated when counted."""
+    dispatched_prefill_tokens: int = 0
+    late_prefill_microseconds: int = 0
+    """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
+    prefill_pace: float = 1.0
+    """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
+    history: DecodeHistory = field(default_factory=DecodeHistory)
+    """Kept only while early rejection learns how long decode steps take."""
+    waiting: int = 0
+    """Requests queued in this router for it."""
+    prefilling: int = 0
+    """Dispatched, no first token yet."""
+    decoding: int = 0
+    decode_tokens: int = 0
+    """Context tokens held by running decodes."""
+    incoming: int = 0
+    """Requests queued or prefilling on other instances that will decode here."""
+    incoming_tokens: int = 0
+    transfers_out: int = 0
+    """Prefills on other instances that fetch KV blocks from here."""
+    sessions: int = 0
+    kv_usage: float | None = None
+    last_first_token_at: float | None = None
+    prefilling_since: float | None = None
+    """When its uncached work last went from none to some; None while it has none."""
+    broken_until: float = 0.0
+    """Circuit open until then (Unix seconds): not a candidate."""
+    lacks_decode: bool = False
+    """A prefill instance while no instance takes decodes: not a candidate. Kept by the view."""
+
+    def is_candidate(self, now: float) -> bool:
+        """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill what someone will decode."""
+        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
+
+    def takes_decodes(self, now: float) -> bool:
+        """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed, and not a prefill instance."""
+        return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.PREFILL

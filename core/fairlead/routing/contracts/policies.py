@@ -1,0 +1,100 @@
+"""The seam of routing policies: what a policy may look at, and what it is asked.
+
+A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (what the accounting knows this instant),
+never the network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairlead.reports import Binding
+from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
+from fairlead.tables import RoutingTable
+
+
+class PoolView(Protocol):
+    """What a policy may look at."""
+
+    @property
+    def table(self) -> RoutingTable: ...
+
+    def candidates(self) -> Sequence[InstanceLoad]:
+        """Accepting instances that prefill and whose circuit is closed, in stable order of id.
+
+        Prefill instances are among them only while some instance takes decodes.
+        """
+
+    def decode_candidates(self) -> Sequence[InstanceLoad]:
+        """Accepting instances of role decode whose circuit is closed (of role both when there is none), in stable order of id."""
+
+    def load(self, instance: str) -> InstanceLoad | None: ...
+
+    def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+        """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one token is always computed)."""
+
+    def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        """Instances with a hit > 0 only."""
+
+    def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
+        """Time for what is pending there and this request's uncached tokens: by the table's speed, or as fitted when the policy asks for it."""
+
+    def decode_seconds(self, context_tokens: float, requests: float) -> float:
+        """Predicted time of one decode step over so many tokens and requests (TPOT); 0 while nothing is known of decode times."""
+
+    def vectors(self) -> PoolVectors:
+        """Counters of `candidates()`, entry by entry."""
+
+    def hit_vector(self, request: RoutingRequest) -> IntVector:
+        """`hit_tokens` on each of `candidates()`."""
+
+    def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
+        """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
+
+    def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
+        """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
+
+    def binding(self, session: str) -> Binding | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedMove:
+    """A queued request to be moved between queues, with the TTFTs predicted for it at both ends."""
+
+    request: str
+    source: str
+    target: str
+    source_ttft_seconds: float
+    target_ttft_seconds: float
+
+
+class Policy(Protocol):
+    """A routing policy. Deterministic given its seed, its history and the view."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def binds(self) -> bool:
+        """Whether this policy keeps session bindings."""
+
+    @property
+    def rebalances(self) -> bool:
+        """Whether `rebalance` can ever return a move (the scheduler does not ask otherwise)."""
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        """Where the request may wait under the current ring; empty = anywhere. Changes nothing."""
+
+    def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
+        """Pick an instance. Called only when `view.candidates()` is not empty; must pick one of them."""
+
+    def rebalance(
+        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
+    ) -> Sequence[QueuedMove]:
+        """Moves of queued requests to make now; most policies return none. A queue is put in order when it is first looked at."""
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """The instances or parameters changed (rings are rebuilt here)."""

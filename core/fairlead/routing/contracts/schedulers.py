@@ -1,0 +1,137 @@
+"""The seam of schedulers: what a router or the simulator calls, and what it is answered.
+
+The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns time, transport and retries.
+One scheduler per pool and process; nothing in it is thread-safe or needs to be.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairlead.reports import (
+    Binding,
+    BindingChange,
+    DecisionRecord,
+    InstanceInFlight,
+    LoadSample,
+    MigrationOutcome,
+    MigrationRecord,
+    RejectionReason,
+    RejectionRecord,
+    ReRouteRecord,
+)
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.tables import RoutingTable
+from fairlead.values import value
+
+
+@value
+class Dispatch:
+    """Send this request to this instance now. `fallbacks` are for retries before the first byte."""
+
+    request: RoutingRequest
+    instance: str
+    address: str
+    fallbacks: tuple[str, ...]
+    decision_id: str
+    reason: DecisionReason
+    hit_tokens: int
+    """Prompt tokens not computed: held by the instance, or fetched."""
+    miss_tokens: int
+    decode: str | None = None
+    """The instance that decodes, when `instance` only prefills."""
+    decode_address: str | None = None
+    transfer_from: str | None = None
+    """The instance to fetch KV blocks of the prompt from before computing the rest."""
+    transfer_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Do not serve this request. `status` is 429 (contended) or 503 (nobody serves); `retry_after_seconds` > 0."""
+
+    request: RoutingRequest
+    reason: RejectionReason
+    status: int
+    retry_after_seconds: float
+    message: str
+    predicted_ttft_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRecords:
+    """What happened since the last `take_records`, to be put into a Report."""
+
+    bindings: tuple[BindingChange, ...]
+    migrations: tuple[MigrationRecord, ...]
+    migration_outcomes: tuple[MigrationOutcome, ...]
+    decisions: tuple[DecisionRecord, ...]
+    rejections: tuple[RejectionRecord, ...]
+    loads: tuple[LoadSample, ...]
+    reroutes: tuple[ReRouteRecord, ...] = ()
+    reroute_outcomes: tuple[MigrationOutcome, ...] = ()
+    dropped: int = 0
+    """Records lost since the last take because nobody took them in time."""
+
+
+class Scheduler(Protocol):
+    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix seconds, never going back).
+
+    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is counted somewhere, and after that nowhere.
+    """
+
+    def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that moved requests caused);
+        an accepted request that is not in the answer waits in a queue."""
+
+    def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Dispatch what may go, expire what waited too long, rebalance. Call after every event and at least every 50 ms while something waits."""
+
+    def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The prompt is computed. With prefill and decode instances the request goes on at `Dispatch.decode`; under early rejection mode
+        AfterPrefill the answer may refuse it."""
+
+    def transferred(self, request_id: str, now: float) -> None:
+        """KV blocks the request was told to fetch (`Dispatch.transfer_from`) have arrived. Optional: its first token says it too."""
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
+        """Finished well. `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details)."""
+
+    def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
+        """The instance failed before the first byte: the next fallback that still accepts, or a refusal (upstream-failed)."""
+
+    def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Lost after the first byte, or given up."""
+
+    def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The client went away."""
+
+    def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The engine refused the request as its client made it (4xx): nobody's failure."""
+
+    def instance_failed(self, instance: str, now: float) -> None:
+        """Feed the circuit breaker: a connection error or 5xx."""
+
+    def instance_worked(self, instance: str, now: float) -> None: ...
+
+    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
+        """A fresh reading of the engine's own metrics."""
+
+    def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are re-routed, dispatched ones stay."""
+
+    def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
+        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the known one is ignored, unless it comes
+        with the ids of own changes that `lost` against it. Returns how many moves of sessions were lost."""
+
+    def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
+        """What this router did before a restart and the API may not have answered, oldest first; after the last known bindings were applied."""
+
+    def shut_down(self, now: float) -> tuple[Refusal, ...]:
+        """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
+
+    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
+        """Hand over what happened. Seconds still running are kept for the next take unless this is the `final` one."""

@@ -1,0 +1,114 @@
+"""Pools as vectors: one entry per candidate, in order of id, so that a policy looking at all instances costs about as much at 512 as at 64.
+
+A policy of this kind is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the view and are valid until the
+next event; a policy computes new ones from them and never writes into them.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead.routing.contracts.loads import InstanceLoad
+
+IntVector = npt.NDArray[np.int64]
+FloatVector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolVectors:
+    """Counters of the candidates. `requests` are those waiting, prefilling and decoding; `queued` those not yet computed, without the one that is."""
+
+    loads: tuple[InstanceLoad, ...]
+    pending: IntVector
+    """Uncached prompt tokens, queued or sent and without a first token."""
+    pending_microseconds: IntVector
+    """The same as predicted time."""
+    decode_tokens: IntVector
+    requests: IntVector
+    queued: IntVector
+    wait_seconds: FloatVector
+    """Of the pending time, what a new request would wait for: all but the late."""
+    kv_usage: FloatVector
+    """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this router knows to run there."""
+    kv_capacity_tokens: int
+    counts: "tuple[array[int], ...]"
+    measures: "tuple[array[float], array[float]]"
+    """The memory of the vectors above in their order: as Python's arrays, single entries are written three times as fast."""
+
+    @staticmethod
+    def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
+        """Vectors of these loads as they are now; each has a KV cache of so many tokens."""
+        empty = bytes(8 * len(loads))
+        counts = tuple(array("q", empty) for _ in range(5))
+        measures = (array("d", empty), array("d", empty))
+        pending, pending_microseconds, decode_tokens, requests, queued = (np.frombuffer(count, dtype=np.int64) for count in counts)
+        vectors = PoolVectors(
+            loads=tuple(loads),
+            pending=pending,
+            pending_microseconds=pending_microseconds,
+            decode_tokens=decode_tokens,
+            requests=requests,
+            queued=queued,
+            wait_seconds=np.frombuffer(measures[0], dtype=np.float64),
+            kv_usage=np.frombuffer(measures[1], dtype=np.float64),
+            kv_capacity_tokens=kv_capacity_tokens,
+            counts=counts,
+            measures=measures,
+        )
+        for index in range(len(loads)):
+            vectors.refresh(index)
+        return vectors
+
+    def refresh(self, index: int) -> None:
+        """Read the counters of one instance again. For the view only."""
+        load = self.loads[index]
+        pending, pending_microseconds, decode_tokens, requests, queued = self.counts
+        wait_seconds, kv_usage = self.measures
+        waiting, prefilling = load.waiting, load.prefilling
+        pending[index] = load.pending_prefill_tokens
+        pending_microseconds[index] = load.pending_prefill_microseconds
+        wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
+        decode_tokens[index] = load.decode_tokens
+        requests[index] = waiting + prefilling + load.decoding
+        queued[index] = waiting + prefilling - 1 if prefilling else waiting
+        used = load.kv_usage
+        if used is None:
+            used = min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / self.kv_capacity_tokens)
+        kv_usage[index] = used
+
+
+def hits_in_order(hits: Mapping[str, int], loads: Sequence[InstanceLoad]) -> IntVector:
+    """A mapping of instance → hit tokens as a vector over `loads`."""
+    return np.array([hits.get(load.entry.id, 0) for load in loads], dtype=np.int64)
+
+
+def bits_of(mask: int, width: int) -> IntVector:
+    """Positions of the set bits of a mask of at most `width` bits, ascending."""
+    octets = np.frombuffer(mask.to_bytes((width + 7) // 8, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
+
+
+def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
+    """Tokens to compute per instance: at least one."""
+    return np.maximum(1, prompt_tokens - hits)
+
+
+def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
+    """Indexes of the `count` lowest costs, best first; ties go by the tie vectors in turn, then by index."""
+    order = np.lexsort((*reversed(ties), costs)) if ties else np.argsort(costs, kind="stable")
+    first: list[int] = order[:count].tolist()
+    return first
+
+
+def highest(scores: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
+    """Indexes of the `count` highest scores, best first; ties go by the *lowest* of the tie vectors in turn, then by index."""
+    return lowest(-scores, count, *ties)
+
+
+def normalised(values: IntVector | FloatVector) -> FloatVector:
+    """Values as shares of the largest; zeros when that is zero."""
+    largest = float(values.max()) if len(values) else 0.0
+    return values / largest if largest > 0 else np.zeros(len(values))

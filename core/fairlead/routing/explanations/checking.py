@@ -1,0 +1,94 @@
+"""Does a recorded decision contradict itself? The choice is computed again from its rule, terms and limits, and held against the record."""
+
+from math import isclose, isfinite
+
+from fairlead.routing.contracts.weighing import NOT_RECORDED, ONLY_INSTANCE, QUEUE_FULL, TOTAL
+from fairlead.routing.explanations.explaining import (
+    WeighedDecision,
+    beats,
+    candidate,
+    eligible,
+    holds,
+    sides,
+    term_of,
+    value_of,
+)
+
+
+def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
+    """What is wrong with the record, in words; empty when nothing is. `parts` are the terms whose sum the total is."""
+    if decision.rule.code == NOT_RECORDED:
+        return []
+    chosen = candidate(decision, decision.chosen)
+    if chosen is None:
+        return [f"the chosen {decision.chosen} is not among the candidates"]
+    found: list[str] = []
+    names = [one.instance for one in decision.candidates]
+    if len(set(names)) < len(names):
+        found.append("a candidate is listed twice")
+    for one in decision.candidates:
+        numbers = [one.predicted_ttft_seconds, *one.terms.values(), *([one.total] if one.total is not None else [])]
+        if not all(isfinite(number) for number in numbers):
+            found.append(f"{one.instance} has a term that is no number")
+        unknown = [name for name in one.terms if term_of(decision, name) is None]
+        if unknown:
+            found.append(f"{one.instance} has terms nobody declared: {', '.join(unknown)}")
+        if (
+            parts
+            and one.total is not None
+            and not isclose(one.total, sum(value_of(one, part) or 0.0 for part in parts), abs_tol=1e-6, rel_tol=1e-6)
+        ):
+            found.append(f"the total {one.total} of {one.instance} is not the sum of {', '.join(parts)}")
+    if (decision.rule.code == ONLY_INSTANCE) and considered != 1:
+        found.append(f"it was the only instance, but {considered} were considered")
+    if decision.rule.code == QUEUE_FULL and decision.passed_over in (None, decision.chosen):
+        found.append("the queue of the policy's choice was full, but that choice is not recorded")
+    return [*found, *_rule(decision), *_reason(decision, reason)]
+
+
+def _rule(decision: WeighedDecision) -> list[str]:
+    chosen = candidate(decision, decision.chosen)
+    assert chosen is not None
+    found: list[str] = []
+    for condition in decision.rule.given:
+        left, right = sides(decision, condition, chosen)
+        if left is None or right is None:
+            found.append(f"rule {decision.rule.code} needs {condition.term} and {condition.against}, which were not recorded")
+        elif not holds(condition, left, right):
+            found.append(
+                f"rule {decision.rule.code} wants {condition.term} {condition.holds} {condition.against}, but {left} is not so to {right}"
+            )
+    missing = [
+        f"{one.instance} has no {name}"
+        for one in decision.candidates
+        for name in decision.rule.order
+        if term_of(decision, name) is None or value_of(one, name) is None
+    ]
+    if missing:
+        return [*found, *missing]
+    able = eligible(decision)
+    if decision.rule.order and all(one.instance != chosen.instance for one in able):
+        found.append(f"rule {decision.rule.code} chooses among candidates to which {decision.chosen} does not belong")
+    if decision.rule.order:
+        found += [
+            f"by rule {decision.rule.code} {one.instance} is better than {decision.chosen}" for one in able if beats(decision, one, chosen)
+        ]
+    return found
+
+
+def _reason(decision: WeighedDecision, reason: str) -> list[str]:
+    """Whether the reason's word fits the numbers."""
+    chosen = candidate(decision, decision.chosen)
+    assert chosen is not None
+    wrong = {
+        "prefix-equal": any(one.hit_tokens != chosen.hit_tokens for one in decision.candidates) or not chosen.hit_tokens,
+        "slo-overloaded": decision.passed_over is None,
+        "session-hot-migrated": decision.passed_over is None,
+        "only-instance": decision.rule.code != ONLY_INSTANCE,
+    }
+    if wrong.get(reason, False):
+        return [f"the reason {reason} does not fit the terms"]
+    total = term_of(decision, TOTAL)
+    return (
+        [] if total is not None or all(one.total is None for one in decision.candidates) else ["totals are recorded that nobody declared"]
+    )

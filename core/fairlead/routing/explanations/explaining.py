@@ -1,0 +1,259 @@
+"""Decisions and moves in sentences, made from what was recorded and from nothing else, so that each can be checked against the numbers beside it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Condition, Holds, Rule, Term, Unit, better
+
+FAR_OFF_FACTOR = 2.0
+FAR_OFF_SECONDS = 0.5
+"""A prediction wrong by this factor and this much is called far off."""
+
+
+class Candidate(Protocol):
+    """One instance that was weighed; see `fairlead.reports.CandidateScore`."""
+
+    @property
+    def instance(self) -> str: ...
+
+    @property
+    def hit_tokens(self) -> int: ...
+
+    @property
+    def pending_tokens(self) -> int: ...
+
+    @property
+    def predicted_ttft_seconds(self) -> float: ...
+
+    @property
+    def total(self) -> float | None: ...
+
+    @property
+    def terms(self) -> Mapping[str, float]: ...
+
+
+class LimitInForce(Protocol):
+    """A threshold or weight of the decision, with its value."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
+    @property
+    def unit(self) -> Unit: ...
+
+    @property
+    def value(self) -> float: ...
+
+
+class WeighedDecision(Protocol):
+    """What a sentence about a decision is made from: the public record of it."""
+
+    @property
+    def chosen(self) -> str: ...
+
+    @property
+    def rule(self) -> Rule: ...
+
+    @property
+    def terms(self) -> Sequence[Term]: ...
+
+    @property
+    def limits(self) -> Sequence[LimitInForce]: ...
+
+    @property
+    def candidates(self) -> Sequence[Candidate]: ...
+
+    @property
+    def passed_over(self) -> str | None: ...
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def ttft_seconds(self) -> float | None: ...
+
+    @property
+    def served_by(self) -> str | None: ...
+
+
+def explain(decision: WeighedDecision) -> str:
+    """Why the chosen instance was chosen, and whether the prediction came true."""
+    chosen = candidate(decision, decision.chosen)
+    sentences = [f"{decision.chosen} was chosen: {decision.rule.because}."]
+    if chosen is None:
+        return f"{sentences[0]} What it was compared by was not recorded."
+    sentences += [_condition(decision, condition, chosen) for condition in decision.rule.given]
+    sentences.append(_comparison(decision, chosen))
+    if decision.prompt_tokens:
+        share = chosen.hit_tokens / decision.prompt_tokens
+        sentences.append(
+            f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({share:.0%}), "
+            f"with {chosen.pending_tokens:,} tokens waiting ahead."
+        )
+    sentences.append(_prediction(decision, chosen))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def candidate(decision: WeighedDecision, instance: str | None) -> Candidate | None:
+    """The candidate of this name."""
+    return next((one for one in decision.candidates if one.instance == instance), None)
+
+
+def term_of(decision: WeighedDecision, name: str) -> Term | None:
+    return next((term for term in decision.terms if term.name == name), None)
+
+
+def value_of(one: Candidate, name: str) -> float | None:
+    """The candidate's value of a term; None when it has none."""
+    if name in one.terms:
+        return one.terms[name]
+    found = getattr(one, name, None)
+    return None if found is None else float(found)
+
+
+def limit_of(decision: WeighedDecision, name: str) -> LimitInForce | None:
+    return next((limit for limit in decision.limits if limit.name == name), None)
+
+
+def sides(decision: WeighedDecision, condition: Condition, chosen: Candidate) -> tuple[float | None, float | None]:
+    """The two numbers a condition compares."""
+    subject = candidate(decision, decision.passed_over) if condition.of == PASSED_OVER else chosen
+    own = limit_of(decision, condition.term)
+    left = own.value if own is not None else None if subject is None else value_of(subject, condition.term)
+    if condition.against == "chosen":
+        return left, value_of(chosen, condition.term)
+    limit = limit_of(decision, condition.against)
+    return left, None if limit is None else limit.value
+
+
+def holds(condition: Condition, left: float, right: float) -> bool:
+    return left > right if condition.holds is Holds.ABOVE else left <= right
+
+
+def eligible(decision: WeighedDecision) -> list[Candidate]:
+    """Candidates the rule chose among."""
+    among = decision.rule.among
+    limit = None if among is None else limit_of(decision, among.against)
+    if among is None or limit is None:
+        return list(decision.candidates)
+    found: list[Candidate] = []
+    for one in decision.candidates:
+        value = value_of(one, among.term)
+        if value is not None and holds(among, value, limit.value):
+            found.append(one)
+    return found
+
+
+def deciding(decision: WeighedDecision, one: Candidate, other: Candidate) -> tuple[Term, float, float] | None:
+    """The first term of the rule's order in which the two differ, with both values; None when they are equal in all."""
+    for name in decision.rule.order:
+        term = term_of(decision, name)
+        mine, theirs = value_of(one, name), value_of(other, name)
+        if term is not None and mine is not None and theirs is not None and mine != theirs:
+            return term, mine, theirs
+    return None
+
+
+def beats(decision: WeighedDecision, one: Candidate, other: Candidate) -> bool:
+    """Whether `one` is strictly better than `other` by the rule's order."""
+    found = deciding(decision, one, other)
+    return found is not None and better(found[0], found[1], found[2])
+
+
+def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
+    """The best of the other candidates the rule chose among, by its order."""
+    best: Candidate | None = None
+    for one in eligible(decision):
+        if one.instance != chosen.instance and (best is None or beats(decision, one, best)):
+            best = one
+    return best
+
+
+def in_words(value: float, unit: Unit, digits: int = 2) -> str:
+    """A value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`."""
+    if unit is Unit.SECONDS:
+        if abs(value) < 0.9995:
+            return f"{value * 1000:.{max(0, digits - 2)}f} ms"
+        return f"{value:.{digits}f} s" if abs(value) < 9.995 or digits > 2 else f"{value:.1f} s"
+    if unit is Unit.SHARE:
+        return f"{value:.{max(0, digits - 2)}%}"
+    if unit is Unit.SCORE:
+        return f"{value:,.{digits + 1}f}"
+    number = f"{value:,.0f}" if value == round(value) else f"{value:,.{digits - 1}f}"
+    return f"{number} {unit.value.removesuffix('s') if number == '1' else unit.value}"
+
+
+def pair_in_words(one: float, other: float, unit: Unit) -> tuple[str, str]:
+    """Both, with as many digits as it takes to tell them apart."""
+    for digits in (2, 4, 6, 9):
+        words = in_words(one, unit, digits), in_words(other, unit, digits)
+        if words[0] != words[1] or one == other:
+            return words
+    return repr(one), repr(other)
+
+
+def _comparison(decision: WeighedDecision, chosen: Candidate) -> str:
+    if not decision.rule.order:
+        return _overridden(decision, chosen)
+    other = runner_up(decision, chosen)
+    if other is None:
+        return ""
+    found = deciding(decision, chosen, other)
+    if found is None:
+        names = [term.words for name in decision.rule.order if (term := term_of(decision, name)) is not None]
+        return f"{other.instance} is equal in {' and '.join(names)}; such a tie goes {decision.rule.ties}."
+    term, mine, theirs = found
+    words = pair_in_words(mine, theirs, term.unit)
+    return f"{_capital(term.words)}: {words[0]} against {words[1]} on {other.instance}, {term.better} is better."
+
+
+def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
+    """A rule that compares nothing stands above the score: say so where the score alone would have given another."""
+    total = term_of(decision, TOTAL)
+    if total is None or chosen.total is None:
+        return ""
+    others = [one for one in decision.candidates if one.total is not None and better(total, one.total, chosen.total)]
+    if not others:
+        return ""
+    sign = 1 if total.better is Better.LOWER else -1
+    best = min(others, key=lambda one: sign * (one.total or 0.0))
+    words = pair_in_words(chosen.total, best.total or 0.0, total.unit)
+    return f"The rule stands above the score: {total.words} is {words[0]} against {words[1]} on {best.instance}, {total.better} is better."
+
+
+def _condition(decision: WeighedDecision, condition: Condition, chosen: Candidate) -> str:
+    left, right = sides(decision, condition, chosen)
+    if left is None or right is None:
+        return ""
+    own, limit = limit_of(decision, condition.term), limit_of(decision, condition.against)
+    term = term_of(decision, condition.term)
+    what = own.words if own is not None else term.words if term is not None else condition.term
+    unit = own.unit if own is not None else term.unit if term is not None else Unit.SCORE
+    values = pair_in_words(left, right, unit)
+    where = "" if own is not None else f" on {decision.passed_over if condition.of == PASSED_OVER else chosen.instance}"
+    against = f"{values[1]} on {chosen.instance}" if limit is None else f"the limit of {values[1]} ({limit.words})"
+    stands = "above" if condition.holds is Holds.ABOVE else "not above"
+    return f"{_capital(what)}{where}: {values[0]}, {stands} {against}."
+
+
+def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
+    predicted, actual = chosen.predicted_ttft_seconds, decision.ttft_seconds
+    words = in_words(predicted, Unit.SECONDS)
+    if actual is None:
+        return f"Its first token was predicted in {words}; none was reported."
+    real = in_words(actual, Unit.SECONDS)
+    if decision.served_by is not None and decision.served_by != decision.chosen:
+        return f"Its first token was predicted in {words}; the request went on to {decision.served_by} and had it there after {real}."
+    off = abs(actual - predicted)
+    factor = max(actual, predicted) / max(min(actual, predicted), 1e-3)
+    if off < FAR_OFF_SECONDS or factor < FAR_OFF_FACTOR:
+        return f"Its first token was predicted in {words} and came in {real}."
+    direction = "too late" if predicted > actual else "too early"
+    return f"Its first token was predicted in {words} but came in {real}: the prediction was far off, {in_words(off, Unit.SECONDS)} {direction}."
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

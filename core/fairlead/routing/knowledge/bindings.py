@@ -1,0 +1,239 @@
+"""Session bindings as one router knows them: a session's KV home, its version, and when it was last used.
+
+The API's word is final. A change made here is optimistic: it takes effect at once and stays pending until the API has told its id, as the binding
+now in force, or another writer's newer binding, which replaces ours. Each change names the newest version the API has told and the pending change
+it follows, so that the API can see exactly what this router knew (`fairlead_api.services.binding_races`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from fairlead.reports import Binding, BindingChange, BindingReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.tables import PoolKey
+
+REFRESHES_PER_TTL = 4
+"""How often an active session that stays where it is is reported within its TTL."""
+
+
+@dataclass(slots=True)
+class _Known:
+    binding: Binding
+    used_at: float
+    reported_at: float
+    """When the API last heard of the session from this router or told this router of it."""
+    confirmed_version: int = 0
+    """The newest version the API has told."""
+    pending: list[BindingChange] = field(default_factory=list)
+    """Own changes the API has not answered yet, oldest first; each follows the one before it."""
+    ended: bool = False
+    """Whether the API has told that nobody holds the session, while changes were pending that may take it again."""
+
+
+class SessionBindings:
+    """Bindings of one pool, forgotten `ttl_seconds` after their last use, least recently used first beyond `limit`.
+
+    Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there.
+    """
+
+    def __init__(self, pool: PoolKey, ttl_seconds: float, loads: Mapping[str, InstanceLoad], limit: int = 200_000) -> None:
+        self._pool = pool
+        self._loads = loads
+        self._limit = limit
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._counts: dict[str, int] = {}
+        self.ttl_seconds = ttl_seconds
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, session: str) -> Binding | None:
+        """The session's binding, None when it has none."""
+        known = self._known.get(session)
+        return None if known is None else known.binding
+
+    def count(self, instance: str) -> int:
+        """Sessions bound to the instance."""
+        return self._counts.get(instance, 0)
+
+    def touch(self, session: str, now: float) -> BindingChange | None:
+        """The session was used. Now and then this is worth telling the API, or it would forget a session that only ever stays."""
+        known = self._known.get(session)
+        if known is None:
+            return None
+        known.used_at = now
+        self._known.move_to_end(session)
+        binding = known.binding
+        if binding.instance is None or now - known.reported_at < self.ttl_seconds / REFRESHES_PER_TTL:
+            return None
+        known.reported_at = now
+        return BindingChange(
+            pool=self._pool,
+            session=session,
+            instance=binding.instance,
+            previous=binding.instance,
+            reason=binding.reason,
+            at=now,
+            based_on=known.confirmed_version,
+            after=known.pending[-1].id if known.pending else None,
+            context_tokens=binding.context_tokens,
+        )
+
+    def bind(self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str) -> BindingChange:
+        """Make `instance` the session's home and return the change to report, under an id that is unique for ever."""
+        known = self._known.get(session)
+        change = BindingChange(
+            id=change_id,
+            pool=self._pool,
+            session=session,
+            instance=instance,
+            previous=None if known is None else known.binding.instance,
+            reason=reason,
+            at=now,
+            based_on=0 if known is None else known.confirmed_version,
+            after=known.pending[-1].id if known is not None and known.pending else None,
+            context_tokens=context_tokens,
+        )
+        self._propose(known, change, now)
+        return change
+
+    def recall(self, change: BindingChange, now: float) -> None:
+        """Take back a change that this router made before it was restarted and that the API may not have answered. To be called with all of them in
+        their order, after what was last heard of the API."""
+        if change.previous == change.instance:
+            return
+        known = self._known.get(change.session)
+        if known is None or known.pending or change.based_on >= known.confirmed_version or known.binding.change == change.after:
+            self._propose(known, change, now)
+            self._known[change.session].confirmed_version = max(self._known[change.session].confirmed_version, change.based_on)
+
+    def _propose(self, known: _Known | None, change: BindingChange, now: float) -> None:
+        binding = Binding(
+            pool=self._pool,
+            session=change.session,
+            instance=change.instance,
+            version=1 if known is None else known.binding.version + 1,
+            reason=change.reason,
+            bound_at=change.at,
+            migrated_at=None if known is None else change.at,
+            context_tokens=change.context_tokens,
+            change=change.id,
+        )
+        if known is None:
+            known = self._known[change.session] = _Known(binding, now, now)
+            self._trim()
+        else:
+            self._count(known.binding.instance, -1)
+            known.binding = binding
+            known.used_at = known.reported_at = now
+            self._known.move_to_end(change.session)
+        self._count(change.instance, 1)
+        known.pending.append(change)
+
+    def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
+        """Take the API's word for a session; a version not newer than the newest told before is ignored, except that it ended (keeps its version).
+
+        `lost` are ids of changes the API has refused. A pending one among them takes all that follow it down with it, and then the word counts even
+        where it is older than what was told before: the database was restored. Returns how many moves were lost that way.
+        """
+        known = self._known.get(binding.session)
+        if known is None:
+            if binding.instance is not None:
+                self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version)
+                self._count(binding.instance, 1)
+                self._trim()
+            return 0
+        for place, change in enumerate(known.pending):
+            if change.id in lost:
+                return self._give_way(known, place, binding)
+        ends = binding.instance is None
+        if binding.version < known.confirmed_version or (binding.version == known.confirmed_version and not ends):
+            return 0
+        known.confirmed_version = binding.version
+        known.ended = ends
+        for place, change in enumerate(known.pending):
+            if change.id == binding.change:
+                del known.pending[: place + 1]
+                break
+        else:
+            if not ends:
+                known.pending.clear()
+        if not known.pending:
+            self._take(known, binding)
+        return 0
+
+    def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
+        """The change at `place` lost: so did those after it, and those before it are settled by the same word."""
+        lost = sum(change.previous is not None for change in known.pending[place:])
+        restored = known.pending[place].based_on > binding.version
+        ended = known.ended and binding.version == known.confirmed_version
+        known.pending.clear()
+        if restored or (binding.version >= known.confirmed_version and not ended):
+            known.confirmed_version = binding.version
+            known.ended = False
+            self._take(known, binding)
+        else:
+            self._forget(binding.session)  # told since then that nobody holds it
+        return lost
+
+    def _take(self, known: _Known, binding: Binding) -> None:
+        if binding.instance is None:
+            self._forget(binding.session)
+            return
+        self._count(known.binding.instance, -1)
+        known.binding = binding
+        self._count(binding.instance, 1)
+
+    def set_context(self, session: str, context_tokens: int) -> None:
+        """How many tokens the session's last turn held (prompt and output)."""
+        known = self._known.get(session)
+        if known is not None and known.binding.context_tokens != context_tokens:
+            known.binding = _with_context(known.binding, context_tokens)
+
+    def expire(self, now: float) -> None:
+        """Forget sessions not used for longer than the TTL."""
+        while self._known:
+            session, known = next(iter(self._known.items()))
+            if now - known.used_at <= self.ttl_seconds:
+                return
+            self._forget(session)
+
+    def clear(self) -> None:
+        """Forget every session."""
+        for session in tuple(self._known):
+            self._forget(session)
+
+    def _trim(self) -> None:
+        while len(self._known) > self._limit:
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, session: str) -> None:
+        self._count(self._known.pop(session).binding.instance, -1)
+
+    def _count(self, instance: str | None, step: int) -> None:
+        if instance is None:
+            return
+        count = self._counts.get(instance, 0) + step
+        if count:
+            self._counts[instance] = count
+        else:
+            self._counts.pop(instance, None)
+        load = self._loads.get(instance)
+        if load is not None:
+            load.sessions = count
+
+
+def _with_context(binding: Binding, context_tokens: int) -> Binding:
+    """As `replace` would make it, which takes three times as long; every request that ends comes through here."""
+    return Binding(
+        pool=binding.pool,
+        session=binding.session,
+        instance=binding.instance,
+        version=binding.version,
+        reason=binding.reason,
+        bound_at=binding.bound_at,
+        migrated_at=binding.migrated_at,
+        context_tokens=context_tokens,
+        change=binding.change,
+    )

@@ -1,0 +1,157 @@
+"""The live view policies choose by: loads, prefix index and bindings of this instant. The scheduler sets `now` before each use."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+import numpy as np
+
+from fairlead.instances import Role
+from fairlead.reports import Binding
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, bits_of, misses
+from fairlead.routing.knowledge.bindings import SessionBindings
+from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.tables import RoutingTable
+
+FEW_HOLDERS = 8
+"""Up to so many holders of a prefix are cheaper one by one."""
+
+
+class LiveView:
+    """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a circuit or the table changes."""
+
+    def __init__(
+        self,
+        table: RoutingTable,
+        loads: Mapping[str, InstanceLoad],
+        prefixes: PrefixIndex,
+        bindings: SessionBindings,
+        changed: set[str],
+        prefill_times: PrefillTimes,
+        decode_times: DecodeTimes,
+    ) -> None:
+        self._loads = loads
+        self._bindings = bindings
+        self._changed = changed
+        """Instances whose counters changed since the vectors were read; emptied here."""
+        self._candidates: tuple[InstanceLoad, ...] | None = None
+        self._decode_candidates: tuple[InstanceLoad, ...] = ()
+        self._valid_until = 0.0
+        self._vectors: PoolVectors | None = None
+        self._places: dict[str, int] = {}
+        self._places_of_slots: IntVector = np.zeros(0, dtype=np.int64)
+        self._slots_version = -1
+        self.prefixes = prefixes
+        self.prefill_times = prefill_times
+        self.decode_times = decode_times
+        self.table = table
+        self.now = 0.0
+
+    def invalidate(self) -> None:
+        """The table or a circuit changed."""
+        self._candidates = None
+
+    def candidates(self) -> Sequence[InstanceLoad]:
+        if self._candidates is None or self.now >= self._valid_until:
+            self._find_candidates()
+            assert self._candidates is not None
+        return self._candidates
+
+    def decode_candidates(self) -> Sequence[InstanceLoad]:
+        if self._candidates is None or self.now >= self._valid_until:
+            self._find_candidates()
+        return self._decode_candidates
+
+    def load(self, instance: str) -> InstanceLoad | None:
+        return self._loads.get(instance)
+
+    def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+        blocks = self.prefixes.match(instance, request.blocks)
+        return max(0, min(blocks * self.table.engine.block_tokens, request.prompt_tokens - 1))
+
+    def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        block_tokens = self.table.engine.block_tokens
+        most = request.prompt_tokens - 1
+        if most < 1:
+            return {}
+        return {instance: min(blocks * block_tokens, most) for instance, blocks in self.prefixes.match_everywhere(request.blocks).items()}
+
+    def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
+        load = self._loads.get(instance)
+        hit = self.hit_tokens(request, instance)
+        if self.prefill_times.fitted:
+            ahead = 0.0 if load is None else load.pending_prefill_microseconds / 1e6
+            return ahead + self.prefill_times.seconds(request.prompt_tokens, hit)
+        pending = 0 if load is None else load.pending_prefill_tokens
+        return (pending + max(1, request.prompt_tokens - hit)) / self.table.engine.prefill_tokens_per_second
+
+    def decode_seconds(self, context_tokens: float, requests: float) -> float:
+        return self.decode_times.seconds(context_tokens, requests)
+
+    def vectors(self) -> PoolVectors:
+        candidates = self.candidates()
+        if self._vectors is None or self._vectors.loads is not candidates:
+            self._vectors = PoolVectors.of(candidates, self.table.engine.kv_cache_tokens)
+            self._places = {load.entry.id: index for index, load in enumerate(candidates)}
+            self._slots_version = -1
+        elif self._changed:
+            for instance in self._changed:
+                index = self._places.get(instance)
+                if index is not None:
+                    self._vectors.refresh(index)
+        self._changed.clear()
+        return self._vectors
+
+    def hit_vector(self, request: RoutingRequest) -> IntVector:
+        self.vectors()
+        prefixes = self.prefixes
+        if self._slots_version != prefixes.slots_version:
+            self._place_slots()
+        count = len(self._places)
+        hits = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
+        places = self._places_of_slots
+        block_tokens = self.table.engine.block_tokens
+        most = max(0, request.prompt_tokens - 1)
+        for mask, depth in prefixes.match_masks(request.blocks):
+            tokens = min(depth * block_tokens, most)
+            if mask.bit_count() > FEW_HOLDERS:
+                hits[places[bits_of(mask, len(places))]] = tokens
+                continue
+            while mask:
+                lowest = mask & -mask
+                hits[places[lowest.bit_length() - 1]] = tokens
+                mask ^= lowest
+        return hits[:count]
+
+    def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
+        vectors = self.vectors()
+        if self.prefill_times.fitted:
+            return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+        return (vectors.pending + misses(request.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
+
+    def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
+        return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+
+    def binding(self, session: str) -> Binding | None:
+        return self._bindings.get(session)
+
+    def _find_candidates(self) -> None:
+        accepting = sorted((load for load in self._loads.values() if load.entry.accepting), key=lambda load: load.entry.id)
+        healthy = [load for load in accepting if load.broken_until <= self.now]
+        decoding = tuple(load for load in healthy if load.entry.role is Role.DECODE)
+        both = tuple(load for load in healthy if load.entry.role is Role.BOTH)
+        self._decode_candidates = decoding or both
+        for load in accepting:
+            load.lacks_decode = load.entry.role is Role.PREFILL and not self._decode_candidates
+        self._candidates = tuple(load for load in healthy if load.is_candidate(self.now))
+        self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
+
+    def _place_slots(self) -> None:
+        slots = self.prefixes.slots()
+        nowhere = len(self._places)
+        self._places_of_slots = np.full(max(slots.values(), default=-1) + 1, nowhere, dtype=np.int64)
+        for instance, slot in slots.items():
+            self._places_of_slots[slot] = self._places.get(instance, nowhere)
+        self._slots_version = self.prefixes.slots_version

@@ -1,0 +1,42 @@
+"""Which instance decodes what another one prefilled: the shortest step after adding the request, where its context fits."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import inf
+
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeChoice:
+    """A decode instance and its step time (s) with the request added; infinite when no instance has room for its context."""
+
+    instance: str
+    tpot_seconds: float
+
+
+def select_decoding(
+    request: RoutingRequest, view: PoolView, excluded: Collection[str] = (), reserve_tokens: int = 0
+) -> DecodeChoice | None:
+    """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for the prompt and a reserve.
+
+    Ties, and pools of whose decode times nothing is known, go to the fewest context tokens, then requests, then id. Without room anywhere the one
+    with the fewest tokens is named, at an infinite step time. None when no instance decodes.
+    """
+    capacity = view.table.engine.kv_cache_tokens
+    best: str | None = None
+    best_rank: tuple[bool, float, int, int] | None = None
+    for load in view.decode_candidates():
+        instance = load.entry.id
+        if instance in excluded:
+            continue
+        tokens = load.decode_tokens + load.incoming_tokens
+        requests = load.decoding + load.incoming
+        full = tokens + request.prompt_tokens + reserve_tokens > capacity
+        rank = (full, 0.0 if full else view.decode_seconds(tokens + request.prompt_tokens, requests + 1), tokens, requests)
+        if best_rank is None or rank < best_rank:
+            best, best_rank = instance, rank
+    if best is None or best_rank is None:
+        return None
+    return DecodeChoice(instance=best, tpot_seconds=inf if best_rank[0] else best_rank[1])

@@ -1,0 +1,115 @@
+"""The adaptive hash key: hot prefixes get longer keys, so that they spread over more instances; cold ones shrink back (DualMap, section 1.2).
+
+A key is (depth, chained hash at that depth). A prefix starts at depth 1; when the share of recent requests having it exceeds the hot share, keys go
+one block deeper below it; when its share falls below the cold share, everything below it is undone. Between the two nothing changes.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.routing.knowledge.rings import Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotnessSettings:
+    """`hot_share`/`cold_share` None = 2/n and 1/n of the n accepting instances. A window holds `window` entries, of which each request takes
+    `entries_per_request`; shares are of entries. Nothing expands before `min_samples` requests are in the window."""
+
+    hot_share: float | None = None
+    cold_share: float | None = None
+    window: int = 200
+    min_samples: int = 20
+    entries_per_request: int = 1
+
+
+PAPER = HotnessSettings()
+"""Preset `dualmap-paper`: 2/n and 1/n over 200 requests."""
+
+CODE = HotnessSettings(hot_share=0.0612, cold_share=0.02, entries_per_request=2)
+"""Preset `dualmap-code`: constants over a window in which each request takes two of 200 entries (so 0.0612 means 12 % of requests)."""
+
+
+class PrefixHotness:
+    """The tree of expanded prefixes and the sliding window of key paths it is judged by. O(depth) per request; memory is at most window x depth."""
+
+    def __init__(self, settings: HotnessSettings) -> None:
+        self._settings = settings
+        self._requests = max(1, settings.window // settings.entries_per_request)
+        self._window: deque[tuple[Key, ...]] = deque()
+        self._counts: dict[Key, int] = {}
+        self._expanded: dict[Key, set[Key]] = {}
+
+    def key(self, blocks: Sequence[int], first_bytes_hash: int) -> Key:
+        """The key of a prompt as the tree stands; changes nothing. Prompts without a full block are keyed by their bytes."""
+        depth = len(blocks)
+        if not depth:
+            return (0, first_bytes_hash)
+        expanded = self._expanded
+        for level in range(1, depth):
+            key = (level, blocks[level - 1])
+            if key not in expanded:
+                return key
+        return (depth, blocks[depth - 1])
+
+    def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
+        """Keys the prompt had or would have with the tree grown less or more, without the one it has."""
+        now = self.key(blocks, first_bytes_hash)
+        return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
+
+    def observe(self, blocks: Sequence[int], first_bytes_hash: int, instances: int) -> Key:
+        """Count a request of a pool with `instances` accepting instances and return its key, as it was before this request was counted."""
+        if not blocks:
+            return (0, first_bytes_hash)
+        leaf = self.key(blocks, first_bytes_hash)
+        path = tuple((level, blocks[level - 1]) for level in range(1, leaf[0] + 1))
+        counts = self._counts
+        for key in path:
+            counts[key] = counts.get(key, 0) + 1
+        self._window.append(path)
+        left = self._window.popleft() if len(self._window) > self._requests else ()
+        for key in left:
+            if counts[key] == 1:
+                del counts[key]
+            else:
+                counts[key] -= 1
+        n = max(1, instances)
+        hot = 2 / n if self._settings.hot_share is None else self._settings.hot_share
+        cold = 1 / n if self._settings.cold_share is None else self._settings.cold_share
+        if len(self._window) >= self._settings.min_samples and self.share(leaf) > hot and leaf[0] < len(blocks):
+            self._expanded[leaf] = set()
+            if len(path) > 1:
+                self._expanded[path[-2]].add(leaf)
+        self._collapse_cold(path, cold)
+        self._collapse_cold(left, cold)
+        return leaf
+
+    def share(self, key: Key) -> float:
+        """Share (0-1) of the window's entries that have this prefix, as counted."""
+        entries = len(self._window) * self._settings.entries_per_request
+        return self._counts.get(key, 0) / entries if entries else 0.0
+
+    def expanded(self) -> frozenset[Key]:
+        """Prefixes below which keys are longer."""
+        return frozenset(self._expanded)
+
+    def counts(self) -> dict[Key, int]:
+        """How many requests of the window passed each prefix on the way to their key."""
+        return dict(self._counts)
+
+    def window(self) -> tuple[tuple[Key, ...], ...]:
+        """The paths in the window, oldest first."""
+        return tuple(self._window)
+
+    def _collapse_cold(self, path: Sequence[Key], cold: float) -> None:
+        for index, key in enumerate(path):
+            if key in self._expanded and (key not in self._counts or self.share(key) < cold):
+                if index:
+                    self._expanded[path[index - 1]].discard(key)
+                self._collapse(key)
+                return
+
+    def _collapse(self, key: Key) -> None:
+        below = [key]
+        while below:
+            below.extend(self._expanded.pop(below.pop()))

@@ -1,0 +1,288 @@
+"""Accounting: which request counts where, exactly once, from its submission to its end.
+
+A tracked request is in one stage; its tokens are in one instance's counters according to that stage; every change of stage goes through a method
+here that takes it out of the old counters and puts it into the new ones. Nothing else writes the counts of an `InstanceLoad`.
+
+A request that prefills on one instance and decodes on another counts on both from the time it is queued: its prefill on the one, as *incoming* on the
+other, until its prompt is computed; then it counts only where it decodes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.decode_history import DecodeMark
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.predictors import InstanceFeatures
+from fairlead.routing.contracts.requests import RoutingRequest
+
+
+class Stage(Enum):
+    """Where an accepted request is."""
+
+    HELD = "held"
+    """Counted nowhere: no instance accepts requests at the moment."""
+    QUEUED = "queued"
+    PREFILLING = "prefilling"
+    DECODING = "decoding"
+
+
+@dataclass(slots=True, kw_only=True)
+class TrackedRequest:
+    """An accepted request. `instance` is "" while held; `miss_tokens` is what it counts for on that instance."""
+
+    request: RoutingRequest
+    submitted_at: float
+    stage: Stage = Stage.HELD
+    instance: str = ""
+    alternate: str | None = None
+    fallbacks: tuple[str, ...] = ()
+    session: str | None = None
+    """The key of its binding, if the policy keeps one for it."""
+    decision_id: str = ""
+    reason: DecisionReason = DecisionReason.FALLBACK
+    hit_tokens: int = 0
+    miss_tokens: int = 0
+    prefill_microseconds: int = 0
+    """What it is predicted to take on that instance, once its turn comes."""
+    late: bool = False
+    """Queued, and unable to meet its TTFT target even if sent at once."""
+    decode: str | None = None
+    """Where it will decode, when `instance` only prefills."""
+    transfer_from: str | None = None
+    transfer_tokens: int = 0
+    """Hit tokens that `instance` is to fetch from `transfer_from`."""
+    features: InstanceFeatures | None = None
+    """What a predictor saw of the instance when it was chosen."""
+    waiting_since: float = 0.0
+    dispatched_at: float | None = None
+    first_token_at: float | None = None
+    decode_began: DecodeMark | None = None
+    """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
+    tried: tuple[str, ...] = ()
+    left: str = ""
+    """The instance it had to leave, until it has got another."""
+    migrations: list[str] = field(default_factory=list)
+    """Ids of the session migrations this request carried, whose outcome it will tell."""
+    reroutes: list[str] = field(default_factory=list)
+    """Ids of its own re-routes."""
+
+    @property
+    def decodes_on(self) -> str:
+        """Where it decodes: `decode`, or where it was prefilled."""
+        return self.instance if self.decode is None else self.decode
+
+    @property
+    def queued_seconds(self) -> float | None:
+        """How long it waited to be dispatched; None while it has not been."""
+        return None if self.dispatched_at is None else self.dispatched_at - self.submitted_at
+
+
+def no_time(prompt_tokens: int, hit_tokens: int) -> float:
+    """The prefill estimate of who does not need one."""
+    return 0.0
+
+
+class Accounting:
+    """Counters of all instances of a pool, and the requests they are made of.
+
+    `prefill_seconds` estimates a prefill from (prompt tokens, hit tokens).
+    """
+
+    def __init__(self, prefill_seconds: Callable[[int, int], float] = no_time) -> None:
+        self.loads: dict[str, InstanceLoad] = {}
+        self.requests: dict[str, TrackedRequest] = {}
+        self.changed: set[str] = set()
+        """Instances whose counters changed since someone who keeps copies emptied this."""
+        self._prefill_seconds = prefill_seconds
+        self.pending_microseconds = 0
+        """Sums over the instances."""
+        self.late_microseconds = 0
+
+    @property
+    def wait_seconds(self) -> float:
+        """Predicted time of all that is pending anywhere, without the late."""
+        return (self.pending_microseconds - self.late_microseconds) / 1e6
+
+    def admit(self, tracked: TrackedRequest) -> None:
+        """Accept a request, counted nowhere yet. Raises ValueError when its id is already in flight."""
+        if tracked.request.id in self.requests:
+            raise ValueError(f"request {tracked.request.id!r} is already in flight")
+        self.requests[tracked.request.id] = tracked
+
+    def enqueue(self, tracked: TrackedRequest, instance: str, hit_tokens: int, now: float, decode: str | None = None) -> None:
+        """HELD → QUEUED at `instance`, counting its uncached tokens there, and as incoming at `decode` if that is another instance."""
+        assert tracked.stage is Stage.HELD
+        load = self.loads[instance]
+        tracked.stage = Stage.QUEUED
+        tracked.instance = instance
+        self._estimate(tracked, hit_tokens)
+        load.waiting += 1
+        self._add_pending(load, tracked.miss_tokens, tracked.prefill_microseconds, now)
+        self._expect(tracked, decode)
+
+    def dispatch(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
+        """QUEUED → PREFILLING where it waits, with the hit as it is believed now."""
+        assert tracked.stage is Stage.QUEUED
+        load = self.loads[tracked.instance]
+        self.forget_late(tracked)
+        tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
+        self._estimate(tracked, hit_tokens)
+        tracked.stage = Stage.PREFILLING
+        tracked.dispatched_at = now
+        load.waiting -= 1
+        load.prefilling += 1
+        load.dispatched_prefill_tokens += tracked.miss_tokens
+        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
+        if tracked.transfer_from is not None:
+            self.loads[tracked.transfer_from].transfers_out += 1
+
+    def find_late(self, tracked: TrackedRequest) -> None:
+        """A queued request can no longer be in time."""
+        assert tracked.stage is Stage.QUEUED
+        if not tracked.late:
+            tracked.late = True
+            self._count_late(tracked, tracked.prefill_microseconds)
+
+    def forget_late(self, tracked: TrackedRequest) -> None:
+        """Whether it can be in time is open again."""
+        if tracked.late:
+            tracked.late = False
+            self._count_late(tracked, -tracked.prefill_microseconds)
+
+    def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
+        """A request not yet computed will decode elsewhere than thought."""
+        self._unexpect(tracked)
+        self._expect(tracked, decode)
+
+    def transferred(self, tracked: TrackedRequest) -> None:
+        """The KV blocks it fetches have arrived (or are no longer fetched)."""
+        source = tracked.transfer_from
+        if source is not None and tracked.stage is Stage.PREFILLING:
+            self.loads[source].transfers_out -= 1
+        tracked.transfer_from = None
+
+    def prefilled(self, tracked: TrackedRequest, now: float) -> None:
+        """PREFILLING → DECODING: its prompt is computed, and it goes on where it decodes."""
+        assert tracked.stage is Stage.PREFILLING
+        load = self.loads[tracked.instance]
+        self._leave_prefill(load, tracked)
+        load.last_first_token_at = now
+        decode = tracked.decode
+        self._unexpect(tracked)
+        tracked.decode = decode
+        tracked.stage = Stage.DECODING
+        decoding = self.loads[tracked.decodes_on]
+        decoding.decoding += 1
+        decoding.decode_tokens += tracked.request.prompt_tokens
+        self.changed.add(tracked.decodes_on)
+
+    def unplace(self, tracked: TrackedRequest) -> None:
+        """Any stage → HELD: out of every counter, still in flight."""
+        if tracked.stage is Stage.HELD:
+            return
+        if tracked.stage is Stage.DECODING:
+            decoding = self.loads[tracked.decodes_on]
+            decoding.decoding -= 1
+            decoding.decode_tokens -= tracked.request.prompt_tokens
+            self.changed.add(tracked.decodes_on)
+            tracked.decode = None
+        else:
+            load = self.loads[tracked.instance]
+            if tracked.stage is Stage.QUEUED:
+                load.waiting -= 1
+                self.forget_late(tracked)
+                self._remove_pending(load, tracked)
+            else:
+                self._leave_prefill(load, tracked)
+            self._unexpect(tracked)
+        tracked.stage = Stage.HELD
+        tracked.instance = ""
+
+    def end(self, tracked: TrackedRequest) -> None:
+        """Out of every counter and forgotten."""
+        self.unplace(tracked)
+        del self.requests[tracked.request.id]
+
+    def in_flight(self, instance: str) -> int:
+        """Requests queued for, dispatched to or coming to the instance."""
+        load = self.loads[instance]
+        return load.waiting + load.prefilling + load.decoding + load.incoming
+
+    def _estimate(self, tracked: TrackedRequest, hit_tokens: int) -> None:
+        tracked.hit_tokens = hit_tokens
+        tracked.miss_tokens = max(1, tracked.request.prompt_tokens - hit_tokens)
+        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.request.prompt_tokens, hit_tokens))
+
+    def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
+        self.loads[tracked.instance].late_prefill_microseconds += microseconds
+        self.late_microseconds += microseconds
+        self.changed.add(tracked.instance)
+
+    def _add_pending(self, load: InstanceLoad, tokens: int, microseconds: int, now: float) -> None:
+        load.pending_prefill_tokens += tokens
+        load.pending_prefill_microseconds += microseconds
+        self.pending_microseconds += microseconds
+        if load.prefilling_since is None:
+            load.prefilling_since = now
+        self.changed.add(load.entry.id)
+
+    def _remove_pending(self, load: InstanceLoad, tracked: TrackedRequest) -> None:
+        load.pending_prefill_tokens -= tracked.miss_tokens
+        load.pending_prefill_microseconds -= tracked.prefill_microseconds
+        self.pending_microseconds -= tracked.prefill_microseconds
+        if not load.pending_prefill_tokens:
+            load.prefilling_since = None
+        self.changed.add(load.entry.id)
+
+    def _leave_prefill(self, load: InstanceLoad, tracked: TrackedRequest) -> None:
+        load.prefilling -= 1
+        load.dispatched_prefill_tokens -= tracked.miss_tokens
+        self._remove_pending(load, tracked)
+        self.transferred(tracked)
+
+    def _expect(self, tracked: TrackedRequest, decode: str | None) -> None:
+        tracked.decode = None if decode == tracked.instance else decode
+        if tracked.decode is not None:
+            load = self.loads[tracked.decode]
+            load.incoming += 1
+            load.incoming_tokens += tracked.request.prompt_tokens
+
+    def _unexpect(self, tracked: TrackedRequest) -> None:
+        if tracked.decode is not None:
+            load = self.loads[tracked.decode]
+            load.incoming -= 1
+            load.incoming_tokens -= tracked.request.prompt_tokens
+            tracked.decode = None
+
+
+def discrepancies(accounting: Accounting) -> tuple[str, ...]:
+    """Instances whose counters differ from a fresh count of the tracked requests, in words; empty when accounting is exact."""
+    found: list[str] = []
+    for instance, load in sorted(accounting.loads.items()):
+        requests = accounting.requests.values()
+        queued = [tracked for tracked in requests if tracked.instance == instance and tracked.stage is Stage.QUEUED]
+        prefilling = [tracked for tracked in requests if tracked.instance == instance and tracked.stage is Stage.PREFILLING]
+        decoding = [tracked for tracked in requests if tracked.stage is Stage.DECODING and tracked.decodes_on == instance]
+        incoming = [tracked for tracked in requests if tracked.stage is not Stage.DECODING and tracked.decode == instance]
+        dispatched = sum(tracked.miss_tokens for tracked in prefilling)
+        counted = {
+            "pending_prefill_tokens": dispatched + sum(tracked.miss_tokens for tracked in queued),
+            "pending_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in (*queued, *prefilling)),
+            "late_prefill_microseconds": sum(tracked.prefill_microseconds for tracked in queued if tracked.late),
+            "dispatched_prefill_tokens": dispatched,
+            "waiting": len(queued),
+            "prefilling": len(prefilling),
+            "decoding": len(decoding),
+            "decode_tokens": sum(tracked.request.prompt_tokens for tracked in decoding),
+            "incoming": len(incoming),
+            "incoming_tokens": sum(tracked.request.prompt_tokens for tracked in incoming),
+            "transfers_out": sum(tracked.stage is Stage.PREFILLING and tracked.transfer_from == instance for tracked in requests),
+        }
+        wrong = [f"{name} is {getattr(load, name)}, not {value}" for name, value in counted.items() if getattr(load, name) != value]
+        if (load.prefilling_since is None) != (load.pending_prefill_tokens == 0):
+            wrong.append(f"prefilling_since is {load.prefilling_since} with {load.pending_prefill_tokens} tokens pending")
+        if wrong:
+            found.append(f"{instance}: {'; '.join(wrong)}")
+    return tuple(found)

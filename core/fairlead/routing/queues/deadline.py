@@ -1,0 +1,196 @@
+"""The `deadline` discipline of a queue: as many requests in time as can be, and the rest without hurting them.
+
+Of the requests of a class that can still meet the TTFT target, the largest set that can meet it together is planned (Moore and Hodgson: in order of
+deadline, dropping the longest prefill whenever one would be late). Of that set the shortest goes first that makes no other late. Dropped ones may be
+planned again by the next look. A request that would miss the target even if sent at once is *late*: it goes, shortest first, when nothing planned waits
+and late ones may go (see `late_requests`), or when the share of time kept for late ones has grown to what it takes.
+
+The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by the pace seen on the instance.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.queues.accounting import TrackedRequest
+
+STEP_SECONDS = 0.05
+"""Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
+MARGIN = 0.02
+"""Share of the target kept as a margin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateRules:
+    """What late requests get: any time that is free while they `may_go`, and always the `share` (0-1) of it.
+
+    `found` is told of each request found late, `sent_in_time` of each planned one that leaves.
+    """
+
+    share: float
+    may_go: Callable[[], bool]
+    found: Callable[[TrackedRequest], None]
+    sent_in_time: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Planned:
+    due: float
+    seconds: float
+    place: int
+    tracked: TrackedRequest
+
+
+class DeadlineQueue:
+    """Queued requests of one instance, whose counters are `load`; `speed` in tokens per second. Taking is O(n log n) in those not late."""
+
+    def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: LateRules) -> None:
+        self._load = load
+        self._target = target_seconds * (1 - MARGIN)
+        self._speed = speed
+        self._rules = rules
+        self._classes: dict[int, dict[str, TrackedRequest]] = {}
+        """Requests that can still be in time, by class."""
+        self._late: dict[str, TrackedRequest] = {}
+        self._earned = 0.0
+        """Seconds that late requests may take from the others."""
+        self._all_able_until = inf
+        """None of those that can still be in time becomes late before, at the pace of then."""
+        self._pace_then = load.prefill_pace
+
+    def __len__(self) -> int:
+        return len(self._late) + sum(map(len, self._classes.values()))
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._late or any(request_id in able for able in self._classes.values())
+
+    def add(self, tracked: TrackedRequest) -> None:
+        """Let a request wait; whether it is late is found out by the next look."""
+        self._classes.setdefault(tracked.request.priority, {})[tracked.request.id] = tracked
+        self._all_able_until = min(self._all_able_until, self._latest_start(tracked))
+
+    def remove(self, request_id: str) -> None:
+        """Take a request out wherever it stands; unknown ids are ignored."""
+        if self._late.pop(request_id, None) is not None:
+            return
+        for priority, able in self._classes.items():
+            if able.pop(request_id, None) is not None:
+                if not able:
+                    del self._classes[priority]
+                return
+
+    def find_late(self, now: float) -> None:
+        """Sort out the requests that would miss the target even if they went at once. Costs nothing until the first can be one."""
+        if now <= self._all_able_until and self._load.prefill_pace == self._pace_then:
+            return
+        self._pace_then = self._load.prefill_pace
+        self._all_able_until = inf
+        for able in tuple(self._classes.values()):
+            for tracked in tuple(able.values()):
+                latest = self._latest_start(tracked)
+                if now > latest:
+                    self.remove(tracked.request.id)
+                    self._late[tracked.request.id] = tracked
+                    self._rules.found(tracked)
+                else:
+                    self._all_able_until = min(self._all_able_until, latest)
+
+    def take(self, now: float) -> TrackedRequest | None:
+        """Remove and return the request to send next; None when there is none that should go now."""
+        self.find_late(now)
+        late = min(self._late.values(), key=_shortness, default=None)
+        if late is not None and 0 < self._seconds(late) <= self._earned:
+            self._earned -= self._seconds(late)
+            return self._taken(late)
+        in_time = self._take_planned(now)
+        if in_time is not None:
+            return in_time
+        if late is None and self._classes:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
+            late = min(self._classes[min(self._classes)].values(), key=_shortness)
+        if late is None or not self._rules.may_go():
+            return None
+        return self._taken(late)
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`, but only one that can still be in time."""
+        self.find_late(now)
+        return self._take_planned(now)
+
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        """The requests in about the order they would be sent if none came: the planned by deadline, the dropped, the late."""
+        ordered: list[TrackedRequest] = []
+        for priority in sorted(self._classes):
+            planned, dropped = self._plan(self._classes[priority], now)
+            ordered += [one.tracked for one in (*planned, *dropped)]
+        ordered += sorted(self._late.values(), key=_shortness)
+        return ordered
+
+    def _take_planned(self, now: float) -> TrackedRequest | None:
+        for priority in sorted(self._classes):
+            planned, _ = self._plan(self._classes[priority], now)
+            if planned:
+                chosen = _shortest_harmless(planned, now + self._ahead_seconds)
+                if self._late:
+                    self._earned += self._rules.share * chosen.seconds
+                self._rules.sent_in_time()
+                return self._taken(chosen.tracked)
+        return None
+
+    def _plan(self, able: Mapping[str, TrackedRequest], now: float) -> tuple[list[_Planned], list[_Planned]]:
+        """The largest set of requests that can all be in time, in order of deadline, and those left out."""
+        requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(able.values())]
+        requests.sort(key=lambda one: (one.due, one.place))
+        at = now + self._ahead_seconds
+        longest: list[tuple[float, int]] = []
+        left_out: set[int] = set()
+        for one in requests:
+            at += one.seconds
+            heappush(longest, (-one.seconds, one.place))
+            if at > one.due:
+                seconds, place = heappop(longest)
+                at += seconds
+                left_out.add(place)
+        if not left_out:
+            return requests, []
+        return [one for one in requests if one.place not in left_out], [one for one in requests if one.place in left_out]
+
+    def _taken(self, tracked: TrackedRequest) -> TrackedRequest:
+        self.remove(tracked.request.id)
+        return tracked
+
+    @property
+    def _ahead_seconds(self) -> float:
+        return self._load.dispatched_prefill_tokens / self._speed
+
+    def _due(self, tracked: TrackedRequest) -> float:
+        return tracked.request.arrived_at + self._target
+
+    def _latest_start(self, tracked: TrackedRequest) -> float:
+        return self._due(tracked) - self._seconds(tracked)
+
+    def _seconds(self, tracked: TrackedRequest) -> float:
+        return tracked.prefill_microseconds / 1e6 * self._load.prefill_pace + STEP_SECONDS
+
+
+def next_pace(pace: float, seconds: float, predicted_seconds: float) -> float:
+    """The smoothed pace after a prefill that took `seconds`; one observation counts for a tenth, and for 4 at most."""
+    observed = seconds / (predicted_seconds + STEP_SECONDS)
+    return pace + 0.1 * (min(4.0, max(0.25, observed)) - pace)
+
+
+def _shortness(tracked: TrackedRequest) -> tuple[int, float]:
+    return (tracked.prefill_microseconds, tracked.request.arrived_at)
+
+
+def _shortest_harmless(planned: list[_Planned], at: float) -> _Planned:
+    """The shortest that leaves all others in time if it goes first; the first of them by deadline always does."""
+    best = planned[0]
+    slack = inf
+    for one in planned:
+        if one.seconds <= slack and one.seconds < best.seconds:
+            best = one
+        at += one.seconds
+        slack = min(slack, one.due - at)
+    return best

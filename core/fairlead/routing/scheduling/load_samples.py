@@ -1,0 +1,177 @@
+"""Load samples: what each instance did in each second, as one router saw it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xxhash import xxh3_64_intdigest
+
+from fairlead.reports import LoadSample
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.tables import PoolKey
+
+LATENCIES_PER_SECOND = 64
+"""Latencies kept per instance and second; of more, a uniform sample."""
+
+
+@dataclass(slots=True)
+class Reservoir:
+    """A uniform sample of at most `LATENCIES_PER_SECOND` values out of all those seen; the same values give the same sample."""
+
+    values: list[float] = field(default_factory=list)
+    seen: int = 0
+
+    def add(self, value: float) -> None:
+        """See one more value."""
+        self.seen += 1
+        if len(self.values) < LATENCIES_PER_SECOND:
+            self.values.append(value)
+            return
+        place = xxh3_64_intdigest(self.seen.to_bytes(8, "little"), len(self.values)) % self.seen
+        if place < LATENCIES_PER_SECOND:
+            self.values[place] = value
+
+
+@dataclass(slots=True)
+class SecondOfLoad:
+    """One instance's running second: counters, and the gauges as the last event left them."""
+
+    second: int
+    running: int = 0
+    waiting: int = 0
+    pending_prefill_tokens: int = 0
+    kv_usage: float | None = None
+    requests: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    output_tokens: int = 0
+    ttft_within_slo: int = 0
+    ttft: Reservoir = field(default_factory=Reservoir)
+    tpot: Reservoir = field(default_factory=Reservoir)
+
+    def read_gauges(self, load: InstanceLoad) -> None:
+        """Take the counts of this instant."""
+        self.running = load.prefilling + load.decoding
+        self.waiting = load.waiting
+        self.pending_prefill_tokens = load.pending_prefill_tokens
+        self.kv_usage = load.kv_usage
+
+
+class LoadSeconds:
+    """Collects seconds per instance. A second is finished when an event or a take comes after it. Not `kept`, it collects nothing."""
+
+    def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
+        self._pool = pool
+        self._limit = limit
+        self._kept = kept
+        self._running: dict[str, SecondOfLoad] = {}
+        self._finished: list[LoadSample] = []
+        self._last_second: dict[str, int] = {}
+        self.dropped = 0
+
+    def dispatched(self, load: InstanceLoad, now: float) -> None:
+        """A request was sent to the instance."""
+        if self._kept:
+            self._current(load, now).requests += 1
+
+    def first_token(self, load: InstanceLoad, now: float, ttft_seconds: float, target_seconds: float) -> None:
+        """A first token came from the instance."""
+        if self._kept:
+            second = self._current(load, now)
+            second.ttft.add(ttft_seconds)
+            second.ttft_within_slo += ttft_seconds < target_seconds
+
+    def completed(
+        self,
+        prefilled_on: InstanceLoad,
+        decoded_on: InstanceLoad,
+        now: float,
+        *,
+        prompt_tokens: int,
+        hit_tokens: int,
+        output_tokens: int,
+        tpot_seconds: float | None,
+    ) -> None:
+        """A request ended well."""
+        if not self._kept:
+            return
+        second = self._current(prefilled_on, now)
+        second.prompt_tokens += prompt_tokens
+        second.hit_tokens += hit_tokens
+        if prefilled_on is not decoded_on:
+            second = self._current(decoded_on, now)
+        second.completed += 1
+        second.output_tokens += output_tokens
+        if tpot_seconds is not None:
+            second.tpot.add(tpot_seconds)
+
+    def failed(self, load: InstanceLoad, now: float) -> None:
+        """The instance failed a request."""
+        if self._kept:
+            self._current(load, now).failed += 1
+
+    def cancelled(self, load: InstanceLoad, now: float) -> None:
+        """A request for the instance was cancelled."""
+        if self._kept:
+            self._current(load, now).cancelled += 1
+
+    def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
+        """The running second of the instance, gauges read."""
+        instance = load.entry.id
+        second = int(now)
+        running = self._running.get(instance)
+        if running is None or running.second < second:
+            if running is not None:
+                self._finish(instance, running)
+            running = self._running[instance] = SecondOfLoad(second)
+        running.read_gauges(load)
+        return running
+
+    def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
+        """Finished seconds; instances without events since the last take give the last full second's gauges."""
+        if not self._kept:
+            return ()
+        second = int(now)
+        for instance in tuple(self._running):
+            if self._running[instance].second < second or final:
+                self._finish(instance, self._running.pop(instance))
+        for instance, load in loads.items():
+            if instance not in self._running and self._last_second.get(instance, -1) < second - 1:
+                idle = SecondOfLoad(second - 1)
+                idle.read_gauges(load)
+                self._finish(instance, idle)
+        for instance in self._last_second.keys() - loads.keys() - self._running.keys():
+            del self._last_second[instance]
+        taken, self._finished = tuple(self._finished), []
+        return taken
+
+    def _finish(self, instance: str, running: SecondOfLoad) -> None:
+        self._last_second[instance] = running.second
+        if len(self._finished) >= self._limit:
+            self.dropped += 1
+            return
+        self._finished.append(
+            LoadSample(
+                pool=self._pool,
+                instance=instance,
+                second=running.second,
+                running=running.running,
+                waiting=running.waiting,
+                pending_prefill_tokens=running.pending_prefill_tokens,
+                in_flight=running.running + running.waiting,
+                kv_usage=running.kv_usage,
+                requests=running.requests,
+                completed=running.completed,
+                failed=running.failed,
+                cancelled=running.cancelled,
+                prompt_tokens=running.prompt_tokens,
+                hit_tokens=running.hit_tokens,
+                output_tokens=running.output_tokens,
+                ttft_seconds=tuple(running.ttft.values),
+                tpot_seconds=tuple(running.tpot.values),
+                ttft_within_slo=running.ttft_within_slo,
+                ttft_total=running.ttft.seen,
+            )
+        )

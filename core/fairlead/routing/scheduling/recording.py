@@ -1,0 +1,212 @@
+"""Recording: what a scheduler did, kept in bounded memory until it is taken for a report.
+
+Bindings and migrations are the audit trail and have the largest bound; decisions are sampled by their id, refusals counted per second. What is
+lost because nobody took it in time is counted and told.
+"""
+
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from xxhash import xxh3_128_hexdigest
+
+from fairlead.reports import (
+    BindingChange,
+    DecisionRecord,
+    MigrationOutcome,
+    MigrationRecord,
+    MoveOutcome,
+    RejectionReason,
+    RejectionRecord,
+    ReRouteRecord,
+    Weighing,
+)
+from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.load_samples import LoadSeconds
+from fairlead.tables import PoolKey, RoutingTable
+
+M = TypeVar("M", MigrationRecord, ReRouteRecord)
+
+
+class _Moves(Generic[M]):
+    """Moves of one sort that nobody took yet, and the outcomes of those that were taken before they had one."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, M] = {}
+        self._outcomes: list[MigrationOutcome] = []
+
+    def add(self, record: M, carried: list[str], limit: int) -> bool:
+        """False when there are `limit` already."""
+        if len(self._records) >= limit:
+            return False
+        self._records[record.id] = record
+        carried.append(record.id)
+        return True
+
+    def settle(self, carried: list[str], pool: PoolKey, outcome: MoveOutcome, ttft_seconds: float | None, limit: int) -> int:
+        """Writes the outcome into each or beside it; how many could not be kept."""
+        lost = 0
+        for move in carried:
+            record = self._records.get(move)
+            if record is not None:
+                self._records[move] = replace(record, actual_ttft_seconds=ttft_seconds, outcome=outcome)
+            elif len(self._outcomes) >= limit:
+                lost += 1
+            else:
+                self._outcomes.append(MigrationOutcome(id=move, pool=pool, actual_ttft_seconds=ttft_seconds, outcome=outcome))
+        carried.clear()
+        return lost
+
+    def take(self) -> tuple[tuple[M, ...], tuple[MigrationOutcome, ...]]:
+        taken = tuple(self._records.values()), tuple(self._outcomes)
+        self._records, self._outcomes = {}, []
+        return taken
+
+
+class Recorder:
+    """Records of one pool in one router. `limit` bounds each kind kept between two takes; ids never repeat for a (router, seed) pair."""
+
+    def __init__(
+        self, pool: PoolKey, router_id: str, seed: int, sample_rate: float, limit: int = 50_000, *, load_samples: bool = True
+    ) -> None:
+        self._pool = pool
+        self._id_prefix = f"{pool}/{router_id}/{seed}/"
+        self._issued = 0
+        self._changes_issued = 0
+        self._sample_rate = sample_rate
+        self._sample_below = f"{int(sample_rate * 0x1_0000_0000):09x}"
+        self._limit = limit
+        self._bindings: list[BindingChange] = []
+        self._migrations = _Moves[MigrationRecord]()
+        self._reroutes = _Moves[ReRouteRecord]()
+        self._open_decisions: dict[str, DecisionRecord] = {}
+        self._decisions: list[DecisionRecord] = []
+        self._rejections: dict[tuple[int, RejectionReason, int], RejectionRecord] = {}
+        self._dropped = 0
+        self.loads = LoadSeconds(pool, limit, kept=load_samples)
+
+    def new_id(self) -> str:
+        """A fresh id: 32 hexadecimal digits."""
+        self._issued += 1
+        return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
+
+    def new_change_id(self) -> str:
+        """A fresh id for a binding change and, when it moves a session, for its migration. Counted apart: what binds does not shift the sample."""
+        self._changes_issued += 1
+        return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
+
+    def is_sampled(self, decision_id: str) -> bool:
+        """Whether the decision of this id belongs to the sample; the same on every look."""
+        return "0" + decision_id[:8] < self._sample_below
+
+    def decided(
+        self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float, *, keep: bool
+    ) -> None:
+        """A decision was made for `tracked` (its id, instance and reason are set): record it. `keep`: it would be kept unsampled too."""
+        request = tracked.request
+        self.settle_decision(request.id)
+        runner_up = next((one.instance for one in weighing.candidates if one.instance != tracked.instance), None)
+        if runner_up is None:
+            runner_up = next(
+                (one for one in (decision.alternate, *decision.fallbacks) if one is not None and one != tracked.instance), None
+            )
+        self._open_decisions[request.id] = DecisionRecord(
+            id=tracked.decision_id,
+            pool=self._pool,
+            request=request.id,
+            session=tracked.session or request.session,
+            at=now,
+            policy=table.routing.policy,
+            table_version=table.version,
+            chosen=tracked.instance,
+            runner_up=runner_up,
+            reason=tracked.reason.value,
+            prompt_tokens=request.prompt_tokens,
+            weighing=weighing,
+            sample_rate=1.0 if keep else self._sample_rate,
+        )
+
+    def settle_decision(
+        self, request_id: str, queued_seconds: float | None = None, ttft_seconds: float | None = None, served_by: str | None = None
+    ) -> None:
+        """What became of the request's open decision, if it has one, and where its first token came from: it is ready to be taken."""
+        decision = self._open_decisions.pop(request_id, None)
+        if decision is None:
+            return
+        if len(self._decisions) >= self._limit:
+            self._dropped += 1
+            return
+        self._decisions.append(replace(decision, queued_seconds=queued_seconds, ttft_seconds=ttft_seconds, served_by=served_by))
+
+    def bound(self, change: BindingChange) -> None:
+        """A session's home was set or moved."""
+        if len(self._bindings) >= self._limit:
+            self._dropped += 1
+            return
+        self._bindings.append(change)
+
+    def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
+        """A session's home moved, carried by `tracked`, whose outcome will be the move's."""
+        self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
+
+    def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
+        """`tracked` goes elsewhere and takes no session's home along."""
+        self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
+
+    def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
+        """What became of the moves the request carried."""
+        for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
+            if carried:
+                self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, self._limit)
+
+    def refused(self, refusal: Refusal, now: float) -> None:
+        """A request was refused; counted per second, reason and status."""
+        key = (int(now), refusal.reason, refusal.status)
+        known = self._rejections.get(key)
+        if known is not None:
+            self._rejections[key] = replace(known, count=known.count + 1)
+        elif len(self._rejections) >= self._limit:
+            self._dropped += 1
+        else:
+            self._rejections[key] = RejectionRecord(
+                pool=self._pool,
+                second=int(now),
+                reason=refusal.reason,
+                count=1,
+                status=refusal.status,
+                sample_request=refusal.request.id,
+                sample_prompt_tokens=refusal.request.prompt_tokens,
+                retry_after_seconds=refusal.retry_after_seconds,
+                predicted_ttft_seconds=refusal.predicted_ttft_seconds,
+            )
+
+    def take_bindings(self) -> tuple[BindingChange, ...]:
+        """Binding changes since the last take, in order."""
+        taken, self._bindings = tuple(self._bindings), []
+        return taken
+
+    def take_migrations(self) -> tuple[tuple[MigrationRecord, ...], tuple[MigrationOutcome, ...]]:
+        """Session migrations since the last take, and outcomes of those taken earlier."""
+        return self._migrations.take()
+
+    def take_reroutes(self) -> tuple[tuple[ReRouteRecord, ...], tuple[MigrationOutcome, ...]]:
+        """Re-routes since the last take, and outcomes of those taken earlier."""
+        return self._reroutes.take()
+
+    def take_decisions(self) -> tuple[DecisionRecord, ...]:
+        """Settled decisions since the last take."""
+        taken, self._decisions = tuple(self._decisions), []
+        return taken
+
+    def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
+        """Refusals of finished seconds; of the running one too when `final`."""
+        second = int(now)
+        ready = [key for key in self._rejections if key[0] < second or final]
+        return tuple(self._rejections.pop(key) for key in ready)
+
+    def take_dropped(self) -> int:
+        """Records lost since the last take."""
+        dropped = self._dropped + self.loads.dropped
+        self._dropped = self.loads.dropped = 0
+        return dropped

@@ -1,0 +1,100 @@
+from typing import Any
+
+import pytest
+
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.routing.contracts.parameters import ParameterFacts
+from fairlead.routing.policies.catalogue import check_parameters, policy_names, policy_parameters
+from fairlead.routing.policies.policy_parameters import DualMapParameters, EarParameters
+from fairlead.routing.policies.registry import build_policy
+from fairlead.tables import RoutingFacts
+
+
+def test_the_policies_of_the_sources_are_registered() -> None:
+    assert {"round-robin", "least-loaded", "cache-affinity", "dualmap", "ear", "sticky", "heimdall"} <= set(policy_names())
+    assert len(set(policy_names())) == len(policy_names())
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_each_policy_is_built_by_name_and_needs_no_parameters(name: str) -> None:
+    assert build_policy(RoutingFacts(policy=name), 1).name == name
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_every_default_passes_its_own_check_and_every_parameter_is_described(name: str) -> None:
+    facts = policy_parameters(name)
+    check_parameters(name, {one.name: one.default for one in facts})
+    assert all(one.description.endswith(".") and len(one.description) > 20 for one in facts)
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match=r"policy 'magic' is unknown; known: cache-affinity, .*dualmap, .*sticky"):
+        check_parameters("magic", {})
+
+
+def test_an_unknown_parameter_is_refused_with_its_path_and_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match=r"has no such parameter; it has: .*slo_fraction") as refused:
+        check_parameters("dualmap", {"slo_fracton": 1})
+    assert refused.value.field == "spec.routing.parameters.slo_fracton"
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "value", "remedy"),
+    [
+        ("dualmap", "slo_fraction", "half", "write a number from 0.01 to 100"),
+        ("dualmap", "slo_fraction", True, "write a number from 0.01 to 100"),
+        ("dualmap", "slo_fraction", 0, "write a number from 0.01 to 100"),
+        ("dualmap", "slo_fraction", float("nan"), "write a number from 0.01 to 100"),
+        ("dualmap", "rebalance", "yes", "write a boolean"),
+        ("dualmap", "rebalance", 1, "write a boolean"),
+        ("dualmap", "max_examined", 2.5, "write an integer from 1 to 10000"),
+        ("dualmap", "max_examined", float("inf"), "write an integer from 1 to 10000"),
+        ("dualmap", "second_choice", "third", "write one of distinct, paper"),
+        ("dualmap", "second_choice", ["paper"], "write one of distinct, paper"),
+        ("dualmap", "max_examined", None, "write an integer"),
+        ("ear", "cooldown_seconds", -1, "write a number of at least 0"),
+        ("ear", "cooldown_seconds", {}, "write a number of at least 0"),
+        ("round-robin", "queue_limit", 0, "write an integer of at least 1"),
+    ],
+)
+def test_a_value_of_the_wrong_type_or_out_of_bounds_names_field_and_remedy(policy: str, name: str, value: Any, remedy: str) -> None:
+    with pytest.raises(InvalidInput, match=remedy) as refused:
+        check_parameters(policy, {name: value})
+    assert refused.value.field == f"spec.routing.parameters.{name}"
+
+
+def test_shares_and_samples_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"cold_share: 0.5 cannot be used; write at most hot_share, 0.2"):
+        check_parameters("dualmap", {"hot_share": 0.2, "cold_share": 0.5})
+    with pytest.raises(InvalidInput, match="hotness_min_samples: 300 cannot be used"):
+        check_parameters("cache-affinity", {"hotness_min_samples": 300})
+
+
+def test_whole_numbers_pass_for_numbers_and_whole_floats_for_integers() -> None:
+    typed = check_parameters("dualmap", {"slo_fraction": 1, "max_examined": 64.0})
+    assert isinstance(typed, DualMapParameters)
+    assert (typed.slo_fraction, typed.max_examined) == (1.0, 64)
+    assert isinstance(typed.max_examined, int)
+
+
+def test_the_preset_decides_what_is_not_given() -> None:
+    paper, code = check_parameters("dualmap", {}), check_parameters("dualmap", {"preset": "dualmap-code"})
+    own = check_parameters("dualmap", {"preset": "dualmap-code", "slo_fraction": 0.7, "hot_share": 0.3})
+    assert isinstance(paper, DualMapParameters)
+    assert isinstance(code, DualMapParameters)
+    assert isinstance(own, DualMapParameters)
+    assert (paper.overload_fraction, paper.hotness().hot_share) == (1.0, None)
+    assert (code.overload_fraction, code.hotness().hot_share, code.hotness().entries_per_request) == (0.5, 0.0612, 2)
+    assert (own.overload_fraction, own.hotness().hot_share, own.hotness().cold_share) == (0.7, 0.3, 0.02)
+
+
+def test_a_null_means_the_default_where_the_default_is_a_rule() -> None:
+    typed = check_parameters("ear", {"hot_tokens": None})
+    assert isinstance(typed, EarParameters)
+    assert typed.hot_tokens is None
+
+
+def test_what_may_be_written_is_told_in_words() -> None:
+    facts = ParameterFacts(name="x", kind="number", default=1.0, maximum=3.0, description="d")
+    assert facts.wanted == "a number of at most 3"
+    assert ParameterFacts(name="x", kind="text", default="", description="d").wanted == "a text"

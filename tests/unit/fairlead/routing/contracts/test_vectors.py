@@ -1,0 +1,115 @@
+"""The live view's vectors: always what a fresh look at the loads and the index would give."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.instances import InstanceState, Role
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.vectors import PoolVectors, bits_of, highest, lowest, normalised
+from fairlead.routing.knowledge.bindings import SessionBindings
+from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.routing.knowledge.views import LiveView
+from fairlead.routing.queues.accounting import Accounting, TrackedRequest
+from routing_builders import POOL, entry, request, table
+
+NAMES = tuple(f"i{number:02d}" for number in range(14))
+STEP = st.tuples(st.sampled_from(["count", "first", "end", "insert", "drop", "break", "role"]), st.sampled_from(NAMES), st.integers(0, 3))
+
+
+class Stage:
+    """A live view over real accounting and a real index."""
+
+    def __init__(self) -> None:
+        self.table = table([entry(name) for name in NAMES], block_tokens=100)
+        self.accounting = Accounting(lambda prompt, hit: (prompt - hit) / 1000)
+        for one in self.table.instances:
+            self.accounting.loads[one.id] = InstanceLoad(entry=one)
+        self.index = PrefixIndex(6)
+        times = PrefillTimes(self.table.engine), DecodeTimes(self.table.engine)
+        bindings = SessionBindings(POOL, 60.0, self.accounting.loads)
+        self.view = LiveView(self.table, self.accounting.loads, self.index, bindings, self.accounting.changed, *times)
+        self.tracked: list[TrackedRequest] = []
+        self.counted = 0
+
+    def do(self, action: str, name: str, number: int) -> None:
+        accounting = self.accounting
+        if action == "count":
+            self.counted += 1
+            one = TrackedRequest(request=request(f"r{self.counted}", 500), submitted_at=0.0)
+            accounting.admit(one)
+            accounting.enqueue(one, name, 100 * number, 0.0)
+            if number % 2:
+                accounting.dispatch(one, 0, 0.0)
+            self.tracked.append(one)
+        elif action == "first":
+            for one in self.tracked:
+                if one.instance == name and one.dispatched_at is not None and not one.first_token_at:
+                    one.first_token_at = 1.0
+                    accounting.prefilled(one, 1.0)
+        elif action == "end" and self.tracked:
+            accounting.end(self.tracked.pop(number % len(self.tracked)))
+        elif action == "insert":
+            self.index.insert(name, tuple(range(number, 4)) if number else (7, 8))
+        elif action == "drop":
+            self.index.drop(name)
+        elif action == "break":
+            accounting.loads[name].broken_until = float(number)
+            self.view.invalidate()
+        elif action == "role":
+            load = accounting.loads[name]
+            role = (Role.BOTH, Role.PREFILL, Role.DECODE, Role.BOTH)[number]
+            state = InstanceState.DRAINING if number == 3 else InstanceState.SERVING
+            load.entry = replace(load.entry, role=role, state=state)
+            self.view.invalidate()
+
+
+@settings(max_examples=150)
+@given(st.lists(STEP, max_size=40))
+def test_kept_vectors_equal_fresh_ones_after_any_history(steps: list[tuple[str, str, int]]) -> None:
+    stage = Stage()
+    asked = request("asked", 450, blocks=(1, 2, 3))
+    for action, name, number in steps:
+        stage.do(action, name, number)
+        view = stage.view
+        candidates = view.candidates()
+        assert all(load.is_candidate(view.now) for load in candidates)
+        kept, fresh = view.vectors(), PoolVectors.of(tuple(candidates), view.table.engine.kv_cache_tokens)
+        assert kept.loads == tuple(candidates)
+        for field in ("pending", "pending_microseconds", "decode_tokens", "requests", "queued"):
+            assert getattr(kept, field).tolist() == getattr(fresh, field).tolist()
+        hits = view.hit_vector(asked)
+        assert hits.tolist() == [view.hit_tokens(asked, load.entry.id) for load in candidates]
+        assert dict(view.hit_tokens_everywhere(asked)).items() >= {
+            (load.entry.id, int(hit)) for load, hit in zip(candidates, hits, strict=True) if hit
+        }
+        seconds = view.ttft_vector(asked, hits)
+        assert seconds.tolist() == [view.predicted_ttft_seconds(asked, load.entry.id) for load in candidates]
+
+
+def test_a_prefix_held_by_many_is_found_on_each() -> None:
+    stage = Stage()
+    for name in NAMES:
+        stage.index.insert(name, (1, 2))
+    stage.index.insert("i03", (1, 2, 3))
+    hits = dict(zip(NAMES, stage.view.hit_vector(request("r", 450, blocks=(1, 2, 3))).tolist(), strict=True))
+    assert hits == dict.fromkeys(NAMES, 200) | {"i03": 300}
+
+
+def test_picking_is_stable_and_ties_go_by_the_next_vector() -> None:
+    assert lowest(np.array([3, 1, 1, 2]), 3) == [1, 2, 3]
+    assert lowest(np.array([3, 1, 1, 2]), 2, np.array([0, 9, 4, 0])) == [2, 1]
+    assert highest(np.array([3.0, 1.0, 3.0]), 2, np.array([5, 0, 4])) == [2, 0]
+
+
+def test_normalising_nothing_gives_nothing() -> None:
+    assert normalised(np.array([0, 0])).tolist() == [0.0, 0.0]
+    assert normalised(np.array([1, 4])).tolist() == [0.25, 1.0]
+
+
+@given(st.sets(st.integers(0, 600)))
+def test_bits_are_found_wherever_they_are(bits: set[int]) -> None:
+    assert bits_of(sum(1 << bit for bit in bits), 601).tolist() == sorted(bits)

@@ -1,0 +1,87 @@
+"""docs/policies.md is complete: every policy has its section, and every parameter its line with the right default."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts
+from fairlead.routing.explanations.policy_terms import POLICY_TERMS
+from fairlead.routing.policies.catalogue import policy_names, policy_parameters
+from fairlead.routing.policies.key_parameters import KeyParameters
+from fairlead.routing.policies.registry import BUILDERS
+
+CATALOGUE = (Path(__file__).parents[5] / "docs" / "policies.md").read_text(encoding="utf-8")
+SHARED = {facts.name for facts in parameter_facts(QueueParameters)}
+KEY = {facts.name for facts in parameter_facts(KeyParameters)}
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next."""
+    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", CATALOGUE, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"docs/policies.md has no section {title!r}"
+    return found[1]
+
+
+def lines(title: str) -> dict[str, str]:
+    """Parameter → the rest of its table line."""
+    return dict(re.findall(r"^\| `(\w+)` \|(.*)$", section(title), re.MULTILINE))
+
+
+def kind(one: ParameterFacts) -> str:
+    """Type and bounds as the catalogue writes them: `a` or `b`, number 0–1, integer ≥ 0."""
+    if one.choices:
+        names = [f"`{choice}`" for choice in one.choices]
+        return " or ".join([", ".join(names[:-1]), names[-1]])
+    if one.minimum is None:
+        return one.kind
+    return f"{one.kind} ≥ {one.minimum:.10g}" if one.maximum is None else f"{one.kind} {one.minimum:.10g}–{one.maximum:.10g}"
+
+
+def default(one: ParameterFacts) -> str:
+    """A pattern for the default as the catalogue writes it."""
+    if one.default is None:
+        return r"(none|by preset( \(.*\))?)"
+    text = str(one.default)
+    return re.escape(f"`{text}`" if one.kind == "text" else text.lower() if one.kind == "boolean" else text)
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_policy_has_a_section_with_intent_inputs_cost_and_when_it_hurts(policy: str) -> None:
+    text = section(policy)
+    for heading in ("Intent", "Inputs", "Cost", "When it hurts"):
+        assert f"**{heading}.**" in text
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_parameter_of_every_policy_is_documented_with_its_type_bounds_and_default(policy: str) -> None:
+    own = lines(policy)
+    inherited = lines("What every policy shares") | (lines("cache-affinity") if policy == "dualmap" else {})
+    facts = {one.name: one for one in policy_parameters(policy)}
+    assert set(own) <= set(facts), "a parameter is documented that does not exist"
+    for name, one in facts.items():
+        line = (inherited | own).get(name)
+        assert line is not None, f"{policy}: parameter {name} is not in docs/policies.md"
+        written, meaning = (part.strip() for part in line.rstrip("| ").split("|"))
+        assert re.fullmatch(rf"{re.escape(kind(one))}, {default(one)}", written), f"{policy}: {name}: {written!r}"
+        assert len(meaning) > 15
+
+
+def test_every_registered_policy_is_in_the_table_and_nothing_else() -> None:
+    table = re.findall(r"^\| `([\w-]+)` \|", CATALOGUE.split("##")[0], re.MULTILINE)
+    assert tuple(table) == policy_names()
+    headings = set(re.findall(r"^## (.*)$", CATALOGUE, re.MULTILINE))
+    assert headings == {*policy_names(), "What every policy shares", "What decisions record"}
+
+
+def test_every_policy_of_the_catalogue_can_be_built_and_nothing_else() -> None:
+    assert tuple(BUILDERS) == policy_names()
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_term_and_rule_a_policys_decisions_record_is_in_the_catalogue(policy: str) -> None:
+    recorded = POLICY_TERMS[policy]
+    (line,) = re.findall(rf"^\| {policy} \|(.*)$", section("What decisions record"), re.MULTILINE)
+    compared = "nothing" if recorded.total is None else f"{recorded.total.words} ({recorded.total.unit}, {recorded.total.better} is better)"
+    assert f" {compared} |" in line
+    assert set(re.findall(r"`([\w-]+)`", line)) == {one.name for one in recorded.terms} | {rule.code for rule in recorded.rules}

@@ -1,0 +1,298 @@
+"""The policy `fairlead`: where it sends, what it says, and what its queues do with what comes too late."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState
+from fairlead.reports import Binding, BindingReason, RejectionReason
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.policies.catalogue import check_parameters
+from fairlead.routing.policies.fairlead import Fairlead
+from fairlead.routing.policies.policy_parameters import FairleadParameters
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import EarlyRejectionFacts
+from routing_builders import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
+
+TOKENS = 8000
+SECOND = 6250
+"""Tokens prefilled in a second."""
+
+
+def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0) -> InstanceLoad:
+    """An instance with so much to compute before a new request, and so much behind it."""
+    pending = seconds + late_seconds
+    return load_of(
+        name,
+        pending=round(pending * SECOND),
+        pending_prefill_microseconds=round(pending * 1e6),
+        late_prefill_microseconds=round(late_seconds * 1e6),
+    )
+
+
+def decided(*loads: InstanceLoad, hits: dict[str, int] | None = None, home: Binding | None = None, busy_affinity: float = 8.0) -> Decision:
+    """What it answers for an 8,000 token request, of session s when it has a home."""
+    bindings = {} if home is None else {"s": home}
+    of = table([load.entry for load in loads])
+    seen = ScriptedView(of, {load.entry.id: load for load in loads}, {("r", name): hit for name, hit in (hits or {}).items()}, bindings)
+    asked = request("r", TOKENS, session=None if home is None else "s")
+    return Fairlead(FairleadParameters(busy_affinity=busy_affinity)).choose(asked, seen, 0.0)
+
+
+def home_at(instance: str, context_tokens: int) -> Binding:
+    return Binding(
+        pool=POOL,
+        session="s",
+        instance=instance,
+        version=1,
+        reason=BindingReason.COLD,
+        bound_at=0.0,
+        migrated_at=None,
+        context_tokens=context_tokens,
+    )
+
+
+def test_an_idle_pool_sends_a_request_to_the_longest_prefix() -> None:
+    decision = decided(busy("i0"), busy("i1"), busy("i2"), hits={"i1": 6144, "i2": 512})
+    assert (decision.instance, decision.reason) == ("i1", DecisionReason.PREFIX_AFFINITY)
+    assert decision.fallbacks == ("i2", "i0")
+
+
+def test_on_a_nearly_idle_pool_a_cached_second_is_worth_little_more_than_a_second_of_waiting() -> None:
+    """Of ten instances one holds 6,144 tokens, 0.98 s of prefill, and waits 1.2 s: mean 2.4 % of the SLO, affinity 1 + 7 x 0.048 = 1.34."""
+    idle = [busy(f"i{number}") for number in range(1, 10)]
+    assert decided(busy("i0", 1.2), *idle, hits={"i0": 6144}).instance == "i0"
+    assert decided(busy("i0", 1.5), *idle, hits={"i0": 6144}).instance == "i1"
+
+
+def test_on_a_busy_pool_a_cached_second_is_worth_eight_seconds_of_waiting() -> None:
+    """The mean wait is above half of the SLO: 0.98 s cached on i1 are worth 7.86 s. Both would be too late."""
+    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}).instance == "i1"
+    assert decided(busy("i0", 5.0), busy("i1", 12.9), hits={"i1": 6144}).instance == "i0"
+    assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, busy_affinity=3.0).instance == "i0"
+
+
+def test_a_short_prefix_does_not_gather_sessions_on_a_full_instance() -> None:
+    holder, empty = busy("holder"), busy("empty")
+    holder.kv_usage, empty.kv_usage = 0.5, 0.1
+    assert decided(holder, empty, hits={"holder": 512}).instance == "empty"  # 0.08 s of prefill against 0.12 s
+    assert decided(holder, empty, hits={"holder": 2048}).instance == "holder"
+
+
+def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -> None:
+    """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is better."""
+    decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144})
+    assert (decision.instance, decision.fallbacks) == ("i0", ("i1",))
+    assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}).instance == "i1"
+
+
+@pytest.mark.parametrize(("load", "affinity"), [(0.0, 1.0), (0.25, 4.5), (0.5, 8.0), (3.0, 8.0)])
+def test_affinity_grows_evenly_from_idle_to_busy(load: float, affinity: float) -> None:
+    assert Fairlead(FairleadParameters()).affinity(load) == pytest.approx(affinity)
+
+
+def test_leaving_the_larger_hit_is_said_to_be_for_the_slo() -> None:
+    decision = decided(busy("i0"), busy("i1", 8.0), hits={"i1": 6144, "i0": 512})
+    assert (decision.instance, decision.reason) == ("i0", DecisionReason.PREFIX_OUTWEIGHED)
+
+
+def test_late_requests_do_not_count_as_waiting() -> None:
+    assert decided(busy("i0", 1.0), busy("i1", 0.5, late_seconds=30.0)).instance == "i1"
+
+
+def test_the_prediction_is_the_wait_and_the_prefill() -> None:
+    decision = decided(busy("i0", 1.0), hits={"i0": TOKENS - SECOND})
+    assert decision.ttft_seconds == pytest.approx(2.0)
+    assert decision.reason is DecisionReason.ONLY_INSTANCE
+
+
+def test_a_session_nobody_is_seen_to_hold_goes_to_its_home() -> None:
+    decision = decided(busy("i0"), busy("i1"), hits={"i0": 512}, home=home_at("i1", 7000))
+    assert (decision.instance, decision.reason, decision.bind) == ("i1", DecisionReason.SESSION_BOUND, None)
+
+
+def test_what_is_seen_counts_more_than_a_home() -> None:
+    decision = decided(busy("i0"), busy("i1"), hits={"i0": 6144}, home=home_at("i1", 7000))
+    assert (decision.instance, decision.reason) == ("i0", DecisionReason.PREFIX_AFFINITY)
+    assert decision.bind is BindingReason.SLO
+
+
+def test_a_home_that_is_gone_is_no_candidate() -> None:
+    assert decided(busy("i0"), busy("i1", 0.1), home=home_at("i9", 7000)).instance == "i0"
+
+
+LINK = {"kv_transfer_bytes_per_second": 25e9, "kv_bytes_per_token": 57_344}
+"""6,144 tokens' KV blocks take 14 ms."""
+
+
+def fetching(hits: dict[str, int], *loads: InstanceLoad, **parameters: bool) -> Decision:
+    """As `decided`, in a pool whose engines can fetch from each other."""
+    seen = view_over(loads, hits, **LINK)
+    return Fairlead(FairleadParameters(fetch=parameters.get("fetch", True))).choose(request("r", TOKENS), seen, 0.0)
+
+
+def test_where_engines_can_fetch_an_idle_instance_fetches_from_a_waiting_holder() -> None:
+    decision = fetching({"i0": 6144}, busy("i0", 0.5), busy("i1"))
+    assert (decision.instance, decision.transfer_from, decision.reason) == ("i1", "i0", DecisionReason.PREFIX_REPLICATED)
+    assert decision.ttft_seconds == pytest.approx(0.297 + 0.014 + 0.098, abs=0.001), "the rest, the fetch, and a tenth of what is saved"
+    alone = fetching({"i0": 6144}, busy("i0", 0.5), busy("i1"), fetch=False)
+    assert (alone.instance, alone.transfer_from) == ("i0", None)
+
+
+def test_an_idle_holder_computes_itself_and_nothing_is_fetched_where_nobody_holds_any() -> None:
+    held = fetching({"i0": 6144}, busy("i0"), busy("i1"))
+    assert (held.instance, held.transfer_from) == ("i0", None)
+    assert fetching({}, busy("i0", 0.5), busy("i1")).transfer_from is None
+
+
+def test_a_fetch_comes_from_the_holder_that_serves_the_fewest() -> None:
+    holders = [busy("i0", 3.0), busy("i1", 3.0), busy("i2")]
+    holders[0].transfers_out = 2
+    assert fetching({"i0": 6144, "i1": 6144}, *holders).transfer_from == "i1"
+
+
+def pool(window: int = 1, mode: str = "Disabled", **parameters: Any) -> PoolScheduler:
+    """One instance, a TTFT SLO of 5 s, 6,250 tokens/s."""
+    of = table(1, policy="fairlead", window=window, parameters=parameters, rejection=EarlyRejectionFacts(mode=mode))
+    return PoolScheduler(of, "router-0", 1)
+
+
+def test_a_request_that_became_late_is_served_once_nothing_else_waits() -> None:
+    scheduler = pool(late_share=0.0)
+    assert [one.request.id for one in dispatches(scheduler.submit(request("a", 4 * SECOND), 0.0))] == ["a"]
+    assert scheduler.submit(request("b", 4 * SECOND), 0.1) == ()
+    scheduler.tick(1.0)
+    load = scheduler.load("i00")
+    assert load is not None
+    assert load.late_prefill_microseconds == 4_000_000
+    assert [one.request.id for one in dispatches(scheduler.first_token("a", 4.0))] == ["b"]
+    assert load.late_prefill_microseconds == 0
+    assert scheduler.discrepancies() == ()
+
+
+def test_late_requests_are_held_back_while_others_are_lost_in_queues() -> None:
+    """Ten were lost, so late ones wait for their share of the time or for the pool to calm down."""
+    scheduler = PoolScheduler(table(2, policy="fairlead", parameters={"late_share": 0.0}), "router-0", 1)
+    for name in ("a", "b"):  # keep both busy for long
+        scheduler.submit(request(name, 3 * SECOND, at=0.0), 0.0)
+    for number in range(10):
+        scheduler.submit(request(f"r{number}", 2 * SECOND, at=0.0), 0.0)
+    scheduler.tick(2.95)
+    first, second = scheduler.load("i00"), scheduler.load("i01")
+    assert first is not None
+    assert second is not None
+    assert first.late_prefill_microseconds + second.late_prefill_microseconds == 20_000_000, "ten requests are late"
+    scheduler.submit(request("fresh", 4 * SECOND, at=2.95), 2.95)
+    outcomes = [*scheduler.first_token("a", 3.0), *scheduler.first_token("b", 3.0)]
+    assert [one.request.id for one in dispatches(outcomes)] == ["fresh"], "the other instance is kept free for what can be in time"
+    assert scheduler.discrepancies() == ()
+
+
+def test_a_request_that_became_late_is_refused_when_early_rejection_is_on() -> None:
+    scheduler = pool(mode="Load")
+    scheduler.submit(request("a", 2 * SECOND), 0.0)
+    assert scheduler.submit(request("b", round(2.7 * SECOND)), 0.0) == ()
+    assert scheduler.tick(2.0) == ()
+    (refused,) = refusals(scheduler.tick(2.5))
+    assert (refused.request.id, refused.reason, refused.status) == ("b", RejectionReason.PREDICTED_TTFT, 429)
+    assert refused.retry_after_seconds >= 1
+    assert "2.5 s in the queue" in refused.message
+    assert scheduler.waiting() == 0
+    assert scheduler.discrepancies() == ()
+
+
+def test_early_rejection_refuses_at_arrival_what_is_predicted_too_late() -> None:
+    scheduler = pool(mode="Load")
+    scheduler.submit(request("a", 4 * SECOND), 0.0)
+    (refused,) = refusals(scheduler.submit(request("b", 2 * SECOND), 0.0))
+    assert refused.predicted_ttft_seconds == pytest.approx(6.0)
+
+
+def test_turning_early_rejection_on_refuses_the_late_that_already_wait() -> None:
+    scheduler = pool(late_share=0.0)
+    scheduler.submit(request("a", 4 * SECOND), 0.0)
+    scheduler.submit(request("b", 4 * SECOND), 0.0)
+    scheduler.tick(2.0)
+    newer = table(1, policy="fairlead", version=2, parameters={"late_share": 0.0}, rejection=EarlyRejectionFacts(mode="Load"))
+    assert [one.request.id for one in refusals(scheduler.update_table(newer, 2.1))] == ["b"]
+    assert scheduler.discrepancies() == ()
+
+
+def test_short_prefills_go_together_until_their_time_is_used_and_a_long_one_goes_alone() -> None:
+    scheduler = pool()  # 0.07 s = 437 tokens
+    sent = [dispatches(scheduler.submit(request(f"r{number}", 200), 0.0)) for number in range(4)]
+    assert [len(one) for one in sent] == [1, 1, 1, 0]
+    alone = pool()
+    assert [len(dispatches(alone.submit(request(f"r{number}", 4000), 0.0))) for number in range(2)] == [1, 0]
+
+
+def test_without_queues_everything_is_sent_at_once() -> None:
+    scheduler = pool(window=0)
+    sent = [one.request.id for name in "abc" for one in dispatches(scheduler.submit(request(name, 10 * SECOND), 0.0))]
+    assert sent == ["a", "b", "c"]
+
+
+def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> None:
+    scheduler = pool()
+    for number in range(30):
+        scheduler.submit(request(f"r{number}", SECOND), 10.0 * number)
+        scheduler.first_token(f"r{number}", 10.0 * number + 2.1)
+        scheduler.complete(f"r{number}", 10.0 * number + 3, 5, None)
+    load = scheduler.load("i00")
+    assert load is not None
+    assert load.prefill_pace == pytest.approx(2.0, abs=0.1)
+    scheduler.update_table(table([entry("i00", InstanceState.LOST)], policy="fairlead", version=2), 400.0)
+    assert load.prefill_pace == 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(100, 30_000), st.floats(0.0, 2.0)), min_size=1, max_size=40),
+    st.sampled_from([0.0, 0.02, 0.5]),
+    st.sampled_from(["Disabled", "Load"]),
+)
+def test_no_request_waits_beyond_the_queue_timeout(arrivals: list[tuple[int, float]], share: float, mode: str) -> None:
+    """An instance that computes what it gets: every request is dispatched or refused within the timeout, however late it is."""
+    timeout, step = 8.0, 0.05
+    scheduler = pool(mode=mode, queue_timeout_seconds=timeout, late_share=share)
+    due = []
+    now = 0.0
+    for number, (tokens, pause) in enumerate(arrivals):
+        now += pause
+        due.append((now, request(f"r{number}", tokens, at=now)))
+    waiting: dict[str, float] = {}
+    computing: tuple[str, float] | None = None
+    now, ended = 0.0, 0
+    while due or waiting or computing:
+        outcomes: list[Any] = []
+        if computing is not None and computing[1] <= now:
+            name, computing = computing[0], None
+            outcomes += scheduler.first_token(name, now)
+            outcomes += scheduler.complete(name, now, 1, None)
+        while due and due[0][0] <= now:
+            at, asked = due.pop(0)
+            waiting[asked.id] = at
+            outcomes += scheduler.submit(asked, now)
+        outcomes += scheduler.tick(now)
+        for sent in dispatches(outcomes):
+            del waiting[sent.request.id]
+            computing = (sent.request.id, now + sent.miss_tokens / SECOND)
+        for refused in refusals(outcomes):
+            del waiting[refused.request.id]
+        ended += len(outcomes)
+        assert all(now - since <= timeout + 2 * step for since in waiting.values())
+        now += step
+    assert ended == len(arrivals)
+    assert scheduler.discrepancies() == ()
+
+
+def test_its_parameters_are_checked() -> None:
+    assert check_parameters("fairlead", {}).queue_discipline == "deadline"
+    with pytest.raises(InvalidInput, match="busy_load"):
+        check_parameters("fairlead", {"busy_load": 0})
+    with pytest.raises(InvalidInput, match="late_share"):
+        check_parameters("fairlead", {"late_share": 1.5})

@@ -1,0 +1,199 @@
+"""The `deadline` discipline: who is planned, who goes first, who is late and when the late go."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.deadline import STEP_SECONDS, DeadlineQueue, LateRules, next_pace
+from routing_builders import load_of, request
+
+TARGET = 5.0
+DUE = TARGET * 0.98
+"""A request that arrived at 0 counts as in time until then: a fiftieth of the target is kept as a margin."""
+
+
+class Line:
+    """A queue whose prefills take what the tests say, in an engine that is idle; `calm` may be changed."""
+
+    def __init__(self, share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None) -> None:
+        self.calm = calm
+        self.late: list[str] = []
+        self.in_time: list[int] = []
+        rules = LateRules(
+            share=share,
+            may_go=lambda: self.calm,
+            found=lambda tracked: self.late.append(tracked.request.id),
+            sent_in_time=lambda: self.in_time.append(len(self.in_time)),
+        )
+        self.queue = DeadlineQueue(load or load_of("i0"), TARGET, 6250.0, rules)
+
+    def add(self, name: str, seconds: float, at: float = 0.0, priority: int = 0) -> None:
+        """A request whose prefill takes so long from when it is sent, the engine's step in progress included."""
+        asked = replace(request(name, at=at), priority=priority)
+        tracked = TrackedRequest(request=asked, submitted_at=at, waiting_since=at)
+        tracked.prefill_microseconds = round(1e6 * (seconds - STEP_SECONDS))
+        self.queue.add(tracked)
+
+    def take(self, now: float) -> str | None:
+        tracked = self.queue.take(now)
+        return None if tracked is None else tracked.request.id
+
+
+def line(*prefills: tuple[str, float], share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None) -> Line:
+    made = Line(share, calm, load)
+    for name, seconds in prefills:
+        made.add(name, seconds)
+    return made
+
+
+def test_the_shortest_goes_first_while_all_can_be_in_time() -> None:
+    waiting = line(("long", 3.0), ("short", 0.5), ("middle", 1.0))
+    assert [waiting.take(0.0), waiting.take(0.5), waiting.take(1.5)] == ["short", "middle", "long"]
+
+
+def test_beside_what_is_in_flight_only_requests_that_can_be_in_time_are_taken() -> None:
+    waiting = line(("late", 6.0), ("good", 1.0), calm=True)
+    found = waiting.queue.take_in_time(0.0)
+    assert found is not None
+    assert found.request.id == "good"
+    assert waiting.queue.take_in_time(0.0) is None
+    assert waiting.take(0.0) == "late"
+
+
+def test_the_shortest_waits_when_going_first_would_make_another_late() -> None:
+    waiting = line(("urgent", 3.0))
+    waiting.add("short", 0.5, at=1.7)
+    assert waiting.take(1.7) == "urgent"  # due at 4.9, and 1.7 + 0.5 + 3.0 is later
+    assert waiting.take(4.7) == "short"
+
+
+def test_of_those_that_cannot_all_be_in_time_the_longest_is_left_out() -> None:
+    waiting = line(("first", 4.0), ("second", 1.0), ("third", 1.0))
+    assert waiting.take(0.0) == "second"
+    assert waiting.take(1.0) == "third"
+    assert waiting.take(2.0) is None, "the first would now be late, and the pool is not calm"
+    assert waiting.late == ["first"]
+
+
+def test_a_request_left_out_of_one_plan_is_planned_again_when_there_is_room() -> None:
+    waiting = line(("first", 4.0), ("second", 1.0), ("third", 1.0))
+    waiting.queue.remove("second")
+    waiting.queue.remove("third")
+    assert waiting.take(0.5) == "first"
+
+
+def test_late_requests_go_shortest_first_when_the_pool_is_calm() -> None:
+    waiting = line(("long", 3.0), ("short", 1.0))
+    assert waiting.take(4.5) is None
+    assert waiting.late == ["long", "short"]
+    waiting.calm = True
+    assert [waiting.take(4.5), waiting.take(5.5), waiting.take(8.5)] == ["short", "long", None]
+
+
+def test_a_request_that_can_be_in_time_goes_before_late_ones_even_when_the_pool_is_calm() -> None:
+    waiting = line(("late", 1.0), calm=True)
+    waiting.add("fresh", 4.0, at=4.5)
+    assert [waiting.take(4.5), waiting.take(8.5)] == ["fresh", "late"]
+
+
+def test_late_requests_earn_their_share_of_the_time_of_others() -> None:
+    waiting = line(("late", 1.0), share=0.25)
+    sent = []
+    for number in range(8):
+        now = 4.5 + number
+        waiting.add(f"r{number}", 1.0, at=now)
+        sent.append(waiting.take(now))
+    assert sent == ["r0", "r1", "r2", "r3", "late", "r4", "r5", "r6"], "after four seconds of others, a quarter of them is one second"
+
+
+def test_a_class_goes_before_the_next_but_its_late_requests_do_not() -> None:
+    waiting = Line()
+    waiting.add("late", 1.0, priority=0)
+    waiting.add("lower", 0.5, at=4.5, priority=1)
+    waiting.add("upper", 2.0, at=4.5, priority=0)
+    assert [waiting.take(4.5), waiting.take(6.5), waiting.take(7.0)] == ["upper", "lower", None]
+
+
+def test_what_is_in_flight_comes_first() -> None:
+    waiting = line(("fits", 1.0), load=load_of("i0", dispatched_prefill_tokens=6250 * 4))
+    assert waiting.take(0.5) is None, "four seconds of prefill are ahead: 0.5 + 4 + 1 is too late, though it is not late by itself"
+    assert waiting.late == []
+
+
+def test_prefills_are_expected_to_take_as_long_as_the_instances_pace_says() -> None:
+    slow = load_of("i0")
+    slow.prefill_pace = 2.0
+    waiting = line(("long", 3.0), load=slow)
+    assert waiting.take(0.0) is None
+    assert waiting.late == ["long"]
+
+
+def test_the_pace_follows_what_prefills_take_and_one_prefill_moves_it_little() -> None:
+    pace = next_pace(1.0, 100.0, 1.0)
+    assert 1.0 < pace <= 1.3
+    for _ in range(60):
+        pace = next_pace(pace, 2.1, 1.0)
+    assert abs(pace - 2.0) < 0.02
+
+
+def test_the_order_shown_is_the_planned_by_deadline_then_the_dropped_then_the_late() -> None:
+    waiting = line(("late", 2.0))
+    waiting.add("dropped", 4.0, at=3.0)
+    waiting.add("planned", 1.0, at=3.2)
+    waiting.queue.find_late(3.2)
+    assert [tracked.request.id for tracked in waiting.queue.in_order(3.2)] == ["planned", "dropped", "late"]
+
+
+PREFILLS = st.lists(st.tuples(st.floats(0.06, 6.0), st.floats(0.0, 4.0)), max_size=9)
+
+
+def most_in_time(prefills: Sequence[tuple[float, float]], now: float) -> int:
+    """By trying all subsets: how many can be in time together from `now` on."""
+    best = 0
+    for chosen in range(1 << len(prefills)):
+        ends, fits = now, True
+        for seconds, at in sorted((one for index, one in enumerate(prefills) if chosen >> index & 1), key=lambda one: one[1]):
+            ends += seconds
+            fits = fits and ends <= at + DUE
+        best = max(best, chosen.bit_count() if fits else 0)
+    return best
+
+
+@settings(max_examples=60, deadline=None)
+@given(PREFILLS)
+def test_as_many_are_in_time_as_any_order_could_bring(prefills: list[tuple[float, float]]) -> None:
+    rounded = [(round(seconds, 6), at) for seconds, at in prefills]
+    waiting = Line()
+    for number, (seconds, at) in enumerate(rounded):
+        waiting.add(f"r{number}", seconds, at)
+    now, sent = 4.0, 0
+    while (name := waiting.take(now)) is not None:
+        seconds, at = rounded[int(name[1:])]
+        now += seconds
+        assert now <= at + DUE + 1e-6, "nothing is sent in vain while the pool is not calm"
+        sent += 1
+    assert sent == most_in_time(rounded, 4.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PREFILLS, st.lists(st.floats(0.0, 3.0), max_size=9), st.booleans(), st.sampled_from([0.0, 0.1, 1.0]))
+def test_every_request_is_taken_exactly_once_when_the_pool_calms_down(
+    prefills: list[tuple[float, float]], pauses: list[float], calm: bool, share: float
+) -> None:
+    waiting = Line(share=share, calm=calm)
+    for number, (seconds, at) in enumerate(prefills):
+        waiting.add(f"r{number}", seconds, at, priority=number % 2)
+    assert len(waiting.queue) == len(prefills)
+    now, taken = 4.0, []
+    for pause in pauses:
+        now += pause
+        taken.append(waiting.take(now))
+    waiting.calm = True
+    taken.extend(waiting.take(now) for _ in prefills)
+    assert sorted(name for name in taken if name is not None) == sorted(f"r{number}" for number in range(len(prefills)))
+    assert len(waiting.queue) == 0
+    assert waiting.take(now) is None

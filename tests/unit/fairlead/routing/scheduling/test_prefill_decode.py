@@ -1,0 +1,155 @@
+"""Pools with prefill and decode instances: who is chosen, what counts where, and what happens when one side fails."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState, Role
+from fairlead.pools import parse_spec
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.policies.catalogue import check_roles, policy_names
+from fairlead.routing.policies.decoding import select_decoding
+from fairlead.routing.policies.policy_parameters import StaticPdParameters
+from fairlead.routing.policies.static_pd import StaticPd
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import EarlyRejectionFacts, InstanceEntry, RoutingTable
+from routing_builders import dispatches, entry, refusals, request, table, view_over
+
+
+def split_pool(policy: str = "static-pd", prefill: int = 2, decode: int = 2, **facts: object) -> RoutingTable:
+    entries: list[InstanceEntry] = [entry(f"p{number}", role=Role.PREFILL) for number in range(prefill)]
+    entries += [entry(f"x{number}", role=Role.DECODE) for number in range(decode)]
+    return table(entries, policy=policy, **facts)  # type: ignore[arg-type]  # the facts are table()'s own keywords
+
+
+def decoder(name: str, tokens: int, requests: int = 1, state: InstanceState = InstanceState.SERVING) -> InstanceLoad:
+    return InstanceLoad(entry=entry(name, state, role=Role.DECODE), decode_tokens=tokens, decoding=requests)
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_policy_prefills_on_a_prefill_instance_and_decodes_on_a_decode_instance(policy: str) -> None:
+    scheduler = PoolScheduler(split_pool(policy, window=0), "router-0", 1)
+    for number in range(12):
+        (sent,) = dispatches(scheduler.submit(request(f"r{number}", 2_048, blocks=(1, number), session=f"s{number % 3}"), float(number)))
+        assert sent.instance.startswith("p")
+        assert sent.decode is not None
+        assert sent.decode.startswith("x")
+        assert sent.decode_address == f"{sent.decode}:8000"
+        assert not any(fallback.startswith("x") for fallback in sent.fallbacks)
+
+
+def test_a_request_counts_as_incoming_until_its_prompt_is_computed_and_then_where_it_decodes() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
+    scheduler.submit(request("r1", 1_000), 0.0)
+    scheduler.submit(request("r2", 500), 0.0)
+    prefill, decode = scheduler.load("p0"), scheduler.load("x0")
+    assert prefill is not None
+    assert decode is not None
+    assert (prefill.prefilling, prefill.waiting, decode.incoming, decode.incoming_tokens) == (1, 1, 2, 1_500)
+    scheduler.first_token("r1", 0.2)
+    assert (prefill.decoding, decode.decoding, decode.decode_tokens, decode.incoming) == (0, 1, 1_000, 1)
+    scheduler.complete("r1", 1.0, 10, None)
+    assert (decode.decoding, decode.decode_tokens) == (0, 0)
+    samples = scheduler.take_records(3.0, final=True).loads
+    assert sum(one.completed for one in samples if one.instance == "x0") == 1
+    assert sum(one.prompt_tokens for one in samples if one.instance == "p0") == 1_000
+
+
+def test_select_decoding_takes_the_shortest_step_with_the_request_where_it_fits() -> None:
+    loads = [decoder("x1", 90_000, 2), decoder("x2", 10_000, 9), decoder("x3", 0, 0, InstanceState.DRAINING)]
+    by_context = view_over(loads, kv_cache_tokens=100_000, decode_seconds_per_context_token=1e-6)
+    chosen = select_decoding(request("r", 5_000), by_context)
+    assert chosen is not None
+    assert chosen.instance == "x2"
+    assert chosen.tpot_seconds == pytest.approx(0.015)
+    by_batch = view_over(loads, kv_cache_tokens=100_000, decode_seconds_per_request=0.001)
+    assert getattr(select_decoding(request("r", 5_000), by_batch), "instance", None) == "x1"
+    assert getattr(select_decoding(request("r", 20_000), by_batch), "instance", None) == "x2"
+    full = select_decoding(request("r", 95_000), by_batch)
+    assert full is not None
+    assert (full.instance, full.tpot_seconds) == ("x2", inf)
+    assert select_decoding(request("r"), by_batch, excluded=("x1", "x2")) is None
+
+
+def test_static_pd_takes_the_least_pending_and_the_least_kv_with_room_for_the_reserve() -> None:
+    loads = [
+        InstanceLoad(entry=entry("p1", role=Role.PREFILL), pending_prefill_tokens=9_000),
+        InstanceLoad(entry=entry("p2", role=Role.PREFILL), pending_prefill_tokens=1_000),
+        decoder("x1", 9_000),
+        decoder("x2", 8_500),
+    ]
+    view = view_over(loads, kv_cache_tokens=10_000)
+    decision = StaticPd(StaticPdParameters()).choose(request("r", 400), view, 0.0)
+    assert (decision.instance, decision.decode) == ("p2", "x2")
+    assert StaticPd(StaticPdParameters(reserve_tokens=9_000)).choose(request("r", 400), view, 0.0).decode == "x2"
+
+
+def test_prefill_instances_wait_for_someone_to_decode() -> None:
+    pool = split_pool(decode=1)
+    alone = replace(pool, instances=tuple(replace(one, state=InstanceState.DRAINING) if one.id == "x0" else one for one in pool.instances))
+    scheduler = PoolScheduler(alone, "router-0", 1)
+    assert scheduler.submit(request("r1"), 0.0) == ()
+    sent = dispatches(scheduler.update_table(replace(pool, version=2), 1.0))
+    assert [(one.request.id, one.decode) for one in sent] == [("r1", "x0")]
+
+
+def test_a_queued_request_finds_another_decode_instance_when_its_own_leaves() -> None:
+    pool = split_pool(prefill=1)
+    scheduler = PoolScheduler(pool, "router-0", 1)
+    scheduler.submit(request("r1"), 0.0)
+    scheduler.submit(request("r2"), 0.0)
+    waits_for = next(load.entry.id for load in scheduler.loads() if load.incoming_tokens and load.entry.id == "x1")
+    scheduler.update_table(replace(pool, version=2, instances=tuple(one for one in pool.instances if one.id != waits_for)), 0.1)
+    (sent,) = dispatches(scheduler.first_token("r1", 0.2))
+    assert (sent.request.id, sent.decode) == ("r2", "x0")
+
+
+def test_a_queued_request_decodes_where_it_is_once_that_takes_both_roles() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
+    scheduler.submit(request("r1", 1_000), 0.0)
+    scheduler.submit(request("r2", 1_000), 0.0)
+    pool = replace(scheduler.table, version=2, instances=(entry("p0", role=Role.BOTH),))
+    assert scheduler.update_table(pool, 1.0) == ()
+    (sent,) = dispatches(scheduler.complete("r1", 2.0, 5, None))
+    assert (sent.request.id, sent.instance, sent.decode, sent.decode_address) == ("r2", "p0", None, None)
+    assert scheduler.discrepancies() == ()
+
+
+def test_when_only_its_decode_instance_failed_the_prefill_stays() -> None:
+    scheduler = PoolScheduler(split_pool(), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(request("r1"), 0.0))
+    assert sent.decode is not None
+    again = scheduler.retry("r1", 0.1, sent.decode)
+    assert isinstance(again, Dispatch)
+    assert again.instance == sent.instance
+    assert again.decode not in (None, sent.decode)
+    assert isinstance(scheduler.retry("r1", 0.2, again.instance), Dispatch)
+    assert isinstance(scheduler.retry("r1", 0.3, "p0"), Refusal)
+    assert scheduler.discrepancies() == ()
+
+
+def test_early_rejection_refuses_what_no_decode_instance_has_room_for() -> None:
+    pool = split_pool(kv_cache_tokens=4_000, rejection=EarlyRejectionFacts(mode="Load"))
+    (refusal,) = refusals(PoolScheduler(pool, "router-0", 1).submit(request("r", 5_000), 0.0))
+    assert refusal.message == "no decode instance of pool default/chat has room for 5000 tokens"
+    assert refusal.retry_after_seconds >= 1
+
+
+def test_a_pool_without_both_roles_cannot_use_static_pd_and_is_told_so() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"needs instances of role prefill and decode, and spec.roles accepts only both today"
+    ) as refused:
+        parse_spec({"model": "m", "routing": {"policy": "static-pd"}})
+    assert refused.value.field == "spec.routing.policy"
+    check_roles("static-pd", {Role.PREFILL, Role.DECODE})
+    check_roles("mooncake", {Role.BOTH})
+
+
+def test_decode_instances_have_no_anchors() -> None:
+    pool = split_pool("dualmap", prefill=2, decode=2)
+    scheduler = PoolScheduler(pool, "router-0", 1)
+    instances = {dispatches(scheduler.submit(request(f"r{number}", blocks=(number,)), 0.0))[0].instance for number in range(2)}
+    assert instances <= {"p0", "p1"}

@@ -1,0 +1,188 @@
+import pytest
+
+from fairlead.reports import BindingReason, MigrationRecord, MoveOutcome, ReRouteRecord, Weighing
+from fairlead.routing.admission.refusals import shutting_down, upstream_failed
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.load_samples import LoadSeconds, Reservoir
+from fairlead.routing.scheduling.recording import Recorder
+from routing_builders import POOL, entry, request, table
+
+
+def recorder(rate: float = 1.0, limit: int = 100) -> Recorder:
+    return Recorder(POOL, "router-0", 7, rate, limit)
+
+
+def move(name: str) -> MigrationRecord:
+    return MigrationRecord(
+        id=name,
+        pool=POOL,
+        session="s",
+        request="r",
+        source="a",
+        target="b",
+        trigger=BindingReason.HOTSPOT,
+        at=0.0,
+        predicted_source_ttft_seconds=8.0,
+        predicted_target_ttft_seconds=2.0,
+        benefit_seconds=6.0,
+    )
+
+
+def reroute(name: str) -> ReRouteRecord:
+    return ReRouteRecord(
+        id=name,
+        pool=POOL,
+        session=None,
+        request="r",
+        source="a",
+        target="b",
+        trigger=BindingReason.DRAIN,
+        at=0.0,
+        predicted_source_ttft_seconds=8.0,
+        predicted_target_ttft_seconds=2.0,
+        benefit_seconds=6.0,
+    )
+
+
+def tracked(name: str = "r") -> TrackedRequest:
+    return TrackedRequest(request=request(name), submitted_at=0.0, instance="a")
+
+
+def test_ids_are_32_hex_digits_that_differ_by_router_seed_and_count() -> None:
+    ids = {Recorder(POOL, router, seed, 1.0).new_id() for router in ("router-0", "router-1") for seed in range(50)} | {
+        Recorder(POOL, "router-0", 0, 1.0).new_id()
+    }
+    assert len(ids) == 100
+    assert all(len(one) == 32 and int(one, 16) >= 0 for one in ids)
+
+
+@pytest.mark.parametrize(("rate", "least", "most"), [(0.0, 0, 0), (0.1, 150, 250), (1.0, 2000, 2000)])
+def test_the_sample_is_as_large_as_its_rate(rate: float, least: int, most: int) -> None:
+    sampling = recorder(rate)
+    assert least <= sum(sampling.is_sampled(sampling.new_id()) for _ in range(2000)) <= most
+
+
+def test_a_decision_is_taken_once_it_is_settled_and_kept_ones_have_rate_one() -> None:
+    sampling = recorder(0.0)
+    one = tracked()
+    one.decision_id = sampling.new_id()
+    weighing = Weighing(rule="least-pending", candidates=(), considered=2)
+    decision = Decision(instance="a", reason=DecisionReason.LEAST_LOADED, fallbacks=("b",), weigh=lambda: weighing)
+    sampling.decided(one, decision, weighing, table(1), 1.0, keep=True)
+    assert sampling.take_decisions() == ()
+    sampling.settle_decision("r", 0.5, 1.5, "a")
+    (record,) = sampling.take_decisions()
+    assert (record.weighing, record.served_by) == (weighing, "a")
+    assert (record.sample_rate, record.runner_up, record.queued_seconds, record.ttft_seconds) == (1.0, "b", 0.5, 1.5)
+    sampling.settle_decision("r")
+    assert sampling.take_decisions() == ()
+
+
+def test_the_outcome_of_a_move_is_written_into_it_when_not_yet_taken() -> None:
+    sampling = recorder()
+    one = tracked()
+    sampling.migrated(move("m1"), one)
+    sampling.settle_moves(one, MoveOutcome.COMPLETED, 2.5)
+    (record,), outcomes = sampling.take_migrations()
+    assert (record.actual_ttft_seconds, record.outcome, outcomes) == (2.5, "completed", ())
+
+
+def test_a_move_whose_request_has_no_first_token_yet_is_underway() -> None:
+    sampling = recorder()
+    sampling.migrated(move("m1"), tracked())
+    (record,), _ = sampling.take_migrations()
+    assert (record.outcome, record.actual_ttft_seconds) == ("underway", None)
+
+
+def test_migrations_and_reroutes_of_one_request_are_told_apart_with_their_outcomes() -> None:
+    sampling = recorder()
+    one = tracked()
+    sampling.migrated(move("m1"), one)
+    sampling.rerouted(reroute("q1"), one)
+    sampling.take_reroutes()
+    sampling.settle_moves(one, MoveOutcome.COMPLETED, 2.5)
+    (migration,), no_outcomes = sampling.take_migrations()
+    no_reroutes, (outcome,) = sampling.take_reroutes()
+    assert (migration.id, migration.actual_ttft_seconds, no_outcomes) == ("m1", 2.5, ())
+    assert (outcome.id, outcome.actual_ttft_seconds, no_reroutes) == ("q1", 2.5, ())
+
+
+def test_the_outcome_of_a_move_already_taken_is_told_apart() -> None:
+    sampling = recorder()
+    one = tracked()
+    sampling.migrated(move("m1"), one)
+    sampling.take_migrations()
+    sampling.settle_moves(one, MoveOutcome.CANCELLED)
+    sampling.settle_moves(one, MoveOutcome.COMPLETED, 1.0)
+    moves, (outcome,) = sampling.take_migrations()
+    assert (moves, outcome.id, outcome.outcome, outcome.actual_ttft_seconds) == ((), "m1", "cancelled", None)
+
+
+def test_refusals_are_counted_per_second_and_cause_with_one_sample() -> None:
+    sampling = recorder()
+    for number in range(3):
+        sampling.refused(shutting_down(request(f"r{number}"), POOL), 5.0 + number / 10)
+    sampling.refused(upstream_failed(request("x"), POOL, ("a",)), 5.5)
+    assert sampling.take_rejections(5.9, final=False) == ()
+    first, second = sampling.take_rejections(6.0, final=False)
+    assert (first.count, first.sample_request, first.second, second.count) == (3, "r0", 5, 1)
+    sampling.refused(upstream_failed(request("x"), POOL, ("a",)), 6.5)
+    assert len(sampling.take_rejections(6.6, final=True)) == 1
+
+
+def test_records_beyond_the_limit_are_dropped_and_counted() -> None:
+    sampling = recorder(limit=2)
+    for number in range(5):
+        sampling.migrated(move(f"m{number}"), tracked())
+    assert len(sampling.take_migrations()[0]) == 2
+    assert (sampling.take_dropped(), sampling.take_dropped()) == (3, 0)
+
+
+def test_a_second_of_load_is_handed_over_once_it_is_finished() -> None:
+    seconds = LoadSeconds(POOL, 100)
+    load = InstanceLoad(entry=entry("a"), waiting=2, decoding=1)
+    seconds.dispatched(load, 10.2)
+    assert seconds.take({"a": load}, 10.9, final=False) == ()
+    (sample,) = seconds.take({"a": load}, 11.0, final=False)
+    assert (sample.second, sample.requests, sample.waiting, sample.running, sample.in_flight) == (10, 1, 2, 1, 3)
+    assert seconds.take({"a": load}, 11.5, final=False) == ()
+
+
+def test_an_idle_instance_gives_its_gauges_for_each_second_that_is_looked_at_once() -> None:
+    seconds = LoadSeconds(POOL, 100)
+    load = InstanceLoad(entry=entry("a"), kv_usage=0.5)
+    samples = [one for now in (10.0, 10.5, 11.0, 12.0) for one in seconds.take({"a": load}, now, final=False)]
+    assert [(one.second, one.kv_usage) for one in samples] == [(9, 0.5), (10, 0.5), (11, 0.5)]
+
+
+def test_the_running_second_is_given_only_in_the_final_take() -> None:
+    seconds = LoadSeconds(POOL, 1)
+    load = InstanceLoad(entry=entry("a"))
+    seconds.failed(load, 10.2)
+    (sample,) = seconds.take({}, 10.3, final=True)
+    assert (sample.second, sample.failed) == (10, 1)
+    seconds.failed(load, 11.0)
+    seconds.failed(load, 12.0)
+    seconds.failed(load, 13.0)
+    assert seconds.dropped == 1
+
+
+def test_seconds_nobody_wants_are_not_kept() -> None:
+    seconds = LoadSeconds(POOL, 100, kept=False)
+    load = InstanceLoad(entry=entry("a"))
+    seconds.dispatched(load, 10.0)
+    seconds.first_token(load, 10.1, 0.1, 5.0)
+    seconds.completed(load, load, 10.2, prompt_tokens=10, hit_tokens=0, output_tokens=5, tpot_seconds=0.02)
+    seconds.failed(load, 10.3)
+    seconds.cancelled(load, 10.4)
+    assert (seconds.take({"a": load}, 20.0, final=True), seconds.dropped) == ((), 0)
+
+
+def test_a_reservoir_keeps_64_values_drawn_from_all() -> None:
+    reservoir = Reservoir()
+    for number in range(10_000):
+        reservoir.add(float(number))
+    assert (len(reservoir.values), reservoir.seen) == (64, 10_000)
+    assert 3500 < sum(reservoir.values) / 64 < 6500

@@ -1,0 +1,350 @@
+"""Random histories of a scheduler: whatever happens, each request ends once, counters are exact, and nobody unfit is chosen."""
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from fairlead.instances import InstanceState, Role
+from fairlead.reports import Binding, BindingReason, Move, RejectionReason
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.parameters import DISCIPLINES
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.policies.registry import build_policy
+from fairlead.routing.scheduling.placing import SchedulerSettings
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import EarlyRejectionFacts, InstanceEntry
+from routing_builders import POOL, entry, request, table
+
+NAMES = tuple(f"i{number}" for number in range(5))
+STATES = st.sampled_from(
+    [InstanceState.SERVING] * 4 + [InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST]
+)
+ROLES = st.sampled_from([Role.BOTH] * 3 + [Role.PREFILL, Role.DECODE])
+FITNESS = st.tuples(STATES, ROLES)
+INSTANCES = st.dictionaries(st.sampled_from(NAMES), FITNESS, max_size=5)
+Fitness = dict[str, tuple[InstanceState, Role]]
+PROMPTS = st.lists(st.integers(0, 2), max_size=5)
+
+
+class SchedulerHistory(RuleBasedStateMachine):
+    """One scheduler, a clock, and what the world believes of every request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.version = 1
+        self.counter = 0
+        self.alive: dict[str, str | None] = {}
+        """Requests not ended → the instance they were last dispatched to."""
+        self.decodes: dict[str, str | None] = {}
+        self.first_tokens: set[str] = set()
+        self.ended: set[str] = set()
+        self.moves_total = 0
+
+    @initialize(
+        policy=st.sampled_from(policy_names()),
+        instances=INSTANCES,
+        window=st.integers(0, 2),
+        mode=st.sampled_from(["Disabled", "Load", "Predicted", "AfterPrefill"]),
+        discipline=st.sampled_from(DISCIPLINES),
+        estimate=st.sampled_from(["configured", "bilinear"]),
+        speculative=st.booleans(),
+    )
+    def start(self, policy: str, instances: Fitness, window: int, mode: str, discipline: str, estimate: str, speculative: bool) -> None:
+        parameters: dict[str, Any] = {"queue_discipline": discipline, "queue_limit": 4, "queue_timeout_seconds": 8}
+        parameters |= {"prefill_estimate": estimate, "estimate_min_samples": 10}
+        if policy == "ear":
+            parameters |= {"hot_tokens": 3000, "cooldown_seconds": 2}
+        self.table = table(
+            [entry(name, state, role=role) for name, (state, role) in sorted(instances.items())],
+            policy=policy,
+            parameters=parameters,
+            window=window,
+            speed=1000.0,
+            rejection=EarlyRejectionFacts(mode=mode, headroom=2.0),
+            kv_cache_tokens=20_000,
+            decode_base_seconds=0.02,
+            decode_seconds_per_request=0.02,
+            kv_transfer_bytes_per_second=1e9,
+        )
+        self.scheduler = PoolScheduler(
+            self.table, "router-0", 3, sample_rate=1.0, settings=SchedulerSettings(speculative_insert=speculative, sweep_seconds=0.1)
+        )
+        self.snapshot()
+
+    def snapshot(self) -> None:
+        loads = self.scheduler.loads()
+        self.unfit_to_decode = {load.entry.id for load in loads if not load.takes_decodes(self.now)}
+        someone_decodes = len(self.unfit_to_decode) < len(loads)
+        self.unfit = {load.entry.id for load in loads if not self.fits(load, someone_decodes)}
+        self.lacking_decodes = {load.entry.id for load in loads if self.fits(load, True)} & self.unfit
+        self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
+
+    def fits(self, load: InstanceLoad, someone_decodes: bool) -> bool:
+        """Whether an instance may be chosen now, worked out here: the view keeps `lacks_decode` only as fresh as its last question."""
+        role = load.entry.role
+        able = role is Role.BOTH or (role is Role.PREFILL and someone_decodes)
+        return able and load.entry.accepting and load.broken_until <= self.now
+
+    def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
+        """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
+
+        Calls that end a request (they give `unfit`) may make its own instance fit again: if it was the probe of an open circuit, there is room
+        for another; and with an instance that decodes, the prefill instances that lacked one.
+        """
+        if unfit is not None:
+            unfit = unfit - self.lacking_decodes
+        for outcome in outcomes:
+            name = outcome.request.id
+            assert name in self.alive, "an outcome is about a request that has not ended"
+            if isinstance(outcome, Dispatch):
+                assert self.alive[name] is None or name not in self.first_tokens
+                assert outcome.instance not in (self.unfit if unfit is None else unfit)
+                chosen = next(one for one in self.table.instances if one.id == outcome.instance)
+                assert chosen.accepting
+                assert chosen.role is not Role.DECODE
+                assert outcome.address == chosen.address
+                assert outcome.miss_tokens >= 1
+                self.see_decode(outcome, chosen, unfit)
+                self.decodes[name] = outcome.decode
+                self.alive[name] = outcome.instance
+            else:
+                assert isinstance(outcome.reason, RejectionReason)
+                assert outcome.status in (429, 502, 503)
+                assert outcome.retry_after_seconds >= 1
+                assert outcome.message
+                self.end(name)
+        for load in self.scheduler.loads():
+            if load.entry.id in self.unfit and not load.is_candidate(self.now):
+                assert load.waiting <= self.waiting[load.entry.id], "nothing is queued where nothing may be sent"
+        self.snapshot()
+
+    def see_decode(self, outcome: Dispatch, chosen: InstanceEntry, unfit: Set[str | None] | None) -> None:
+        """A prefill instance always comes with an accepting instance that decodes, and any other decodes itself; blocks are fetched elsewhere."""
+        assert (outcome.decode is not None) == (chosen.role is Role.PREFILL)
+        assert outcome.transfer_from != outcome.instance
+        assert (outcome.transfer_tokens > 0) == (outcome.transfer_from is not None)
+        if outcome.decode is not None:
+            decodes = next(one for one in self.table.instances if one.id == outcome.decode)
+            assert decodes.accepting
+            assert decodes.role is not Role.PREFILL
+            assert outcome.decode_address == decodes.address
+            assert unfit is not None or outcome.decode not in self.unfit_to_decode
+
+    def end(self, name: str) -> None:
+        del self.alive[name]
+        self.first_tokens.discard(name)
+        self.ended.add(name)
+
+    def any_request(self, data: st.DataObject) -> str:
+        """A request in flight, or at times one that has ended or never was."""
+        names = [*sorted(self.alive), *sorted(self.ended)[:2], "ghost"]
+        return data.draw(st.sampled_from(names))
+
+    @rule(
+        tokens=st.integers(0, 6000),
+        blocks=PROMPTS,
+        session=st.sampled_from([None, "s", "t", "u"]),
+        streamed=st.booleans(),
+        priority=st.integers(0, 3),
+        count=st.integers(1, 4),
+    )
+    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int, count: int) -> None:
+        for _ in range(count):
+            self.submit_one(tokens, blocks, session, streamed, priority)
+
+    def submit_one(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int) -> None:
+        self.counter += 1
+        name = f"r{self.counter:04d}"
+        chained = tuple(hash(tuple(blocks[: depth + 1])) & 0xFFFFFFFF for depth in range(len(blocks)))
+        self.alive[name] = None
+        prompt = max(tokens, 512 * len(blocks))
+        asked = request(name, prompt, blocks=chained, session=session, at=self.now, streamed=streamed)
+        self.see(self.scheduler.submit(replace(asked, priority=priority), self.now))
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 1.0, 3.0, 6.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.snapshot()
+        self.see(self.scheduler.tick(self.now))
+
+    @rule(data=st.data())
+    def first_token(self, data: st.DataObject) -> None:
+        name = self.any_request(data)
+        instance = self.alive.get(name)
+        if instance is not None:
+            self.first_tokens.add(name)
+        self.see(self.scheduler.first_token(name, self.now), self.unfit - {instance})
+
+    @rule(data=st.data())
+    def blocks_arrive(self, data: st.DataObject) -> None:
+        self.scheduler.transferred(self.any_request(data), self.now)
+
+    @rule(data=st.data(), cached=st.sampled_from([None, 0, 512]))
+    def complete(self, data: st.DataObject, cached: int | None) -> None:
+        name = self.any_request(data)
+        instance = self.alive.get(name)
+        if instance is not None:
+            self.end(name)
+        self.see(self.scheduler.complete(name, self.now, 10, cached), self.unfit - {instance})
+
+    @rule(data=st.data(), cancels=st.booleans())
+    def give_up(self, data: st.DataObject, cancels: bool) -> None:
+        name = self.any_request(data)
+        instance = self.alive.get(name)
+        if name in self.alive:
+            self.end(name)
+        outcomes = self.scheduler.cancel(name, self.now) if cancels else self.scheduler.fail(name, self.now)
+        self.see(outcomes, self.unfit - {instance})
+
+    @rule(data=st.data(), counts=st.booleans(), decode_fails=st.booleans())
+    def retry(self, data: st.DataObject, counts: bool, decode_fails: bool) -> None:
+        name = self.any_request(data)
+        instance = self.alive.get(name)
+        if instance is None or name in self.first_tokens:
+            outcome = self.scheduler.retry(name, self.now, "i0")
+            assert isinstance(outcome, Refusal)
+            assert outcome.reason is RejectionReason.UPSTREAM_FAILED
+            return
+        decode = self.decodes.get(name)
+        failed = decode if decode_fails and decode is not None else instance
+        if counts:
+            self.scheduler.instance_failed(failed, self.now)
+            self.snapshot()
+        outcome = self.scheduler.retry(name, self.now, failed)
+        assert outcome.request.id == name
+        if isinstance(outcome, Dispatch):
+            assert outcome.instance != failed
+            able = [load.entry for load in self.scheduler.loads() if load.takes_decodes(self.now)]
+            alone = len([one for one in able if one.role is Role.DECODE] or able) < 2
+            assert outcome.decode != failed or alone
+        self.see([outcome])
+        self.see(self.scheduler.tick(self.now))
+
+    @rule(instance=st.sampled_from(NAMES), times=st.integers(1, 3), works=st.booleans())
+    def circuit(self, instance: str, times: int, works: bool) -> None:
+        for _ in range(times):
+            if works:
+                self.scheduler.instance_worked(instance, self.now)
+            else:
+                self.scheduler.instance_failed(instance, self.now)
+        self.scheduler.observe_engine(instance, 0.1 * times, self.now)
+        self.snapshot()
+        self.see(self.scheduler.tick(self.now))
+
+    @rule(
+        instances=INSTANCES,
+        moved=st.booleans(),
+        policy=st.sampled_from([None, *policy_names()]),
+        mode=st.sampled_from([None, "Disabled", "Predicted"]),
+    )
+    def table_changes(self, instances: Fitness, moved: bool, policy: str | None, mode: str | None) -> None:
+        self.version += 1
+        entries: list[InstanceEntry] = []
+        for name, (state, role) in sorted(instances.items()):
+            address = f"{name}:{self.version}" if moved else f"{name}:8000"
+            entries.append(replace(entry(name, state, role=role), address=address))
+        routing = self.table.routing
+        if policy is not None and policy != routing.policy:
+            kept = {key: value for key, value in routing.parameters.items() if key.startswith("queue_")}
+            routing = replace(routing, policy=policy, parameters=kept)
+        rejection = self.table.early_rejection if mode is None else replace(self.table.early_rejection, mode=mode)
+        self.table = replace(self.table, version=self.version, instances=tuple(entries), routing=routing, early_rejection=rejection)
+        unfit = {one.id for one in entries if not one.accepting or one.role is Role.DECODE}
+        self.see(self.scheduler.update_table(self.table, self.now), unfit)
+        assert self.scheduler.update_table(self.table, self.now) == ()
+
+    @rule(session=st.sampled_from(["s", "t", "u"]), instance=st.sampled_from([*NAMES, None]), version=st.integers(1, 8))
+    def bindings_arrive(self, session: str, instance: str | None, version: int) -> None:
+        told = Binding(
+            pool=POOL, session=session, instance=instance, version=version, reason=BindingReason.DRAIN, bound_at=self.now, migrated_at=None
+        )
+        self.scheduler.apply_bindings([told], self.now)
+
+    @rule()
+    def records_are_taken(self) -> None:
+        records = self.scheduler.take_records(self.now)
+        assert records.dropped == 0
+        for move in (*records.migrations, *records.reroutes):
+            self.check_move(move)
+        homes = Counter((one.session, one.previous, one.instance, one.at) for one in records.bindings if one.previous is not None)
+        assert Counter((move.session, move.source, move.target, move.at) for move in records.migrations) == homes
+        if self.version == 1 and not build_policy(self.table.routing, 1).binds:
+            assert records.bindings == ()
+        for change in records.bindings:
+            assert change.instance != change.previous
+            assert (change.previous is None) == (change.reason is BindingReason.COLD)
+        for decision in records.decisions:
+            assert decision.chosen
+        for sample in records.loads:
+            assert min(sample.running, sample.waiting, sample.pending_prefill_tokens, sample.in_flight) >= 0
+
+    def check_move(self, move: Move) -> None:
+        assert move.source != move.target
+        assert move.trigger is not BindingReason.COLD
+        if move.predicted_source_ttft_seconds is None:
+            assert move.benefit_seconds is None
+            return
+        assert move.benefit_seconds is not None
+        assert move.predicted_target_ttft_seconds is not None
+        if move.trigger is BindingReason.HOTSPOT:
+            assert move.benefit_seconds > 0
+            assert move.predicted_target_ttft_seconds < self.table.slo.ttft_seconds
+        assert move.benefit_seconds == pytest.approx(move.predicted_source_ttft_seconds - move.predicted_target_ttft_seconds)
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def everything_ends(self) -> None:
+        for name in sorted(self.alive):
+            if name in self.alive:
+                instance = self.alive[name]
+                self.end(name)
+                self.see(self.scheduler.cancel(name, self.now), self.unfit - {instance})
+        for load in self.scheduler.loads():
+            assert (load.pending_prefill_tokens, load.pending_prefill_microseconds, load.dispatched_prefill_tokens) == (0, 0, 0)
+            assert (load.waiting, load.prefilling, load.decoding, load.decode_tokens) == (0, 0, 0, 0)
+            assert (load.incoming, load.incoming_tokens, load.transfers_out) == (0, 0, 0)
+
+    @invariant()
+    def counters_are_exact(self) -> None:
+        assert self.scheduler.discrepancies() == ()
+
+    @invariant()
+    def every_request_is_counted_once(self) -> None:
+        dispatched = sum(1 for instance in self.alive.values() if instance is not None)
+        counted = self.scheduler.in_flight()
+        incoming = sum(load.incoming for load in self.scheduler.loads())
+        assert sum(one.in_flight for one in counted) - sum(one.waiting for one in counted) - incoming == dispatched
+        assert self.scheduler.waiting() == len(self.alive) - dispatched
+
+    @invariant()
+    def nothing_waits_where_nothing_is_accepted(self) -> None:
+        for load in self.scheduler.loads():
+            assert not load.waiting or (load.entry.accepting and load.entry.role is not Role.DECODE)
+
+    def teardown(self) -> None:
+        for name in sorted(self.alive):
+            self.scheduler.cancel(name, self.now)
+        self.scheduler.tick(self.now + 1)
+        assert all(one.in_flight == 0 for one in self.scheduler.in_flight())
+        assert self.scheduler.waiting() == 0
+        assert self.scheduler.discrepancies() == ()
+
+
+def test_any_history_keeps_the_books_exact() -> None:
+    run_state_machine_as_test(
+        SchedulerHistory,
+        settings=settings(
+            max_examples=120,
+            stateful_step_count=50,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
