@@ -7,7 +7,7 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -17,7 +17,6 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.routing.knowledge.rings import key_shares
-from fairlead.tables import PoolKey
 from fairlead_api import problems
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.documenting import openapi
@@ -31,38 +30,37 @@ from fairlead_api.routes.internal import internal_routes
 from fairlead_api.routes.live import live_routes
 from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
-from fairlead_api.services.access import Access, Bootstrap, digest
-from fairlead_api.services.errors import NotFound
-from fairlead_api.services.heatmap_reading import HeatmapReading
-from fairlead_api.services.ingestion import Ingestion
-from fairlead_api.services.live import Live, Snapshot, Tail, Topic
-from fairlead_api.services.notices import CredentialsRevoked, Notice
-from fairlead_api.services.plans import ClusterGateway, Plans
-from fairlead_api.services.plausibility import Ages
-from fairlead_api.services.pool_mirroring import PoolMirroring
-from fairlead_api.services.reading import Span
-from fairlead_api.services.sharing import Recent, Shared
-from fairlead_api.services.table_stream import TableStream
+from fairlead_api.services.access.access import Access, Bootstrap, digest
+from fairlead_api.services.history.heatmap_reading import HeatmapReading
+from fairlead_api.services.plans.plans import ClusterGateway, Plans
+from fairlead_api.services.pools.mirroring import PoolMirroring
+from fairlead_api.services.reports.ingestion import Ingestion
+from fairlead_api.services.reports.plausibility import Ages
+from fairlead_api.services.streams.live import Live
+from fairlead_api.services.streams.notices import CredentialsRevoked, Notice
+from fairlead_api.services.streams.sharing import Recent, Shared
+from fairlead_api.services.streams.tables import TableStream
+from fairlead_api.services.streams.topics import topics
 from fairlead_api.services.upkeep import Keep, Upkeep
 from fairlead_api.settings import Retention, Settings
 from fairlead_api.stale import StaleReads
 from fairlead_api.store.access import PostgresAccess
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
-from fairlead_api.store.history_reads import PostgresHistory
-from fairlead_api.store.latencies import Latencies
-from fairlead_api.store.loads import PostgresLoads
+from fairlead_api.store.history.loads import PostgresLoads
+from fairlead_api.store.history.reads import PostgresHistory
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.plans import PostgresPlans
-from fairlead_api.store.pool_reads import PostgresPoolReads
-from fairlead_api.store.pools import PostgresPools
+from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.mirror import PostgresPools
+from fairlead_api.store.pools.reads import PostgresPoolReads
 from fairlead_api.store.pulse import Pulse
-from fairlead_api.store.reports import PostgresReports
-from fairlead_api.store.retention import SWEEPS
+from fairlead_api.store.reports.reports import PostgresReports
 from fairlead_api.store.streams import PostgresStream
 from fairlead_api.store.upgrading import upgrade
-from fairlead_api.store.upkeep import PostgresUpkeep
+from fairlead_api.store.upkeep.retention import SWEEPS
+from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_api.telemetry import Instrument, Telemetry
 
 API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
@@ -118,7 +116,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     heatmaps = HeatmapReading(loads)
     plans = Plans(PostgresPlans(control), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
-    live = Live(live_topics(pool_reads, history), clock)
+    live = Live(topics(pool_reads, history), clock)
     telemetry.live.set_function(lambda: live.streams)
     ingestion = Ingestion(PostgresReports(reports, partitions), report_ages(settings.retention))
 
@@ -192,34 +190,6 @@ def keep(retention: Retention) -> Keep:
         },
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
     )
-
-
-def live_topics(pools: PostgresPoolReads, history: PostgresHistory) -> dict[str, Topic]:
-    """What `/v1/live` offers."""
-
-    async def summaries(pool: str | None, now: datetime) -> Any:
-        found = (await pools.pools(Span(limit=100), now)).items
-        return [item for item in found if pool in {None, f"{item.namespace}/{item.name}"}]
-
-    async def instances(pool: str | None, now: datetime) -> Any:
-        keys = [PoolKey.parse(pool)] if pool else [PoolKey(namespace=item.namespace, name=item.name) for item in await summaries(None, now)]
-        found: list[Any] = []
-        for key in keys:
-            with contextlib.suppress(NotFound):  # deleted between two looks
-                found += (await pools.pool(key, now)).instances
-        return found
-
-    async def rejections(pool: str | None, now: datetime) -> Any:
-        return (await history.rejections(pool, now - timedelta(minutes=5), now)).groups
-
-    return {
-        "pools": Snapshot(seconds=1.0, read=summaries),
-        "instances": Snapshot(seconds=2.0, read=instances),
-        "migrations": Tail(seconds=1.0, read=history.recent_migrations),
-        "reroutes": Tail(seconds=1.0, read=history.recent_reroutes),
-        "decisions": Tail(seconds=1.0, read=history.recent_decisions, most=10),
-        "rejections": Snapshot(seconds=2.0, read=rejections),
-    }
 
 
 @asynccontextmanager

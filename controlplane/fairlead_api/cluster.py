@@ -13,7 +13,7 @@ from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
-from fairlead_api.services.plans import ClusterPool
+from fairlead_api.services.plans.plans import ClusterPool
 
 FIELD_MANAGER = "fairlead-api"
 _TIMEOUT = (3, 10)

@@ -1,6 +1,7 @@
-"""Which instance to give up, and when an emptied one may go."""
+"""Which instance to give up, where its sessions go, and when an emptied one may be deleted."""
 
-from collections.abc import Collection, Iterable, Mapping
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fairlead.pool_states import InstanceObservation, PoolObservations
@@ -52,3 +53,20 @@ def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_to
     to keep full caches, oldest-first the reverse."""
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)
+
+
+def spread(sessions: Sequence[str], bound: Mapping[str, int]) -> dict[str, str]:
+    """Session → target: each goes to the accepting instance that has the fewest bound sessions at that moment.
+
+    `bound` counts the sessions of each accepting instance. If it is empty, no session moves. Example: two sessions and `{"a": 0, "b": 2}` both go to `a`.
+    """
+    heap = [(count, instance) for instance, count in sorted(bound.items())]
+    heapq.heapify(heap)
+    targets: dict[str, str] = {}
+    for session in sessions:
+        if not heap:
+            break
+        count, instance = heap[0]
+        targets[session] = instance
+        heapq.heapreplace(heap, (count + 1, instance))
+    return targets

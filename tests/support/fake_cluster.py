@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
-from fairlead_api.services.plans import ClusterPool
+from fairlead_api.services.plans.plans import ClusterPool
 
 
 @dataclass(kw_only=True)

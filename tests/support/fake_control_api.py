@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from fairlead.binding_races import Held, Verdict, judge, next_version
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingChange, Report, ReportReceipt, RouterGone
 from fairlead.tables import (
@@ -25,7 +26,6 @@ from fairlead.tables import (
     SessionFacts,
     SloFacts,
 )
-from fairlead_api.services.binding_races import Held, Verdict, judge, next_version
 
 CHAT = PoolKey(namespace="default", name="chat")
 

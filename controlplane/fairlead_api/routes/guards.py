@@ -5,7 +5,7 @@ from datetime import datetime
 
 from fastapi import Request
 
-from fairlead_api.services.access import Access, Caller
+from fairlead_api.services.access.access import Access, Caller
 
 
 class Guard:

@@ -8,12 +8,14 @@ from fastapi import APIRouter, Depends, Query
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
+from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.listing import Fetch, answer, exporting, listing
-from fairlead_api.services.access import Caller
+from fairlead_api.routes.listing import Fetch, exporting, listing
+from fairlead_api.services.access.access import Caller
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.reading import AuditFilter, DecisionFilter, HistoryReader, MoveFilter, SessionFilter, Span
-from fairlead_api.services.times import parse_range
+from fairlead_api.services.history.reading import AuditFilter, DecisionFilter, HistoryReader, MoveFilter, SessionFilter
+from fairlead_api.services.history.times import parse_range
+from fairlead_api.services.spans import Span
 from fairlead_client.resources import (
     AuditEntry,
     AuditHead,

@@ -17,10 +17,10 @@ from fairlead_api.routes.bodies import described
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.access import Caller
-from fairlead_api.services.ingestion import LATEST, Ingestion
-from fairlead_api.services.pool_mirroring import PoolMirroring
-from fairlead_api.services.table_stream import StreamStore, TableStream
+from fairlead_api.services.access.access import Caller
+from fairlead_api.services.pools.mirroring import PoolMirroring
+from fairlead_api.services.reports.ingestion import LATEST, Ingestion
+from fairlead_api.services.streams.tables import StreamStore, TableStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

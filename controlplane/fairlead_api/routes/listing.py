@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
+from fairlead_api.routes.answers import answer
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.access import Caller
-from fairlead_api.services.reading import Span
+from fairlead_api.services.access.access import Caller
+from fairlead_api.services.spans import Span
 from fairlead_client.resources import Page
 
 Fetch = Callable[[Span], Awaitable[Page[Any]]]
@@ -20,11 +21,6 @@ Fetch = Callable[[Span], Awaitable[Page[Any]]]
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 EXPORT_PAGE = 500
-
-
-def answer(content: object, status: int = 200) -> Response:
-    """JSON of our own dataclasses, encoded once."""
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
 def listing(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch]) -> None:

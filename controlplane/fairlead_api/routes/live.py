@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Header, Response
 
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.access import Caller
-from fairlead_api.services.live import Live
+from fairlead_api.services.access.access import Caller
+from fairlead_api.services.streams.live import Live
 
 
 def live_routes(guard: Guard, live: Live) -> APIRouter:

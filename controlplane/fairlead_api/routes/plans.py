@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 
 from fairlead.tables import PoolKey
+from fairlead_api.routes.answers import answer
 from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.listing import answer
-from fairlead_api.services.access import Caller
-from fairlead_api.services.plans import Plans
+from fairlead_api.services.access.access import Caller
+from fairlead_api.services.plans.plans import Plans
 from fairlead_client.resources import ApplyRequest, Plan, ScalePlanRequest
 
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead.tables import PoolKey
+from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.listing import Fetch, answer, listing
-from fairlead_api.services.access import Caller
-from fairlead_api.services.heatmap_reading import HeatmapReading
-from fairlead_api.services.heatmaps import MAX_COLUMNS
-from fairlead_api.services.reading import PoolReader
+from fairlead_api.routes.listing import Fetch, listing
+from fairlead_api.services.access.access import Caller
+from fairlead_api.services.history.heatmap_reading import HeatmapReading
+from fairlead_api.services.history.heatmaps import MAX_COLUMNS
+from fairlead_api.services.pools.reading import PoolReader
 from fairlead_client.resources import (
     Heatmap,
     InstanceDetail,

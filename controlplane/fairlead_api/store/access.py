@@ -10,10 +10,10 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.access import ABSOLUTE, IDLE, Caller
-from fairlead_api.services.audit_chain import AuditDraft
+from fairlead_api.services.access.access import ABSOLUTE, IDLE, Caller
+from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotFound, StoreUnavailable
-from fairlead_api.services.notices import CredentialsRevoked
+from fairlead_api.services.streams.notices import CredentialsRevoked
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page

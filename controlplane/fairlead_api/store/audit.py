@@ -9,7 +9,7 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.audit_chain import AuditDraft, Link, chain, first_broken, genesis
+from fairlead_api.services.audit.chain import AuditDraft, Link, chain, first_broken, genesis
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_client.resources import AuditHead, AuditVerification

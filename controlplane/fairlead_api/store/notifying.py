@@ -9,7 +9,7 @@ import psycopg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.notices import Notice, decode, payloads
+from fairlead_api.services.streams.notices import Notice, decode, payloads
 from fairlead_api.store.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"

@@ -8,15 +8,15 @@ import msgspec
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
-from fairlead_api.services.audit_chain import AuditDraft
+from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.plans import StoredPlan
-from fairlead_api.services.scale_effects import InstanceUse, ScaleBasis
-from fairlead_api.services.table_content import MirroredFacts
+from fairlead_api.services.plans.effects import InstanceUse, ScaleBasis
+from fairlead_api.services.plans.plans import StoredPlan
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.pools import live_routers
+from fairlead_api.store.pools.mirror import live_routers
 from fairlead_client.resources import Plan, PlanEffect
 
 plans, pools = tables.plans, tables.pools

@@ -11,7 +11,7 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
-from fairlead_api.services.plans import ClusterGateway
+from fairlead_api.services.plans.plans import ClusterGateway
 from fake_cluster import FakeCluster
 from pod_phases import KubernetesClient
 from running_operator import POOLS, running_kubernetes_api

@@ -12,7 +12,7 @@ import pytest
 
 from api_running import CHAT, SECRETS, ApiInstance, a_report, a_state, an_instance
 from fairlead.reports import RouterGone
-from fairlead_api.services.denials import BURST, REFILL_SECONDS
+from fairlead_api.services.access.denials import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources import LoginLinkRequest, TokenRequest
 from postgres import plain

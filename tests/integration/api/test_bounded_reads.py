@@ -17,7 +17,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from api_running import SECRETS, running_api
-from fairlead_api.store import history_reads, paging
+from fairlead_api.store import paging
+from fairlead_api.store.history import reads as history_reads
 from postgres import fresh_database, plain
 from streaming_asgi import StreamingAsgiTransport
 

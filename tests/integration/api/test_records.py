@@ -329,7 +329,7 @@ async def test_half_a_surrogate_pair_is_not_json(hosts: ApiInstance) -> None:
 
 
 async def test_what_only_the_database_refuses_costs_its_row_alone(hosts: ApiInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_api.services.plausibility.MAX_COUNT", 2**70)
+    monkeypatch.setattr("fairlead_api.services.reports.plausibility.MAX_COUNT", 2**70)
     now = int(hosts.clock().timestamp())
     move = moving("s", "b", previous="a", based_on=1)
     bindings = (a_binding("s", "a"), move, moving("bad", "a", context_tokens=2**63), *(moving(f"t{n}", "a") for n in range(9)))

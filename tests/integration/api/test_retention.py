@@ -9,7 +9,7 @@ import pytest
 from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead.errors import InvalidInput
 from fairlead_api.settings import Retention, from_environment
-from fairlead_api.store.retention import SWEEPS
+from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_client.resources import LoginLinkRequest
 from postgres import plain
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_api.services.audit_chain import AuditDraft, Link, chain, first_broken, genesis
+from fairlead_api.services.audit.chain import AuditDraft, Link, chain, first_broken, genesis
 
 START = datetime(2026, 11, 21, 23, 59, tzinfo=UTC)
 

@@ -9,10 +9,10 @@ import pytest
 from fairlead.reports import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
-from fairlead_api.services.live import BACKLOG, Listener, Live, Snapshot
-from fairlead_api.services.notices import BindingsChanged
-from fairlead_api.services.sharing import Shared
-from fairlead_api.services.table_stream import TableStream
+from fairlead_api.services.streams.live import BACKLOG, Listener, Live, Snapshot
+from fairlead_api.services.streams.notices import BindingsChanged
+from fairlead_api.services.streams.sharing import Shared
+from fairlead_api.services.streams.tables import TableStream
 
 POOL = PoolKey(namespace="n", name="p")
 

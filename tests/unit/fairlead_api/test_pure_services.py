@@ -7,21 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.draining import spread
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import parse_spec
 from fairlead.reports import Binding, BindingReason
+from fairlead.table_content import changed_entries, table_of
 from fairlead.tables import PoolKey
-from fairlead_api.services.diffs import diff
-from fairlead_api.services.draining import spread
-from fairlead_api.services.heatmaps import MAX_COLUMNS, grid
-from fairlead_api.services.notices import BindingsChanged, decode, payloads
-from fairlead_api.services.owners import owner_of
-from fairlead_api.services.pool_mirroring import InstanceFacts, RouterView, observations
-from fairlead_api.services.scale_effects import InstanceUse, ScaleBasis, scale_effect
-from fairlead_api.services.table_content import changed_entries, fingerprint, table_of
-from fairlead_api.services.times import parse_range, parse_time
+from fairlead_api.services.history.heatmaps import MAX_COLUMNS, grid
+from fairlead_api.services.history.times import parse_range, parse_time
+from fairlead_api.services.plans.effects import InstanceUse, ScaleBasis, scale_effect
+from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.services.pools.diffs import diff
+from fairlead_api.services.pools.fingerprints import fingerprint
+from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, observations
+from fairlead_api.services.streams.notices import BindingsChanged, decode, payloads
 from fairlead_api.settings import from_environment, parse_bootstrap_tokens
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)

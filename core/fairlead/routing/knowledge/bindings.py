@@ -2,7 +2,7 @@
 
 The API's word is final. A change made here is optimistic: it takes effect at once and stays pending until the API has told its id, as the binding
 now in force, or another writer's newer binding, which replaces ours. Each change names the newest version the API has told and the pending change
-it follows, so that the API can see exactly what this router knew (`fairlead_api.services.binding_races`).
+it follows, so that the API can see exactly what this router knew (`fairlead.binding_races`).
 """
 
 from collections import OrderedDict

@@ -1,0 +1,37 @@
+"""Use case: a heatmap over a range people wrote."""
+
+from datetime import datetime
+from typing import Protocol
+
+from fairlead.tables import PoolKey, SloFacts
+from fairlead_api.services.history.heatmaps import Cell, Grid, check, grid, heatmap
+from fairlead_api.services.history.times import parse_range
+from fairlead_client.resources import Heatmap, HeatmapMigration
+
+
+class CellStore(Protocol):
+    """Where cells come from."""
+
+    async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[str, str]], SloFacts]:
+        """Cells, (state, role) by instance, and the SLO in force. Raises NotFound."""
+
+    async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
+        """Migrations of the range by column and pair of instances, oldest first, and how many there are in all."""
+
+
+class HeatmapReading:
+    """Checks what was asked, chooses the buckets, reads and arranges."""
+
+    def __init__(self, store: CellStore) -> None:
+        self._store = store
+
+    async def heatmap(
+        self, pool: PoolKey, metric: str, start: str, end: str, columns: int, aggregate: str, sort: str, now: datetime
+    ) -> Heatmap:
+        """Raises InvalidInput naming the query field, NotFound."""
+        check(metric, columns, aggregate, sort)
+        begun, ended = parse_range(start, end, now)
+        where = grid(begun or now, ended or now, columns)
+        cells, instances, slo = await self._store.cells(pool, metric, where)
+        moves, total = await self._store.moves(pool, where)
+        return heatmap(str(pool), metric, aggregate, sort, where, cells, instances, slo, moves, total)

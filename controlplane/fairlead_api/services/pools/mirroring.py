@@ -1,0 +1,122 @@
+"""Taking what the operator sees. Level-triggered: the same state twice changes nothing, and a missed one is made up for by the next.
+
+A spec that cannot be used (the operator said so in `problem`) is mirrored for people to see, but the last good one stays in force.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.pools import parse_spec
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import InstanceEntry, PoolKey
+
+LIVE_SECONDS = 10
+"""A router is live when it reported in the last 10 s."""
+
+Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
+"""Share of the hash ring each accepting instance owns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterView:
+    """What a live router last said about one pool. `acknowledged` None = it has no table of the pool yet."""
+
+    acknowledged: int | None
+    in_flight: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFacts:
+    """What the database knows of an instance. `table_version` is the first table with its present entry."""
+
+    id: str
+    table_version: int
+    bound_sessions: int
+    cache_tokens: int
+
+
+class MirrorStore(Protocol):
+    """What mirroring needs of a database; each call one transaction."""
+
+    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
+        """Stores the state, moves sessions off draining instances, makes a new table if its content changed. Raises Conflict when the
+        state is older than the stored one."""
+
+    async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
+        """What routers and the database know. Raises NotFound."""
+
+    async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
+        """Stores events not stored before, each with its audit entry."""
+
+    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
+        """The pool is gone: instances Gone, sessions unbound, routers told."""
+
+
+class PoolMirroring:
+    """Use cases of the operator."""
+
+    def __init__(self, store: MirrorStore, shares: Shares) -> None:
+        self._store = store
+        self._shares = shares
+
+    async def take_state(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
+        """Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is outdated."""
+        facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
+        await self._store.mirror(pool, state, facts, self._shares, now)
+        return await self._store.observe(pool, now)
+
+    async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
+        """Raises NotFound for a pool whose state was never sent."""
+        await self._store.add_events(pool, events, actor, now)
+
+    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
+        """Repeating it changes nothing."""
+        await self._store.delete(pool, actor, now)
+
+
+def observations(
+    table_version: int,
+    routers: Sequence[RouterView],
+    instances: Sequence[InstanceFacts],
+    *,
+    attainment: float | None,
+    requests_per_second: float,
+) -> PoolObservations:
+    """The answer to the operator. With no live router everything counts as acknowledged: nobody routes by an older table. Pure."""
+    return PoolObservations(
+        table_version=table_version,
+        table_acknowledged=table_acknowledged(table_version, routers),
+        live_routers=len(routers),
+        ttft_attainment=attainment,
+        requests_per_second=requests_per_second,
+        instances=tuple(
+            InstanceObservation(
+                id=instance.id,
+                in_flight=sum(router.in_flight.get(instance.id, 0) for router in routers),
+                bound_sessions=instance.bound_sessions,
+                cache_tokens=instance.cache_tokens,
+                acknowledged=table_acknowledged(instance.table_version, routers),
+            )
+            for instance in instances
+        ),
+    )
+
+
+def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
+    """Whether every live router routes by `version` or a newer one. Pure."""
+    return all(router.acknowledged is not None and router.acknowledged >= version for router in routers)
+
+
+def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
+    """Why a state of the same object is older than the stored (uid, generation, resource version); None if it is not. Pure."""
+    uid, generation, version = stored
+    if uid != state.uid:
+        return None
+    if state.generation < generation:
+        return f"generation {state.generation} is older than the stored {generation}"
+    if state.resource_version.isdigit() and version.isdigit() and int(state.resource_version) < int(version):
+        return f"resource version {state.resource_version} is older than the stored {version}"
+    return None

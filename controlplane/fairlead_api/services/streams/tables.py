@@ -1,0 +1,152 @@
+"""The routers' stream: a snapshot of tables and bindings, then every change, to any number of routers, each line encoded once.
+
+A reader that does not keep up is cut off instead of buffered for: it reconnects and gets a snapshot, which is smaller than its backlog.
+Lines may repeat or come late around a snapshot; versions tell readers what to keep.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.reports import Binding
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.services.errors import NotFound, StoreUnavailable
+from fairlead_api.services.streams.notices import BindingsChanged, Notice, PoolDeleted, TableChanged
+
+_log = logging.getLogger(__name__)
+_HEARTBEAT = b'{"type":"heartbeat"}\n'
+_SYNCED = b'{"type":"synced"}\n'
+BATCH = 500
+
+
+class StreamStore(Protocol):
+    """What the stream reads."""
+
+    async def tables(self) -> list[RoutingTable]:
+        """The newest table of every living pool."""
+
+    async def table(self, pool: PoolKey) -> RoutingTable:
+        """The newest table of one pool. Raises NotFound."""
+
+    async def deleted_pools(self) -> list[PoolKey]:
+        """Pools that were deleted and not made again."""
+
+    async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
+        """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
+
+
+def line(kind: str, **content: Any) -> bytes:
+    """One NDJSON line."""
+    return msgspec.json.encode({"type": kind, **content}) + b"\n"
+
+
+class Subscriber:
+    """One router's queue. `cut` is set when it fell behind."""
+
+    def __init__(self, router: str, backlog: int) -> None:
+        self.router = router
+        self.lines: asyncio.Queue[bytes | None] = asyncio.Queue(backlog)
+        self.cut = False
+
+    def offer(self, content: bytes | None) -> None:
+        """Queues a line; None asks for a new snapshot."""
+        if self.cut:
+            return
+        try:
+            self.lines.put_nowait(content)
+        except asyncio.QueueFull:
+            self.cut = True
+
+
+class TableStream:
+    """Fans notices out to subscribers. `heartbeat_seconds` is the longest silence; `backlog` the lines one reader may be behind."""
+
+    def __init__(self, store: StreamStore, *, heartbeat_seconds: float = 2.0, backlog: int = 1024) -> None:
+        self._store = store
+        self._heartbeat = heartbeat_seconds
+        self._backlog = backlog
+        self._subscribers: set[Subscriber] = set()
+
+    @property
+    def subscribers(self) -> int:
+        """Routers connected to this process."""
+        return len(self._subscribers)
+
+    async def on_notice(self, notice: Notice) -> None:
+        """A change was committed somewhere."""
+        if not self._subscribers:
+            return
+        if isinstance(notice, TableChanged):
+            try:
+                content = line("table", table=await self._store.table(notice.pool))
+            except NotFound:
+                return  # deleted meanwhile; its own notice follows
+            except StoreUnavailable:
+                self.on_gap()
+                return
+        elif isinstance(notice, PoolDeleted):
+            content = line("pool_deleted", pool=notice.pool)
+        elif isinstance(notice, BindingsChanged):
+            content = line("bindings", bindings=notice.bindings)
+        for subscriber in self._subscribers:
+            subscriber.offer(content)
+
+    def on_gap(self) -> None:
+        """Changes may have been missed: everybody gets a snapshot again."""
+        for subscriber in self._subscribers:
+            subscriber.offer(None)
+
+    async def open(self, router: str) -> AsyncIterator[bytes]:
+        """Lines for one router, for ever. The first snapshot is begun before this returns, so that a missing database is an error and not
+        an empty stream. Raises StoreUnavailable."""
+        subscriber = Subscriber(router, self._backlog)
+        self._subscribers.add(subscriber)
+        try:
+            first = await self._tables()
+        except BaseException:
+            self._subscribers.discard(subscriber)
+            raise
+        return self._lines(subscriber, first)
+
+    async def _lines(self, subscriber: Subscriber, first: list[bytes]) -> AsyncIterator[bytes]:
+        try:
+            async for content in self._snapshot(first):
+                yield content
+            while not subscriber.cut:
+                try:
+                    content_or_gap = await asyncio.wait_for(subscriber.lines.get(), self._heartbeat)
+                except TimeoutError:
+                    yield _HEARTBEAT
+                    continue
+                if content_or_gap is not None:
+                    yield content_or_gap
+                    continue
+                try:
+                    async for content in self._snapshot(await self._tables()):
+                        yield content
+                except StoreUnavailable:
+                    yield _HEARTBEAT
+                    await asyncio.sleep(min(self._heartbeat, 1.0))
+                    subscriber.offer(None)
+            _log.warning("router stream cut off, reader too slow", extra={"router": subscriber.router, "backlog": self._backlog})
+        finally:
+            self._subscribers.discard(subscriber)
+
+    async def _tables(self) -> list[bytes]:
+        deleted = [line("pool_deleted", pool=pool) for pool in await self._store.deleted_pools()]
+        return [*deleted, *(line("table", table=table) for table in await self._store.tables())]
+
+    async def _snapshot(self, first: list[bytes]) -> AsyncIterator[bytes]:
+        for content in first:
+            yield content
+        position: tuple[int, str] | None = None
+        while True:
+            batch, position = await self._store.bindings(position, BATCH)
+            if batch:
+                yield line("bindings", bindings=batch)
+            if position is None:
+                break
+        yield _SYNCED

@@ -1,0 +1,94 @@
+"""Moving sessions off instances, and unbinding them, with history and migrations, inside the caller's transaction."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.binding_races import Held
+from fairlead.draining import spread
+from fairlead.reports import Binding, BindingChange, BindingReason
+from fairlead.tables import PoolKey
+from fairlead_api.store import tables
+from fairlead_api.store.sessions.rows import SessionRow, bind, save_migrations, save_sessions
+
+ROUTER = "control-api"
+"""Stands where a router's name stands, for what the control API did itself."""
+
+
+async def move_off(
+    connection: AsyncConnection,
+    pool_id: int,
+    pool: PoolKey,
+    draining: Sequence[str],
+    accepting: Sequence[str],
+    new_id: Callable[[], str],
+    now: datetime,
+) -> tuple[Binding, ...]:
+    """Moves every session bound to a draining instance; returns their new bindings. Does nothing while no instance accepts."""
+    if not draining or not accepting:
+        return ()
+    sessions = tables.sessions
+    rows = (
+        await connection.execute(
+            select(sessions)
+            .where(sessions.c.pool_id == pool_id, sessions.c.instance.in_(draining))
+            .order_by(sessions.c.pool_id, sessions.c.session)
+            .with_for_update()
+        )
+    ).all()
+    if not rows:
+        return ()
+    counts = await connection.execute(
+        select(sessions.c.instance, func.count())
+        .where(sessions.c.pool_id == pool_id, sessions.c.instance.in_(accepting))
+        .group_by(sessions.c.instance)
+    )
+    bound = {**dict.fromkeys(accepting, 0), **{instance: count for instance, count in counts if instance is not None}}
+    targets = spread([row.session for row in rows], bound)
+    batch = new_id()
+    moved: list[SessionRow] = []
+    for row in rows:
+        session = SessionRow(
+            pool=pool,
+            pool_id=pool_id,
+            session=row.session,
+            held=Held(instance=row.instance, version=row.version, router=row.router, change=row.change),
+            reason=row.reason,
+            bound_at=row.bound_at,
+            migrated_at=row.migrated_at,
+            last_seen_at=row.last_seen_at,
+            migrations=row.migrations,
+            context_tokens=row.context_tokens,
+        )
+        change = BindingChange(
+            id=f"{batch}:{row.session}",
+            pool=pool,
+            session=row.session,
+            instance=targets[row.session],
+            previous=row.instance,
+            reason=BindingReason.DRAIN,
+            at=now.timestamp(),
+            based_on=row.version,
+            context_tokens=row.context_tokens,
+        )
+        bind(session, change, ROUTER, None)
+        moved.append(session)
+    await save_sessions(connection, moved)
+    await save_migrations(connection, [move for session in moved for move in session.moves], ROUTER, {pool: pool_id})
+    return tuple(session.binding() for session in moved)
+
+
+async def unbind_all(connection: AsyncConnection, pool_id: int, now: datetime) -> None:
+    """Nobody holds any session of the pool any more; history says until when somebody did."""
+    await connection.execute(
+        text("SELECT 1 FROM sessions WHERE pool_id = :pool AND instance IS NOT NULL ORDER BY session FOR UPDATE"), {"pool": pool_id}
+    )
+    await connection.execute(
+        text(
+            "UPDATE bindings SET released_at = greatest(CAST(:now AS timestamptz), bound_at) WHERE pool_id = :pool AND released_at IS NULL"
+        ),
+        {"pool": pool_id, "now": now},
+    )
+    await connection.execute(text("UPDATE sessions SET instance = NULL WHERE pool_id = :pool AND instance IS NOT NULL"), {"pool": pool_id})

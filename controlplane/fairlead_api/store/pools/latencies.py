@@ -1,0 +1,49 @@
+"""TTFT percentiles of the last five minutes, exact over every sample kept: the dearest part of a pool's page, and one that seconds do not change."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import text
+
+from fairlead_api.services.streams.sharing import Recent
+from fairlead_api.store.database import Database
+
+_OF_POOLS = """
+SELECT wanted.id AS pool_id, percentile_cont(ARRAY[0.5, 0.95, wanted.share]) WITHIN GROUP (ORDER BY t) AS found
+FROM unnest(CAST(:pools AS bigint[]), CAST(:shares AS float8[])) AS wanted (id, share)
+JOIN load_samples l ON l.pool_id = wanted.id AND l.second > CAST(:now AS timestamptz) - interval '5 minutes', unnest(l.ttft_seconds) AS t
+GROUP BY wanted.id, wanted.share
+"""
+_OF_INSTANCES = """
+SELECT l.instance, percentile_cont(0.95) WITHIN GROUP (ORDER BY t) AS p95 FROM load_samples l, unnest(l.ttft_seconds) AS t
+WHERE l.pool_id = :pool AND (CAST(:instance AS text) IS NULL OR l.instance = :instance)
+AND l.second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY l.instance
+"""
+
+
+class Latencies:
+    """Percentiles by pool and by instance, at most as old as `recent` says."""
+
+    def __init__(self, database: Database, recent: Recent) -> None:
+        self._database = database
+        self._recent = recent
+
+    async def of_pools(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
+        """Seconds at the median, at p95 and at each pool's own percentile (`shares`, 0-1, in the order of `pools`), where there were requests."""
+
+        async def read() -> dict[int, list[float | None]]:
+            async with self._database.reading() as connection:
+                rows = await connection.execute(text(_OF_POOLS), {"pools": list(pools), "shares": list(shares), "now": now})
+                return {row.pool_id: row.found for row in rows if row.found}
+
+        return await self._recent.get(("pools", *pools, *shares), read)
+
+    async def of_instances(self, pool: int, instance: str | None, now: datetime) -> dict[str, float]:
+        """Seconds at p95 of one instance of a pool, or of all (None), where there were requests."""
+
+        async def read() -> dict[str, float]:
+            async with self._database.reading() as connection:
+                rows = await connection.execute(text(_OF_INSTANCES), {"pool": pool, "instance": instance, "now": now})
+                return {row.instance: row.p95 for row in rows}
+
+        return await self._recent.get(("instances", pool, instance), read)

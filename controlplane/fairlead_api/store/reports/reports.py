@@ -1,0 +1,233 @@
+"""Reports in Postgres: those of one post in one transaction, each claimed by its router and id before anything of it is stored."""
+
+import logging
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+import msgspec
+import psycopg
+from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.exc import DataError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.reports import Binding, MigrationOutcome, Report, ReportReceipt, RouterGone
+from fairlead.tables import PoolKey
+from fairlead_api.services.reports.ingestion import Ingested
+from fairlead_api.store import tables
+from fairlead_api.store.database import Database, moment
+from fairlead_api.store.partitions import Partitions
+from fairlead_api.store.reports.samples import save_samples
+from fairlead_api.store.sessions.bindings import apply_bindings
+from fairlead_api.store.sessions.rows import save_reroutes
+
+ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads")
+"""The fields of a Report whose rows are stored once."""
+
+UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
+"""What a row that Postgres or its driver cannot take raises."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    lost: dict[str, Binding] = field(default_factory=dict)
+    ignored: Counter[str] = field(default_factory=Counter)
+    lost_moves: Counter[PoolKey] = field(default_factory=Counter)
+
+
+class PostgresReports:
+    """Implements `services.ingestion.ReportStore`."""
+
+    def __init__(self, database: Database, partitions: Partitions) -> None:
+        self._database = database
+        self._partitions = partitions
+        self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, so nothing ever becomes wrong here
+
+    async def prepare(self, days: dict[str, set[date]]) -> None:
+        for table, wanted in days.items():
+            await self._partitions.ensure(table, wanted)
+
+    async def ingest(self, reports: Sequence[Report]) -> Ingested:
+        try:
+            return await self._database.writing(self._applying(reports, self._store))
+        except UNSTORABLE as error:
+            _log.warning("a report has rows that cannot be stored", extra={"router": reports[0].router, "problem": str(error)[:300]})
+            return await self._database.writing(self._applying(reports, self._store_what_can_be))
+
+    def _applying(
+        self, reports: Sequence[Report], store: Callable[[AsyncConnection, Report, _Stored], Awaitable[None]]
+    ) -> Callable[[AsyncConnection], Awaitable[Ingested]]:
+        async def work(connection: AsyncConnection) -> Ingested:
+            known = await self._claim(connection, [report for report in reports if _rows(report)])
+            fresh = [report for report in reports if report.id not in known]
+            await self._note_router(connection, reports[0])
+            stored = _Stored()
+            await store(connection, _merged(fresh), stored)
+            receipts = {report.id: _receipt(report, stored.lost) for report in fresh}
+            await self._keep_receipts(connection, reports[0].router, [receipt for receipt in receipts.values() if receipt.lost])
+            return Ingested(
+                receipts=tuple(known.get(report.id) or receipts[report.id] for report in reports),
+                ignored=stored.ignored,
+                lost_moves=stored.lost_moves,
+            )
+
+        return work
+
+    async def _store(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
+        if not _rows(report):
+            return
+        ids = await self._ids(connection, report)
+        applied = await apply_bindings(connection, report, ids, stored.ignored)
+        await save_reroutes(connection, report.reroutes, report.router, ids)
+        await _settle_outcomes(connection, "migrations", report.migration_outcomes)
+        await _settle_outcomes(connection, "reroutes", report.reroute_outcomes)
+        await save_samples(connection, report, ids, stored.ignored)
+        stored.lost.update(applied.lost)
+        stored.lost_moves.update(applied.lost_moves)
+
+    async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
+        """Halves what cannot be stored until the rows that cannot are alone, and counts those."""
+        part = _Stored()
+        try:
+            async with connection.begin_nested():
+                await self._store(connection, report, part)
+        except UNSTORABLE:
+            halves = _halves(report)
+            if not halves:
+                stored.ignored["unstorable"] += _rows(report)
+            for half in halves:
+                await self._store_what_can_be(connection, half, stored)
+            return
+        stored.lost.update(part.lost)
+        stored.ignored.update(part.ignored)
+        stored.lost_moves.update(part.lost_moves)
+
+    async def forget_router(self, gone: RouterGone) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            routers = tables.routers
+            at = moment(gone.at)
+            await connection.execute(
+                update(routers)
+                .where(routers.c.id == gone.router, routers.c.sent_at <= at)
+                .values(gone_at=at, acknowledged={}, in_flight=[])
+            )
+
+        await self._database.writing(work)
+
+    async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
+        """Claims the reports' ids for their router. Receipts of those claimed before, after waiting for the transactions that did."""
+        if not reports:
+            return {}
+        router = reports[0].router
+        claimed = await connection.execute(
+            text(
+                "INSERT INTO reports (router, id, receipt) SELECT :router, id, jsonb_build_object('id', id, 'duplicate', false) "
+                "FROM unnest(CAST(:ids AS text[])) AS n(id) ORDER BY id ON CONFLICT DO NOTHING RETURNING id"
+            ),
+            {"router": router, "ids": [report.id for report in reports]},
+        )
+        fresh = {name for (name,) in claimed}
+        if len(fresh) == len(reports):
+            return {}
+        known = [report.id for report in reports if report.id not in fresh]
+        stored = await connection.execute(
+            select(tables.reports.c.receipt).where(tables.reports.c.router == router, tables.reports.c.id.in_(known))
+        )
+        receipts = (replace(msgspec.convert(receipt, ReportReceipt), duplicate=True) for (receipt,) in stored)
+        return {receipt.id: receipt for receipt in receipts}
+
+    async def _keep_receipts(self, connection: AsyncConnection, router: str, receipts: Sequence[ReportReceipt]) -> None:
+        table = tables.reports
+        statement = update(table).where(table.c.router == router, table.c.id == bindparam("of")).values(receipt=bindparam("stored"))
+        if receipts:
+            await connection.execute(statement, [{"of": receipt.id, "stored": msgspec.to_builtins(receipt)} for receipt in receipts])
+
+    async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
+        wanted = {row.pool for name in (*ROWS, "acknowledged", "in_flight") for row in getattr(report, name)}
+        if not wanted <= self._pool_ids.keys():
+            found = await connection.execute(select(tables.pools.c.id, tables.pools.c.namespace, tables.pools.c.name))
+            self._pool_ids = {PoolKey(namespace=namespace, name=name): pool_id for pool_id, namespace, name in found}
+        return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}
+
+    async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
+        """Marks the router live. Its state is replaced only by a newer one, unless it was silent for 10 s (its clock may have been set back)."""
+        routers = tables.routers
+        ids = await self._ids(connection, report)
+        acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
+        in_flight = [[ids[row.pool], row.instance, row.in_flight, row.waiting] for row in report.in_flight if row.pool in ids]
+        state = {"sent_at": moment(report.sent_at), "acknowledged": acknowledged, "in_flight": in_flight, "gone_at": None}
+        row = upsert(routers).values(id=report.router, last_seen_at=func.now(), **state)
+        newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
+        back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
+        replaced = {name: row.excluded[name] for name in state}
+        changed = await connection.execute(
+            row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back).returning(
+                routers.c.id
+            )
+        )
+        if changed.scalar_one_or_none() is None:
+            late = update(routers).where(routers.c.id == report.router, routers.c.gone_at.is_(None)).values(last_seen_at=func.now())
+            await connection.execute(late)
+        if acknowledged:
+            rows = [{"router": report.router, "pool_id": int(pool), "version": version} for pool, version in acknowledged.items()]
+            await connection.execute(upsert(tables.router_acknowledgements).on_conflict_do_nothing(), rows)
+
+
+async def _settle_outcomes(connection: AsyncConnection, moves: str, outcomes: Sequence[MigrationOutcome]) -> None:
+    if not outcomes:
+        return
+    last = {outcome.id: outcome for outcome in outcomes}
+    rows = [{"of": outcome.id, "actual": outcome.actual_ttft_seconds, "became": outcome.outcome} for outcome in last.values()]
+    await connection.execute(
+        text(
+            f"UPDATE {moves} m SET actual_ttft_seconds = n.actual, outcome = n.became "  # noqa: S608 (a constant of this module)
+            'FROM json_to_recordset(CAST(:rows AS json)) AS n("of" text, actual float8, became text) WHERE m.id = n."of"'
+        ),
+        {"rows": msgspec.json.encode(rows).decode()},
+    )
+
+
+def _rows(report: Report) -> int:
+    """How many rows the report has to store."""
+    return sum(len(getattr(report, name)) for name in ROWS)
+
+
+def _merged(reports: Sequence[Report]) -> Report:
+    """One report with the rows of all, in their order; empty for none."""
+    if len(reports) == 1:
+        return reports[0]
+    if not reports:
+        return Report(id="", router="", sent_at=0.0)
+    rows: dict[str, Any] = {name: tuple(row for report in reports for row in getattr(report, name)) for name in ROWS}
+    return replace(reports[0], **rows)
+
+
+def _receipt(report: Report, lost: dict[str, Binding]) -> ReportReceipt:
+    mine = [change for change in report.bindings if change.id in lost]
+    present = {(change.pool, change.session): lost[change.id] for change in mine}
+    return ReportReceipt(id=report.id, duplicate=False, conflicts=tuple(present.values()), lost=tuple(change.id for change in mine))
+
+
+def _halves(report: Report) -> Iterable[Report]:
+    """The report in two, a migration always with its binding; nothing for a report of one row (or one such pair)."""
+    records = {record.id: record for record in report.migrations}
+    pairs = {change.id for change in report.bindings} & records.keys()
+    units: list[list[tuple[str, Any]]] = [
+        [("bindings", change), *([("migrations", records[change.id])] if change.id in pairs else [])] for change in report.bindings
+    ]
+    units += [[(name, row)] for name in ROWS[1:] for row in getattr(report, name) if not (name == "migrations" and row.id in pairs)]
+    if len(units) < 2:
+        return ()
+    middle = len(units) // 2
+    return [_only(report, units[:middle]), _only(report, units[middle:])]
+
+
+def _only(report: Report, units: Sequence[Sequence[tuple[str, Any]]]) -> Report:
+    rows: dict[str, Any] = {name: tuple(row for unit in units for of, row in unit if of == name) for name in ROWS}
+    return replace(report, **rows)

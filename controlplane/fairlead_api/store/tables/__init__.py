@@ -1,0 +1,39 @@
+"""Every table of the database, as SQLAlchemy Core metadata; the migrations are generated from it and checked against it.
+
+`pools` keeps one row per namespace and name, also after a deletion, so that versions of routing tables never go back. Times are UTC.
+The large tables (`load_samples`, `decisions`, `rejections`) are partitioned by UTC day; `store.partitions` makes and drops the days.
+It must hold no statement. Its danger: a column changed here without a migration; a test compares both.
+"""
+
+from fairlead_api.store.tables.columns import metadata as metadata
+from fairlead_api.store.tables.governance import audit_heads as audit_heads
+from fairlead_api.store.tables.governance import audit_log as audit_log
+from fairlead_api.store.tables.governance import plans as plans
+from fairlead_api.store.tables.governance import reports as reports
+from fairlead_api.store.tables.identities import api_tokens as api_tokens
+from fairlead_api.store.tables.identities import login_links as login_links
+from fairlead_api.store.tables.identities import users as users
+from fairlead_api.store.tables.identities import web_sessions as web_sessions
+from fairlead_api.store.tables.moves import migrations as migrations
+from fairlead_api.store.tables.moves import reroutes as reroutes
+from fairlead_api.store.tables.pools import instance_transitions as instance_transitions
+from fairlead_api.store.tables.pools import instances as instances
+from fairlead_api.store.tables.pools import pool_events as pool_events
+from fairlead_api.store.tables.pools import pool_revisions as pool_revisions
+from fairlead_api.store.tables.pools import pools as pools
+from fairlead_api.store.tables.pools import router_acknowledgements as router_acknowledgements
+from fairlead_api.store.tables.pools import routers as routers
+from fairlead_api.store.tables.pools import routing_tables as routing_tables
+from fairlead_api.store.tables.pools import slo_configs as slo_configs
+from fairlead_api.store.tables.sessions import bindings as bindings
+from fairlead_api.store.tables.sessions import lost_moves as lost_moves
+from fairlead_api.store.tables.sessions import session_names as session_names
+from fairlead_api.store.tables.sessions import sessions as sessions
+from fairlead_api.store.tables.traffic import PARTITIONED as PARTITIONED
+from fairlead_api.store.tables.traffic import SUMS as SUMS
+from fairlead_api.store.tables.traffic import decisions as decisions
+from fairlead_api.store.tables.traffic import load_rollups_1m as load_rollups_1m
+from fairlead_api.store.tables.traffic import load_rollups_10s as load_rollups_10s
+from fairlead_api.store.tables.traffic import load_samples as load_samples
+from fairlead_api.store.tables.traffic import rejections as rejections
+from fairlead_api.store.tables.traffic import rollup_queue as rollup_queue

@@ -1,0 +1,50 @@
+"""Tables of moves: session migrations, which are steps of a session's bindings, and re-routes of requests, which are not."""
+
+from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text
+
+from fairlead_api.store.tables.columns import count_column, metadata, pool_column, text_column, time_column
+
+PAID_OFF = (
+    "CASE WHEN actual_ttft_seconds >= predicted_source_ttft_seconds THEN false "
+    "WHEN actual_ttft_seconds < predicted_source_ttft_seconds AND benefit_seconds > 0::double precision THEN true "
+    "ELSE NULL::boolean END"
+)
+"""Whether the real TTFT was below the one predicted for staying: yes only where a gain was promised, unknown while either number is."""
+
+
+def _moves(name: str, *, bound: bool) -> Table:
+    """`bound` moves are of a session; predictions are null where nothing could be predicted."""
+    return Table(
+        name,
+        metadata,
+        Column("id", Text, primary_key=True),
+        pool_column(),
+        text_column("session", null=not bound),
+        text_column("request", null=bound),
+        text_column("source"),
+        text_column("target"),
+        text_column("trigger"),
+        time_column("at"),
+        time_column("recorded_at", now=True),
+        text_column("router"),
+        Column("predicted_source_ttft_seconds", Double),
+        Column("predicted_target_ttft_seconds", Double),
+        Column("benefit_seconds", Double),
+        Column("actual_ttft_seconds", Double),
+        count_column("tokens_moved"),
+        count_column("tokens_recomputed"),
+        text_column("outcome"),
+        Column("paid_off", Boolean, Computed(PAID_OFF, persisted=True)),
+        Index(None, "at", "id"),
+        Index(None, "pool_id", "at"),
+        Index(None, "session", "at"),
+        Index(None, "source", "at"),
+        Index(None, "target", "at"),
+        Index(None, "trigger", "at"),
+        Index(None, "outcome", "at"),
+        Index(None, "recorded_at"),
+    )
+
+
+migrations = _moves("migrations", bound=True)
+reroutes = _moves("reroutes", bound=False)

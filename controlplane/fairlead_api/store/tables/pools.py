@@ -1,0 +1,141 @@
+"""Tables of what is mirrored from the cluster: pools, their history, instances, routing tables, and who has acknowledged them."""
+
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
+
+from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    text_column("namespace"),
+    text_column("name"),
+    text_column("uid"),
+    count_column("generation", None),
+    text_column("resource_version"),
+    text_column("model"),
+    json_column("spec"),
+    json_column("facts", null=True),
+    json_column("labels"),
+    json_column("annotations"),
+    text_column("changed_by"),
+    text_column("problem", null=True),
+    json_column("conditions"),
+    count_column("table_version"),
+    count_column("revision"),
+    count_column("slo_version"),
+    time_column("created_at"),
+    time_column("observed_at"),
+    time_column("deleted_at", null=True),
+    UniqueConstraint("namespace", "name"),
+)
+
+pool_revisions = Table(
+    "pool_revisions",
+    metadata,
+    pool_column(primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    text_column("uid"),
+    count_column("generation", None),
+    time_column("at"),
+    text_column("actor"),
+    text_column("reason", null=True),
+    json_column("spec"),
+    json_column("diff"),
+)
+
+pool_events = Table(
+    "pool_events",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    pool_column(),
+    time_column("at"),
+    text_column("reason"),
+    text_column("message"),
+    text_column("instance", null=True),
+    json_column("before", null=True),
+    json_column("after", null=True),
+    UniqueConstraint("pool_id", "at", "reason", "message"),
+    Index(None, "at"),
+)
+
+slo_configs = Table(
+    "slo_configs",
+    metadata,
+    pool_column(primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("ttft_seconds", Double, nullable=False),
+    Column("tpot_seconds", Double, nullable=False),
+    Column("percentile", Double, nullable=False),
+    time_column("active_from"),
+    time_column("active_until", null=True),
+)
+
+instances = Table(
+    "instances",
+    metadata,
+    pool_column(primary_key=True),
+    Column("id", Text, primary_key=True),
+    text_column("pod_uid"),
+    text_column("address", null=True),
+    text_column("role"),
+    text_column("state"),
+    text_column("reason"),
+    text_column("node", null=True),
+    Column("weight", Double, nullable=False),
+    count_column("restarts"),
+    count_column("anchors"),
+    Column("key_share", Double, nullable=False, server_default="0"),
+    count_column("table_version"),
+    time_column("created_at"),
+    time_column("state_since"),
+    time_column("gone_at", null=True),
+    Index(None, "pool_id", "created_at", postgresql_where=text("gone_at IS NULL")),
+)
+
+instance_transitions = Table(
+    "instance_transitions",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    pool_column(),
+    text_column("instance"),
+    time_column("at"),
+    text_column("before", null=True),
+    text_column("after"),
+    text_column("reason"),
+    Index(None, "pool_id", "instance", "at"),
+    Index(None, "at"),
+)
+
+routing_tables = Table(
+    "routing_tables",
+    metadata,
+    pool_column(primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    text_column("uid"),
+    count_column("generation", None),
+    json_column("content"),
+    Column("content_hash", LargeBinary, nullable=False),
+    time_column("created_at", now=True),
+)
+
+routers = Table(
+    "routers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    time_column("first_seen_at", now=True),
+    time_column("last_seen_at"),
+    time_column("sent_at"),
+    time_column("gone_at", null=True),
+    json_column("acknowledged"),
+    json_column("in_flight"),
+)
+
+router_acknowledgements = Table(
+    "router_acknowledgements",
+    metadata,
+    Column("router", Text, ForeignKey("routers.id"), primary_key=True),
+    pool_column(primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    time_column("at", now=True),
+)

@@ -1,0 +1,129 @@
+"""Tables that grow with traffic: decisions, rejections and load samples by UTC day, and the rollups of the latter."""
+
+from sqlalchemy import REAL, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
+from fairlead_client.resources import METRICS
+
+PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second"}
+"""Tables partitioned by UTC day, with the column that decides the day."""
+
+
+decisions = Table(
+    "decisions",
+    metadata,
+    text_column("id"),
+    pool_column(),
+    text_column("request"),
+    text_column("session", null=True),
+    time_column("at"),
+    time_column("recorded_at", now=True),
+    text_column("router"),
+    text_column("policy"),
+    count_column("table_version"),
+    text_column("chosen"),
+    text_column("runner_up", null=True),
+    text_column("reason"),
+    count_column("prompt_tokens"),
+    Column("queued_seconds", Double),
+    Column("ttft_seconds", Double),
+    Column("sample_rate", Double, nullable=False),
+    json_column("candidates"),
+    json_column("weighing", null=True),
+    text_column("served_by", null=True),
+    PrimaryKeyConstraint("id", "at"),
+    Index(None, "at", "id"),
+    Index(None, "pool_id", "at"),
+    Index(None, "session", "at"),
+    Index(None, "chosen", "at"),
+    Index(None, "reason", "at"),
+    Index(None, "recorded_at"),
+    postgresql_partition_by="RANGE (at)",
+)
+
+rejections = Table(
+    "rejections",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    time_column("second"),
+    text_column("reason"),
+    count_column("count"),
+    Column("status", Integer, nullable=False),
+    text_column("sample_request"),
+    count_column("sample_prompt_tokens"),
+    Column("retry_after_seconds", Double, nullable=False),
+    Column("predicted_ttft_seconds", Double),
+    Index(None, "pool_id", "second"),
+    postgresql_partition_by="RANGE (second)",
+)
+
+load_samples = Table(
+    "load_samples",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    text_column("instance"),
+    time_column("second"),
+    time_column("sent_at"),
+    count_column("running"),
+    count_column("waiting"),
+    count_column("pending_prefill_tokens"),
+    count_column("in_flight"),
+    Column("kv_usage", REAL),
+    count_column("requests"),
+    count_column("completed"),
+    count_column("failed"),
+    count_column("cancelled"),
+    count_column("prompt_tokens"),
+    count_column("hit_tokens"),
+    count_column("output_tokens"),
+    Column("ttft_seconds", ARRAY(REAL), nullable=False),
+    Column("tpot_seconds", ARRAY(REAL), nullable=False),
+    count_column("ttft_within_slo"),
+    count_column("ttft_total"),
+    Index(None, "pool_id", "second"),
+    postgresql_partition_by="RANGE (second)",
+)
+
+SUMS = (
+    "requests_total",
+    "completed",
+    "failed_total",
+    "cancelled",
+    "prompt_tokens",
+    "hit_tokens",
+    "output_tokens",
+    "ttft_within_slo",
+    "ttft_total",
+)
+"""Counts a rollup sums, beside the maximum, sum and number of every heatmap metric's seconds."""
+
+
+def _rollup(name: str) -> Table:
+    """One instance in one bucket: per metric the maximum, sum and number of its per-second values, so that longer buckets merge exactly."""
+    parts: list[Column[object]] = []
+    for metric in METRICS:
+        parts += [Column(f"{metric}_max", REAL), Column(f"{metric}_sum", Double), Column(f"{metric}_n", Integer, nullable=False)]
+    return Table(
+        name,
+        metadata,
+        pool_column(primary_key=True),
+        Column("bucket", DateTime(timezone=True), primary_key=True),
+        Column("instance", Text, primary_key=True),
+        *parts,
+        *(count_column(total) for total in SUMS),
+    )
+
+
+load_rollups_10s = _rollup("load_rollups_10s")
+load_rollups_1m = _rollup("load_rollups_1m")
+
+rollup_queue = Table(
+    "rollup_queue",
+    metadata,
+    pool_column(primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    Column("router", Text, primary_key=True),
+)

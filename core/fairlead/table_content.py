@@ -1,0 +1,58 @@
+"""What a pool's routing table says, from the pool's facts and its instances. Pure; a table's version changes exactly when this changes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fairlead.instances import ACCEPTING, REACHABLE
+from fairlead.pool_states import InstanceReport
+from fairlead.pools import PoolSpec, TableFacts
+from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredFacts:
+    """What of the last good spec stays in force."""
+
+    table: TableFacts
+    migrate_sessions: bool
+    """Whether live sessions leave an instance when it starts draining."""
+
+    @staticmethod
+    def of(spec: PoolSpec) -> "MirroredFacts":
+        return MirroredFacts(table=spec.facts(), migrate_sessions=spec.drain.migrate_sessions)
+
+
+def table_of(pool: PoolKey, uid: str, generation: int, facts: TableFacts, instances: Iterable[InstanceReport]) -> RoutingTable:
+    """A table without version (0): instances that can be reached, by id; ring anchors only where new work may go."""
+    entries = tuple(
+        InstanceEntry(
+            id=instance.id,
+            address=instance.address,
+            role=instance.role,
+            state=instance.state,
+            weight=instance.weight,
+            anchors=facts.anchors_per_instance if instance.state in ACCEPTING else 0,
+        )
+        for instance in sorted(instances, key=lambda instance: instance.id)
+        if instance.address is not None and instance.state in REACHABLE
+    )
+    return RoutingTable(
+        pool=pool,
+        uid=uid,
+        version=0,
+        generation=generation,
+        model=facts.model,
+        engine=facts.engine,
+        routing=facts.routing,
+        session=facts.session,
+        slo=facts.slo,
+        early_rejection=facts.early_rejection,
+        instances=entries,
+    )
+
+
+def changed_entries(before: RoutingTable | None, after: RoutingTable) -> set[str]:
+    """Ids of instances that came, went or changed between two tables."""
+    old = {entry.id: entry for entry in before.instances} if before else {}
+    new = {entry.id: entry for entry in after.instances}
+    return {name for name in {*old, *new} if old.get(name) != new.get(name)}
