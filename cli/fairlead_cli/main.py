@@ -1,7 +1,5 @@
 """Entry point of `fairlead`: a lazy click group, and errors in one line."""
 
-import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Mapping
@@ -10,16 +8,7 @@ from typing import NoReturn
 import click
 
 from fairlead.errors import FairleadError
-from fairlead_cli.subcommands import SUBCOMMANDS, ClickCommand, ModuleProgram, Subcommand
-
-EXTRAS = {
-    "fairlead_sandbox": "sandbox",
-    "fairlead_simulator": "simulator",
-    "fairlead_api": "api",
-    "fairlead_router": "router",
-    "fairlead_operator": "operator",
-}
-"""Which extra of the distribution brings what a package imports."""
+from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
 
 
 class LazyGroup(click.Group):
@@ -37,9 +26,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self._subcommands.get(cmd_name)
-        if found is None:
-            return None
-        return _program(cmd_name, found) if isinstance(found, ModuleProgram) else _load(cmd_name, found)
+        return None if found is None else _load(cmd_name, found)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -76,42 +63,12 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _load(name: str, command: ClickCommand) -> click.Command:
+def _load(name: str, command: Subcommand) -> click.Command:
     try:
-        loaded = getattr(importlib.import_module(command.module), command.attribute)
+        return command.load()
     except ImportError as problem:
-        raise click.ClickException(_missing(name, command.module, problem)) from None
-    if not isinstance(loaded, click.Command):
-        raise TypeError(f"{command.module}:{command.attribute} is not a click command")
-    return loaded
-
-
-def _program(name: str, program: ModuleProgram) -> click.Command:
-    """A command that hands all its arguments, `--help` included, to another program."""
-
-    def execute(arguments: tuple[str, ...]) -> None:
-        try:
-            spec = importlib.util.find_spec(program.module)
-        except ImportError as problem:
-            raise click.ClickException(_missing(name, program.module, problem)) from None
-        if spec is None:
-            raise click.ClickException(_missing(name, program.module, ModuleNotFoundError(program.module)))
-        sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-P", "-m", program.module, *arguments])  # noqa: S606 - no shell is wanted
-
-    return click.Command(
-        name=name,
-        help=program.help,
-        callback=execute,
-        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
-        add_help_option=False,
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    )
-
-
-def _missing(name: str, module: str, problem: ImportError) -> str:
-    extra = EXTRAS.get(module.partition(".")[0], name)
-    return f"`fairlead {name}` is not installed completely ({problem}); install fairlead[{extra}]"
+        extra = f"[{command.extra}]" if command.extra else ""
+        raise click.ClickException(f"`fairlead {name}` is not installed completely ({problem}); install fairlead{extra}") from None
 
 
 def _complain(text: str) -> int:

@@ -1,43 +1,110 @@
-"""The subcommands as data: where each is, and what `fairlead --help` says of it without importing it."""
+"""The subcommands: what `fairlead --help` says of each without importing it, and how it is imported when it is run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClickCommand:
-    """A `click.Command` called `attribute` in `module`."""
-
-    module: str
-    attribute: str
-    help: str
+import click
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleProgram:
-    """A program of its own, run as `python -m module` with all further arguments, in this process' place."""
+class Subcommand:
+    """`load` imports the command; `extra` of the distribution brings what that needs (empty: nothing more than the command line itself)."""
 
-    module: str
     help: str
+    load: Callable[[], click.Command]
+    extra: str = ""
 
 
-Subcommand = ClickCommand | ModuleProgram
+def _up() -> click.Command:
+    from fairlead_sandbox.commands import up
+
+    return up
+
+
+def _status() -> click.Command:
+    from fairlead_sandbox.commands import status
+
+    return status
+
+
+def _logs() -> click.Command:
+    from fairlead_sandbox.commands import logs
+
+    return logs
+
+
+def _login() -> click.Command:
+    from fairlead_sandbox.commands import login
+
+    return login
+
+
+def _down() -> click.Command:
+    from fairlead_sandbox.commands import down
+
+    return down
+
+
+def _replay() -> click.Command:
+    from fairlead_simulator.replay.command import replay
+
+    return replay
+
+
+def _simulate() -> click.Command:
+    from fairlead_simulator.simulate_command import simulate
+
+    return simulate
+
+
+def _traces() -> click.Command:
+    from fairlead_simulator.traces_command import traces
+
+    return traces
+
+
+def _verify() -> click.Command:
+    from fairlead_cli.verify import verify
+
+    return verify
+
+
+def _api() -> click.Command:
+    from fairlead_host.__main__ import main
+
+    return main
+
+
+def _router() -> click.Command:
+    from fairlead_router.main import main
+
+    return main
+
+
+def _operator() -> click.Command:
+    from fairlead_operator.main import main
+
+    return main
+
+
+def _engine() -> click.Command:
+    from fairlead_simulator.engine_server.command import engine
+
+    return engine
+
 
 SUBCOMMANDS: dict[str, Subcommand] = {
-    "up": ClickCommand(module="fairlead_sandbox.commands", attribute="up", help="Start a whole Fairlead on this machine."),
-    "status": ClickCommand(module="fairlead_sandbox.commands", attribute="status", help="Show the sandbox's processes."),
-    "logs": ClickCommand(module="fairlead_sandbox.commands", attribute="logs", help="Print the logs of the sandbox's processes or pods."),
-    "login": ClickCommand(module="fairlead_sandbox.commands", attribute="login", help="Print a new one-time link to the dashboard."),
-    "down": ClickCommand(module="fairlead_sandbox.commands", attribute="down", help="Stop the sandbox."),
-    "replay": ClickCommand(module="fairlead_simulator.replay.command", attribute="replay", help="Send a trace's requests to a gateway."),
-    "simulate": ClickCommand(
-        module="fairlead_simulator.simulate_command", attribute="simulate", help="Compare policies on a trace, without any engine."
-    ),
-    "traces": ClickCommand(module="fairlead_simulator.traces_command", attribute="traces", help="Look at traces, or make them."),
-    "verify": ClickCommand(
-        module="fairlead_cli.verify", attribute="verify", help="Look for contradictions in what the control API recorded."
-    ),
-    "api": ModuleProgram(module="fairlead_api.main", help="Run the control API and the web UI."),
-    "router": ModuleProgram(module="fairlead_router.main", help="Run a gateway."),
-    "operator": ModuleProgram(module="fairlead_operator.main", help="Run the Kubernetes operator."),
-    "engine": ModuleProgram(module="fairlead_simulator.engine_server", help="Run one simulated engine."),
+    "up": Subcommand(help="Start a whole Fairlead on this machine.", load=_up, extra="sandbox"),
+    "status": Subcommand(help="Show the sandbox's processes.", load=_status, extra="sandbox"),
+    "logs": Subcommand(help="Print the logs of the sandbox's processes or pods.", load=_logs, extra="sandbox"),
+    "login": Subcommand(help="Print a new one-time link to the dashboard.", load=_login, extra="sandbox"),
+    "down": Subcommand(help="Stop the sandbox.", load=_down, extra="sandbox"),
+    "replay": Subcommand(help="Send a trace's requests to a gateway.", load=_replay, extra="simulator"),
+    "simulate": Subcommand(help="Compare policies on a trace, without any engine.", load=_simulate, extra="simulator"),
+    "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
+    "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
+    "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
+    "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),
+    "operator": Subcommand(help="Run the Kubernetes operator.", load=_operator, extra="operator"),
+    "engine": Subcommand(help="Run one simulated engine.", load=_engine, extra="simulator"),
 }

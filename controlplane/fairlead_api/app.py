@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -12,9 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-import httpx
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api import problems
@@ -63,37 +60,10 @@ from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_api.telemetry import Instrument, Telemetry
 
-API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
-"""What the API answers itself; everything else is the web UI's."""
-
 
 def utc_now() -> datetime:
     """The wall clock, in UTC."""
     return datetime.now(UTC)
-
-
-def create_app(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> ASGIApp:
-    """The API with the web UI beside it (if `settings.web`). Nothing is connected or migrated before the app's lifespan starts."""
-    api = create_api(settings, clock=clock)
-    if not settings.web:
-        return api
-    web = importlib.import_module("fairlead_web.app").create_web_app(
-        api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=settings.public_url
-    )
-    return BesideWeb(api, web)
-
-
-class BesideWeb:
-    """Sends API paths to the API and all others to the web UI; lifespan belongs to the API."""
-
-    def __init__(self, api: ASGIApp, web: ASGIApp) -> None:
-        self._api = api
-        self._web = web
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        ours = scope["type"] != "http" or any(path == prefix or path.startswith(f"{prefix}/") for prefix in API_PATHS)
-        await (self._api if ours else self._web)(scope, receive, send)
 
 
 def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:

@@ -11,7 +11,7 @@ from fairlead_api.settings import Settings
 
 def document() -> str:
     """The document as it is stored: stable order of keys as written, two spaces."""
-    api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none", web=False))
+    api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
     return json.dumps(openapi(api), indent=2, ensure_ascii=False) + "\n"
 
 

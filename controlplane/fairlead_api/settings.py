@@ -47,8 +47,6 @@ class Settings:
     database_url: str
     bootstrap_tokens: tuple[BootstrapToken, ...] = ()
     kubeconfig: str | None = None
-    public_url: str | None = None
-    web: bool = True
     auth_mode: str = "bootstrap"
     migrate: bool = True
     background: bool = True
@@ -70,10 +68,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         database_url=url,
         bootstrap_tokens=parse_bootstrap_tokens(environment.get("FAIRLEAD_BOOTSTRAP_TOKENS", "")),
         kubeconfig=environment.get("KUBECONFIG") or None,
-        public_url=environment.get("FAIRLEAD_PUBLIC_URL") or None,
-        web=_switch(environment, "FAIRLEAD_WEB", default=True),
         auth_mode=mode,
-        migrate=_switch(environment, "FAIRLEAD_MIGRATE", default=True),
+        migrate=switch(environment, "FAIRLEAD_MIGRATE", default=True),
         log_format=_choice(environment, "FAIRLEAD_LOG_FORMAT", ("text", "json")),
         retention=Retention(**{one.name: _days(environment, one.name, one.default) for one in fields(Retention)}),
     )
@@ -92,7 +88,8 @@ def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
     return tuple(tokens)
 
 
-def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+def switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """A variable that is 1 or 0. Raises InvalidInput naming it."""
     value = environment.get(name, "1" if default else "0")
     if value not in {"0", "1"}:
         raise InvalidInput(name, value, "write 1 or 0")

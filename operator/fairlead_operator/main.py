@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 
+import click
 import kopf
 
 from fairlead.errors import InvalidInput
@@ -13,13 +14,14 @@ from fairlead_operator.settings import read_settings
 __all__ = ["children", "instances", "lifecycle", "main", "pools"]
 
 
-def main() -> int:
-    """Run until told to stop. 2 and one line on stderr when the settings cannot be used."""
+@click.command()
+def main() -> None:
+    """Run the Kubernetes operator until told to stop. Exit code 2 and one line for settings that cannot be used."""
     try:
         settings = read_settings(os.environ)
     except InvalidInput as error:
-        print(f"fairlead operator: {error}", file=sys.stderr)
-        return 2
+        click.echo(f"fairlead operator: {error}", err=True)
+        sys.exit(2)
     kopf.configure(log_format=kopf.LogFormat.JSON if os.environ.get("FAIRLEAD_LOG_FORMAT") == "json" else kopf.LogFormat.FULL)
     for chatty in ("httpx", "kopf.activities", "kopf.objects"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -28,8 +30,7 @@ def main() -> int:
         namespaces=settings.namespaces,
         standalone=True,
     )
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main(prog_name="python -m fairlead_operator.main")

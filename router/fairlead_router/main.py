@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import logging
@@ -11,8 +10,9 @@ import secrets
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
+import click
 import httpx
 import uvloop
 
@@ -200,32 +200,29 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
     logger.info("stopped")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0 after a drained shutdown, 2 for input that cannot be used (one line on standard error)."""
-    parser = argparse.ArgumentParser(prog="fairlead-router", description="The Fairlead router: an OpenAI-compatible gateway.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--admin-host", default="127.0.0.1", help="where /metrics and /debug/pools are served")
-    parser.add_argument(
-        "--admin-port", type=int, default=9000, help="their port; each router process needs one of its own; 0 takes a free one"
-    )
-    parser.add_argument("--socket-reuse", action="store_true", help="share the port with other router processes (SO_REUSEPORT)")
-    options = parser.parse_args(arguments)
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8000, show_default=True, type=int, help="Port to listen on.")
+@click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics and /debug/pools are served.")
+@click.option(
+    "--admin-port", default=9000, show_default=True, type=int, help="Their port, one for each router process; 0 takes a free one."
+)
+@click.option("--socket-reuse", is_flag=True, help="Share the port with other router processes (SO_REUSEPORT).")
+def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: bool) -> None:
+    """Run a router: an OpenAI-compatible gateway. Exit code 2 and one line for input that cannot be used."""
     try:
         settings = read_settings(os.environ)
-        listener = bind("--host/--port", options.host, options.port, reuse=options.socket_reuse)
-        admin_listener = bind("--admin-host/--admin-port", options.admin_host, options.admin_port, reuse=False)
+        listener = bind("--host/--port", host, port, reuse=socket_reuse)
+        admin_listener = bind("--admin-host/--admin-port", admin_host, admin_port, reuse=False)
     except InvalidInput as problem:
-        print(f"router: {problem}", file=sys.stderr)
-        return 2
+        click.echo(f"fairlead router: {problem}", err=True)
+        sys.exit(2)
     configure_logs(settings.log_format, settings.log_level)
-    gc.set_threshold(
-        100_000, 50, 100
-    )  # requests leave no reference cycles behind; looking for some at the default rate costs 5 % of a core
+    # requests leave no reference cycles behind; looking for some at the default rate costs 5 % of a core
+    gc.set_threshold(100_000, 50, 100)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, listener, admin_listener))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m fairlead_router.main")

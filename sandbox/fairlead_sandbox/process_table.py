@@ -133,7 +133,7 @@ def _api(plan: SandboxPlan) -> ProcessSpec:
     needs = ("kubeconfig",) if plan.postgres is None else ("kubeconfig", "postgres")
     return ProcessSpec(
         name="api",
-        command=python_module("fairlead_api.main", "--host", HOST, "--port", str(plan.ports["api"])),
+        command=python_module("fairlead_host", "--host", HOST, "--port", str(plan.ports["api"])),
         readiness=HttpAnswer(url=f"{plan.api_url}/readyz"),
         environment={
             "FAIRLEAD_DATABASE_URL": plan.database_url,

@@ -75,7 +75,6 @@ class ApiInstance:
 
 def settings_for(database_url: str, **changes: Any) -> Settings:
     values: dict[str, Any] = {
-        "web": False,
         "migrate": False,
         "background": False,
         "heartbeat_seconds": 0.2,

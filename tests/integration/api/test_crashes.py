@@ -192,7 +192,7 @@ async def test_an_impossible_start_ends_with_one_line(database_url: str, changes
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1] if "TAKEN_PORT" in changes else free_port()
-        environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_WEB": "0", **changes}
+        environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, **changes}
         command = [sys.executable, "-m", "fairlead_api.main", "--port", str(port), "--wait-for-database", "0"]
         ended = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1

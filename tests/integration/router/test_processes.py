@@ -152,7 +152,7 @@ async def test_bad_settings_are_one_clear_line_and_exit_code_2(
     process = await _start(_environment(world, **changes), _free_port(), *options)
     _, errors = await process.communicate()
     assert process.returncode == 2
-    assert errors.decode().startswith("router: ")
+    assert errors.decode().startswith("fairlead router: ")
     assert errors.decode().count("\n") == 1
     assert message in errors.decode()
 
@@ -165,5 +165,5 @@ async def test_a_taken_port_is_named(world: World, tmp_path: Path) -> None:
         process = await _start(_environment(world), port)
         _, errors = await process.communicate()
     assert process.returncode == 2
-    assert errors.decode().startswith(f"router: --host/--port: '127.0.0.1:{port}' cannot be used; ")
+    assert errors.decode().startswith(f"fairlead router: --host/--port: '127.0.0.1:{port}' cannot be used; ")
     assert "in use" in errors.decode()

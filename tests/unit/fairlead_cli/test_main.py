@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import click
 import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead_cli import main as command_line
-from fairlead_cli.subcommands import SUBCOMMANDS, ClickCommand
+from fairlead_cli.subcommands import SUBCOMMANDS
 
 
 def replace_up(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
@@ -66,11 +65,9 @@ def test_the_help_lists_every_subcommand(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_every_subcommand_exists(name: str) -> None:
-    subcommand = SUBCOMMANDS[name]
-    assert find_spec(subcommand.module) is not None
-    if isinstance(subcommand, ClickCommand):
-        assert isinstance(command_line.LazyGroup(SUBCOMMANDS).get_command(click.Context(click.Group()), name), click.Command)
+def test_every_subcommand_can_be_imported_and_says_how_it_is_used(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run([name, "--help"]) == 0
+    assert f"Usage: fairlead {name}" in capsys.readouterr().out
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -81,10 +78,3 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_program_gets_all_its_arguments_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
-    executed: list[list[str]] = []
-    monkeypatch.setattr("fairlead_cli.main.os.execv", lambda path, arguments: executed.append(arguments))
-    assert command_line.run(["engine", "--model", "m", "--help", "-x"]) == 0
-    assert executed == [[sys.executable, "-P", "-m", "fairlead_simulator.engine_server", "--model", "m", "--help", "-x"]]

@@ -1,0 +1,104 @@
+"""Serving an app of the control API: where to listen, waiting for the database, migrating, and uvicorn.
+
+Whatever makes a start impossible (a bad setting, a database that does not answer, a taken port) ends it with one line and exit code 1.
+"""
+
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import NoReturn
+
+import click
+import psycopg
+import uvicorn
+from starlette.types import ASGIApp
+
+from fairlead_api.logs import configure
+from fairlead_api.settings import Settings
+from fairlead_api.store.upgrading import upgrade
+
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a command line says of serving."""
+
+    host: str
+    port: int
+    wait_for_database: float
+    """Seconds."""
+
+
+def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
+    """Gives a click command `--host`, `--port` and `--wait-for-database`, which it gets as one Place."""
+
+    @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+    @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+    @click.option("--wait-for-database", default=10.0, show_default=True, help="Seconds to wait for the database at start.")
+    @wraps(command)
+    def with_place(host: str, port: int, wait_for_database: float) -> None:
+        command(Place(host=host, port=port, wait_for_database=wait_for_database))
+
+    return with_place
+
+
+def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIApp]) -> None:
+    """Serves until a signal. `app` makes what is served, from the settings and the URL it is served at."""
+    configure(settings.log_format)
+    if settings.auth_mode == "none" and not place.host.startswith(_LOOPBACK):
+        stop(f"FAIRLEAD_AUTH_MODE: 'none' cannot be used with --host {place.host}; listen on 127.0.0.1 or set bootstrap tokens")
+    _await_database(settings.database_url, place.wait_for_database)
+    if settings.migrate:
+        upgrade(settings.database_url)
+    listener = _bind(place.host, place.port)
+    url = f"http://{place.host}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(
+        app(replace(settings, migrate=False), url),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        timeout_keep_alive=75,
+        server_header=False,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    logging.getLogger(__name__).info("control API listening", extra={"url": url})
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        sys.exit(1)
+
+
+def stop(line: str) -> NoReturn:
+    """Ends a start that is impossible."""
+    click.echo(f"fairlead api: {line}", err=True)
+    sys.exit(1)
+
+
+def _await_database(url: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1), connect_timeout=5).close()
+            return
+        except psycopg.Error as error:
+            if time.monotonic() >= deadline:
+                reason = str(error).strip().splitlines()[-1].strip()
+                stop(f"FAIRLEAD_DATABASE_URL: the database does not answer ({reason}); start Postgres or correct the URL")
+            time.sleep(0.2)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        stop(f"--port {port}: cannot listen on {host}:{port} ({error.strerror or error}); choose another with --port")
+    return listener

@@ -1,0 +1,32 @@
+"""One ASGI app of two: the control API, and the web UI that asks it without a socket between them."""
+
+import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead_api.app import create_api
+from fairlead_api.settings import Settings
+from fairlead_web.app import create_web_app
+
+API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
+"""What the API answers itself; everything else is the web UI's."""
+
+
+def create_app(settings: Settings, public_url: str) -> ASGIApp:
+    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts. Raises InvalidInput for a `public_url`
+    that nobody can open."""
+    api = create_api(settings)
+    web = create_web_app(api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
+    return BesideWeb(api, web)
+
+
+class BesideWeb:
+    """Sends API paths to the API and all others to the web UI; lifespan belongs to the API."""
+
+    def __init__(self, api: ASGIApp, web: ASGIApp) -> None:
+        self._api = api
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        ours = scope["type"] != "http" or any(path == prefix or path.startswith(f"{prefix}/") for prefix in API_PATHS)
+        await (self._api if ours else self._web)(scope, receive, send)
