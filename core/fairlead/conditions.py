@@ -23,7 +23,7 @@ class ConditionType(StrEnum):
 NOT_ANSWERED_YET = "NotAnsweredYet"
 
 
-class Refusal(StrEnum):
+class SpecRefusal(StrEnum):
     """Why a spec that got past the schema is refused; reason of Ready=False and of the event SpecRefused."""
 
     INVALID_SPEC = "InvalidSpec"
@@ -31,14 +31,14 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class SpecProblem:
     """A refused spec: the named reason, and one line with field, value and remedy."""
 
-    reason: Refusal
+    reason: SpecRefusal
     message: str
 
 
-class Hindrance(StrEnum):
+class ActionFailureReason(StrEnum):
     """Why an action of the operator failed; reason of Degraded=True and of the event about it."""
 
     ACTION_FAILED = "ActionFailed"
@@ -46,15 +46,15 @@ class Hindrance(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionProblem:
+class ActionFailure:
     """An action that failed: the named reason, and one line with the server's words or the remedy."""
 
-    reason: Hindrance
+    reason: ActionFailureReason
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Condition:
     """A condition before it has a time. `status` is True, False or Unknown."""
 
     type: ConditionType
@@ -72,18 +72,18 @@ class PoolFacts:
     pods that carry the pool's label and are not its instances.
     """
 
-    problem: Problem | None
+    problem: SpecProblem | None
     desired: DesiredRole | None
     instances: tuple[ObservedInstance, ...]
     observations: PoolObservations | None
     api_problem: str | None
     slo_percentile: float | None
     troubles: Mapping[str, tuple[str, ...]]
-    apply_problem: ActionProblem | None
+    apply_problem: ActionFailure | None
     strangers: tuple[str, ...] = ()
 
 
-def findings(facts: PoolFacts) -> tuple[Finding, ...]:
+def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """All conditions of a pool, one per type, always the same types in the same order."""
     instances_ready = _instances_ready(facts)
     degraded = _degraded(facts)
@@ -99,7 +99,7 @@ def findings(facts: PoolFacts) -> tuple[Finding, ...]:
 
 
 def merge_conditions(
-    previous: Iterable[Mapping[str, Any]], fresh: Iterable[Finding], generation: int, now: str
+    previous: Iterable[Mapping[str, Any]], fresh: Iterable[Condition], generation: int, now: str
 ) -> tuple[dict[str, Any], ...]:
     """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one's.
 
@@ -107,14 +107,14 @@ def merge_conditions(
     """
     before = {str(condition.get("type")): condition for condition in previous}
     merged = []
-    for finding in fresh:
-        known = before.get(finding.type.value)
-        if known is not None and finding.reason == NOT_ANSWERED_YET:
+    for condition in fresh:
+        known = before.get(condition.type.value)
+        if known is not None and condition.reason == NOT_ANSWERED_YET:
             merged.append(dict(known))
             continue
-        same = known is not None and known.get("status") == finding.status and known.get("lastTransitionTime")
+        same = known is not None and known.get("status") == condition.status and known.get("lastTransitionTime")
         since = str(known["lastTransitionTime"]) if known is not None and same else now
-        merged.append({**asdict(finding), "type": finding.type.value, "observedGeneration": generation, "lastTransitionTime": since})
+        merged.append({**asdict(condition), "type": condition.type.value, "observedGeneration": generation, "lastTransitionTime": since})
     return tuple(merged)
 
 
@@ -122,36 +122,40 @@ def _is_unanswered(facts: PoolFacts) -> bool:
     return facts.observations is None and facts.api_problem is None
 
 
-def _not_answered_yet(kind: ConditionType) -> Finding:
-    return Finding(type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet")
+def _not_answered_yet(kind: ConditionType) -> Condition:
+    return Condition(
+        type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
+    )
 
 
 def _count(facts: PoolFacts, *states: InstanceState) -> int:
     return sum(1 for instance in facts.instances if instance.state in states and not instance.terminating)
 
 
-def _ready(facts: PoolFacts, instances_ready: Finding) -> Finding:
+def _ready(facts: PoolFacts, instances_ready: Condition) -> Condition:
     if facts.problem is not None:
         kept = "the last good spec stays in force" if facts.desired is not None else "nothing is created until it is corrected"
-        return Finding(type=ConditionType.READY, status="False", reason=facts.problem.reason, message=f"{facts.problem.message}; {kept}")
-    return Finding(type=ConditionType.READY, status=instances_ready.status, reason=instances_ready.reason, message=instances_ready.message)
+        return Condition(type=ConditionType.READY, status="False", reason=facts.problem.reason, message=f"{facts.problem.message}; {kept}")
+    return Condition(
+        type=ConditionType.READY, status=instances_ready.status, reason=instances_ready.reason, message=instances_ready.message
+    )
 
 
-def _instances_ready(facts: PoolFacts) -> Finding:
+def _instances_ready(facts: PoolFacts) -> Condition:
     kind = ConditionType.INSTANCES_READY
     if facts.desired is None:
-        return Finding(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
+        return Condition(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
     serving, wanted = _count(facts, InstanceState.SERVING), facts.desired.replicas
     words = f"{serving} of {wanted} instances serve"
     if wanted == 0:
-        return Finding(type=kind, status="True", reason="ScaledToZero", message="No instance is wanted")
+        return Condition(type=kind, status="True", reason="ScaledToZero", message="No instance is wanted")
     if serving >= wanted:
-        return Finding(type=kind, status="True", reason="AllServing", message=words)
+        return Condition(type=kind, status="True", reason="AllServing", message=words)
     lost = _count(facts, InstanceState.LOST)
     if lost:
-        return Finding(type=kind, status="False", reason="InstancesLost", message=f"{words}, {lost} lost")
+        return Condition(type=kind, status="False", reason="InstancesLost", message=f"{words}, {lost} lost")
     if facts.observations is None and _count(facts, InstanceState.WARMING):
-        return Finding(
+        return Condition(
             type=kind,
             status="False",
             reason="WaitingForControlPlane",
@@ -159,76 +163,80 @@ def _instances_ready(facts: PoolFacts) -> Finding:
         )
     cordoned = _count(facts, InstanceState.CORDONED)
     if cordoned and serving + cordoned >= wanted:
-        return Finding(type=kind, status="False", reason="InstancesCordoned", message=f"{words}, {cordoned} are cordoned")
-    return Finding(type=kind, status="False", reason="InstancesStarting", message=words)
+        return Condition(type=kind, status="False", reason="InstancesCordoned", message=f"{words}, {cordoned} are cordoned")
+    return Condition(type=kind, status="False", reason="InstancesStarting", message=words)
 
 
-def _ring_synced(facts: PoolFacts) -> Finding:
+def _ring_synced(facts: PoolFacts) -> Condition:
     kind = ConditionType.RING_SYNCED
     if _is_unanswered(facts):
         return _not_answered_yet(kind)
     if facts.observations is None:
-        return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have")
+        return Condition(
+            type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have"
+        )
     version = facts.observations.table_version
     if facts.observations.live_routers == 0:
-        return Finding(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported lately")
+        return Condition(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported lately")
     if facts.observations.table_acknowledged:
         message = f"All {facts.observations.live_routers} live routers route by table version {version}"
-        return Finding(type=kind, status="True", reason="Acknowledged", message=message)
-    return Finding(type=kind, status="False", reason="WaitingForRouters", message=f"Not every live router has table version {version} yet")
+        return Condition(type=kind, status="True", reason="Acknowledged", message=message)
+    return Condition(
+        type=kind, status="False", reason="WaitingForRouters", message=f"Not every live router has table version {version} yet"
+    )
 
 
-def _progressing(facts: PoolFacts) -> Finding:
+def _progressing(facts: PoolFacts) -> Condition:
     kind = ConditionType.PROGRESSING
     draining = _count(facts, InstanceState.DRAINING)
     starting = _count(facts, InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)
     live = [instance for instance in facts.instances if instance.draining_since is None and not instance.terminating]
     if facts.desired is not None and any(instance.spec_hash != facts.desired.spec_hash for instance in live):
         old = sum(1 for instance in live if instance.spec_hash != facts.desired.spec_hash)
-        return Finding(type=kind, status="True", reason="RollingReplacement", message=f"{old} instances still have the old template")
+        return Condition(type=kind, status="True", reason="RollingReplacement", message=f"{old} instances still have the old template")
     if draining:
-        return Finding(type=kind, status="True", reason="Draining", message=f"{draining} instances drain")
+        return Condition(type=kind, status="True", reason="Draining", message=f"{draining} instances drain")
     if starting or (facts.desired is not None and len(live) != facts.desired.replicas):
         wanted = facts.desired.replicas if facts.desired is not None else len(live)
-        return Finding(type=kind, status="True", reason="Scaling", message=f"{len(live)} of {wanted} instances exist, {starting} start")
-    return Finding(type=kind, status="False", reason="Settled", message="Nothing to do")
+        return Condition(type=kind, status="True", reason="Scaling", message=f"{len(live)} of {wanted} instances exist, {starting} start")
+    return Condition(type=kind, status="False", reason="Settled", message="Nothing to do")
 
 
-def _slo_met(facts: PoolFacts) -> Finding:
+def _slo_met(facts: PoolFacts) -> Condition:
     kind = ConditionType.SLO_MET
     if facts.slo_percentile is None:
-        return Finding(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+        return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     if _is_unanswered(facts):
         return _not_answered_yet(kind)
     if facts.observations is None:
-        return Finding(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+        return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
     attained = facts.observations.ttft_attainment
     if attained is None:
-        return Finding(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
+        return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
     words = f"{attained * 100:.0f}% of the requests of the last 5 minutes met the TTFT target, wanted {facts.slo_percentile:g}%"
     met = attained * 100 >= facts.slo_percentile
-    return Finding(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+    return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
 
 
-def _control_plane(facts: PoolFacts) -> Finding:
+def _control_plane(facts: PoolFacts) -> Condition:
     kind = ConditionType.CONTROL_PLANE_REACHABLE
     if _is_unanswered(facts):
         return _not_answered_yet(kind)
     if facts.observations is None:
         message = f"{facts.api_problem}; what serves goes on, drains and new instances wait"
-        return Finding(type=kind, status="False", reason="NoAnswer", message=message)
-    return Finding(type=kind, status="True", reason="Answered", message="The control API took the pool's state")
+        return Condition(type=kind, status="False", reason="NoAnswer", message=message)
+    return Condition(type=kind, status="True", reason="Answered", message="The control API took the pool's state")
 
 
-def _degraded(facts: PoolFacts) -> Finding:
+def _degraded(facts: PoolFacts) -> Condition:
     kind = ConditionType.DEGRADED
     if facts.apply_problem is not None:
-        return Finding(type=kind, status="True", reason=facts.apply_problem.reason, message=facts.apply_problem.message)
+        return Condition(type=kind, status="True", reason=facts.apply_problem.reason, message=facts.apply_problem.message)
     for reason, instances in sorted(facts.troubles.items()):
-        return Finding(type=kind, status="True", reason=reason, message=f"{', '.join(instances)}: {reason}")
+        return Condition(type=kind, status="True", reason=reason, message=f"{', '.join(instances)}: {reason}")
     lost = [instance.id for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating]
     if lost:
-        return Finding(type=kind, status="True", reason="InstancesLost", message=f"Lost: {', '.join(sorted(lost))}")
+        return Condition(type=kind, status="True", reason="InstancesLost", message=f"Lost: {', '.join(sorted(lost))}")
     if facts.desired is not None:
         accepting = _count(facts, *ACCEPTING)
         if (
@@ -237,8 +245,8 @@ def _degraded(facts: PoolFacts) -> Finding:
             and not _count(facts, InstanceState.PENDING, InstanceState.STARTING)
         ):
             message = f"{accepting} instances take requests, less than the minimum of {facts.desired.min_replicas}"
-            return Finding(type=kind, status="True", reason="BelowMinimum", message=message)
+            return Condition(type=kind, status="True", reason="BelowMinimum", message=message)
     if facts.strangers:
         message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
-        return Finding(type=kind, status="True", reason="StrangePods", message=message)
-    return Finding(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")
+        return Condition(type=kind, status="True", reason="StrangePods", message=message)
+    return Condition(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")

@@ -7,16 +7,16 @@ from functools import partial
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, RecordState
-from fairlead_operator.attempting import Attempts, NotOurs
-from fairlead_operator.children import PoolIdentity, pod, state_annotations
 from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.events import EventRecorder
+from fairlead_operator.manifests import PoolIdentity, pod, state_annotations
 from fairlead_operator.observing import format_time
-from fairlead_operator.owning import is_owned
-from fairlead_operator.telling import Teller
+from fairlead_operator.ownership import is_owned
+from fairlead_operator.retrying import ActionRetries, NotOwned
 
 logger = logging.getLogger(__name__)
 
-_SAYS = {
+_DELETION_EVENTS = {
     DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
     DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; what still ran there is cut off"),
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
@@ -33,17 +33,17 @@ class Applier:
         self,
         identity: PoolIdentity,
         cluster: Cluster,
-        teller: Teller,
-        attempts: Attempts,
+        recorder: EventRecorder,
+        retries: ActionRetries,
         *,
         image: str,
         clock: Callable[[], float],
     ) -> None:
         self._identity = identity
         self._cluster = cluster
-        self._teller = teller
+        self._recorder = recorder
         self._image = image
-        self._attempts = attempts
+        self._retries = retries
         self._clock = clock
 
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None) -> bool:
@@ -51,7 +51,7 @@ class Applier:
 
         Raises ClusterUnavailable at once: without the Kubernetes API the rest would fail too.
         """
-        done = [await self._attempts.attempt(self._identity, _subject(action), partial(self._apply, action, spec)) for action in actions]
+        done = [await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec)) for action in actions]
         return all(done)
 
     async def _apply(self, action: Action, spec: PoolSpec | None) -> None:
@@ -67,7 +67,7 @@ class Applier:
                 message = (
                     f"{action.instance} takes no new requests and is emptied ({action.reason}); cost {action.cost:.1f}, the least of all"
                 )
-                await self._tell("Draining", message, action.instance)
+                await self._record_event("Draining", message, action.instance)
             case DeleteInstance():
                 await self._delete(action)
 
@@ -76,11 +76,11 @@ class Applier:
         body = pod(self._identity, spec, role=action.role, ordinal=action.ordinal, image=self._image, reason=action.reason, now=now)
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
-            await self._tell("InstanceCreated", f"{name} was created ({action.reason})", name)
+            await self._record_event("InstanceCreated", f"{name} was created ({action.reason})", name)
             return
         found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
         if found is not None and not is_owned(found["metadata"], self._identity.uid):
-            raise NotOurs(
+            raise NotOwned(
                 f"Pod {self._identity.namespace}/{name} exists and is not this pool's; delete it, or no instance can have its name"
             )
         logger.info("instance was made already instance=%s", name)
@@ -90,7 +90,7 @@ class Applier:
             return
         logger.info("instance state instance=%s before=%s after=%s reason=%s", action.instance, action.before, action.state, action.reason)
         if action.state is InstanceState.LOST:
-            await self._tell("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
+            await self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
 
     async def _annotate(self, instance: str, state: InstanceState, reason: str) -> bool:
         body = {"metadata": {"annotations": state_annotations(state, format_time(self._clock()), reason)}}
@@ -98,11 +98,11 @@ class Applier:
 
     async def _delete(self, action: DeleteInstance) -> None:
         if await self._cluster.delete(Resource.PODS, self._identity.namespace, action.instance):
-            reason, words = _SAYS[action.reason]
-            await self._tell(reason, f"{action.instance} {words}", action.instance)
+            reason, words = _DELETION_EVENTS[action.reason]
+            await self._record_event(reason, f"{action.instance} {words}", action.instance)
 
-    async def _tell(self, reason: str, message: str, instance: str) -> None:
-        await self._teller.tell(self._identity, self._clock(), reason, message, instance=instance)
+    async def _record_event(self, reason: str, message: str, instance: str) -> None:
+        await self._recorder.record(self._identity, self._clock(), reason, message, instance=instance)
 
 
 def _subject(action: Action) -> Hashable:

@@ -71,7 +71,7 @@ class Cluster(Protocol):
         """Delete in the background with the usual grace period; False when there is no such object."""
 
 
-class KubernetesCluster:
+class HttpCluster:
     """`Cluster` over HTTP. Make it with `connect`, end it with `close`. Credentials that expired are read anew, once per call."""
 
     def __init__(self, api: client.ApiClient, kubeconfig: str | None) -> None:
@@ -79,7 +79,7 @@ class KubernetesCluster:
         self._kubeconfig = kubeconfig
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None) -> "KubernetesCluster":
+    async def connect(cls, kubeconfig: str | None) -> "HttpCluster":
         """From a kubeconfig file, or from the pod's service account when None. Raises ClusterUnavailable when neither can be used."""
         return cls(await _log_in(kubeconfig), kubeconfig)
 

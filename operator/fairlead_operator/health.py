@@ -2,8 +2,8 @@
 
 from aiohttp import web
 
-from fairlead_operator.leading import Lease
-from fairlead_operator.loops import PoolLoops
+from fairlead_operator.leader_election import Lease
+from fairlead_operator.queues import PoolQueues
 
 
 class Health:
@@ -11,19 +11,19 @@ class Health:
 
     def __init__(self) -> None:
         self.waiting_for = "the Kubernetes API"
-        self._watched: tuple[Lease, PoolLoops] | None = None
+        self._watched: tuple[Lease, PoolQueues] | None = None
         self._runner: web.AppRunner | None = None
 
-    def watch(self, lease: Lease, loops: PoolLoops) -> None:
+    def watch(self, lease: Lease, queues: PoolQueues) -> None:
         """Tell of these from now on."""
-        self._watched = (lease, loops)
+        self._watched = (lease, queues)
 
     def document(self) -> dict[str, object]:
         """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools are known; and why it could not lead."""
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
-        lease, loops = self._watched
-        document: dict[str, object] = {"holder": lease.holder, "pools": len(loops.pools())}
+        lease, queues = self._watched
+        document: dict[str, object] = {"holder": lease.holder, "pools": len(queues.pools())}
         if lease.is_held():
             return {"state": "leading", **document}
         return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})

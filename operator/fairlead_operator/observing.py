@@ -8,7 +8,7 @@ from typing import Any
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
-from fairlead_operator.children import (
+from fairlead_operator.manifests import (
     CREATED_ANNOTATION,
     DRAINING_ANNOTATION,
     HASH_ANNOTATION,

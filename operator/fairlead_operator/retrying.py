@@ -1,91 +1,59 @@
-"""When to try again: pauses that grow while something keeps failing. No clock in here; times are arguments, in seconds."""
+"""Actions that the Kubernetes API may refuse: each refusal is recorded as one event, and the action retried after a growing pause."""
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Awaitable, Callable, Hashable
 
-from fairlead.conditions import ActionProblem
+from fairlead.conditions import ActionFailure, ActionFailureReason
+from fairlead_operator.backoff import ActionBackoff
+from fairlead_operator.cluster import ClusterRefused
+from fairlead_operator.events import EventRecorder
+from fairlead_operator.manifests import PoolIdentity
 
-_MOST_DOUBLINGS = 30
-
-
-@dataclass(slots=True, kw_only=True)
-class Refusal:
-    """An action that was refused: how often in a row, why, when to try again, and when that was decided."""
-
-    times: int
-    problem: ActionProblem
-    decided_at: float
-    again_at: float
+logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Refusals:
-    """Actions of one pool that the Kubernetes API refused. An action has 1, 2, 4, … seconds of pause, at most `longest`."""
-
-    longest: float
-    _known: dict[Hashable, Refusal] = field(default_factory=dict)
-
-    def waiting(self, action: Hashable, now: float) -> Refusal | None:
-        """The refusal because of which the action must not be tried yet; None when it may. A clock that went back ends the pause."""
-        refusal = self._known.get(action)
-        return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
-
-    def add(self, action: Hashable, problem: ActionProblem, now: float) -> bool:
-        """Refused again; whether the problem is a new one and a person should be told."""
-        before = self._known.get(action)
-        times = before.times + 1 if before is not None else 1
-        pause = min(self.longest, 2.0 ** min(times - 1, _MOST_DOUBLINGS))
-        self._known[action] = Refusal(times=times, problem=problem, decided_at=now, again_at=now + pause)
-        return before is None or before.problem != problem
-
-    def clear(self, action: Hashable) -> None:
-        """It succeeded."""
-        self._known.pop(action, None)
-
-    def keep(self, wanted: set[Hashable]) -> None:
-        """Forget refusals of actions that are not wanted any more."""
-        for action in self._known.keys() - wanted:
-            del self._known[action]
-
-    def due(self, now: float) -> float | None:
-        """Seconds until the next action may be tried again; None when none was refused."""
-        return min((max(0.0, refusal.again_at - now) for refusal in self._known.values()), default=None)
+class NotOwned(Exception):
+    """An object of the name we need has another owner; `str` names both."""
 
 
-class Pauses:
-    """When a server that does not answer may be asked again, by anyone: after 1, 2, 4, … seconds, spread by chance, or as long as it asked for.
+class ActionRetries:
+    """One pool's retries. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`."""
 
-    `monotonic` counts seconds and never goes back; `chance` gives numbers from 0 to 1.
-    """
+    def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._refusals = ActionBackoff(longest_pause)
+        self._wanted: set[Hashable] = set()
+        self.problem: ActionFailure | None = None
+        """The first of this round."""
 
-    def __init__(self, longest: float, monotonic: Callable[[], float], chance: Callable[[], float]) -> None:
-        self._longest = longest
-        self._monotonic = monotonic
-        self._chance = chance
-        self._failures = 0
-        self._since = 0.0
-        self._until = 0.0
-        self.problem = ""
+    def begin_round(self) -> None:
+        """Nothing was tried yet."""
+        self._wanted = set()
+        self.problem = None
 
-    def left(self) -> float:
-        """Seconds it must not be asked for; 0 when it may be."""
-        return max(0.0, self._until - self._monotonic())
+    def end_round(self) -> float | None:
+        """Forget what is not wanted any more; seconds until something refused may be tried again, None when nothing is."""
+        self._refusals.keep(self._wanted)
+        return self._refusals.due(self._clock())
 
-    def now(self) -> float:
-        """When a question begins; to be given to `failed`."""
-        return self._monotonic()
-
-    def answered(self) -> None:
-        """It answers: the next failure is a first one."""
-        self._failures = 0
-
-    def failed(self, asked_at: float, problem: str, retry_after: float | None) -> None:
-        """It did not. Questions that were under way when the pause began count with the one that began it."""
-        self.problem = problem
-        if asked_at >= self._since:
-            self._failures += 1
-            self._since = self._monotonic()
-            pause = min(self._longest, 2.0 ** min(self._failures - 1, _MOST_DOUBLINGS))
-            self._until = self._since + pause * (0.75 + 0.5 * self._chance())
-        if retry_after is not None:
-            self._until = max(self._until, self._monotonic() + min(self._longest, retry_after))
+    async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
+        """Do it, unless the pause after its last refusal lasts; whether it was done. Raises ClusterUnavailable at once."""
+        self._wanted.add(what)
+        now = self._clock()
+        waiting = self._refusals.waiting(what, now)
+        if waiting is not None:
+            self.problem = self.problem or waiting.problem
+            return False
+        try:
+            await act()
+        except (ClusterRefused, NotOwned) as error:
+            reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED
+            problem = ActionFailure(reason=reason, message=str(error))
+            self.problem = self.problem or problem
+            if self._refusals.add(what, problem, now):
+                logger.warning("action refused pool=%s reason=%s error=%r", identity.name, reason, str(error))
+                await self._recorder.record(identity, now, reason, problem.message)
+            return False
+        self._refusals.clear(what)
+        return True

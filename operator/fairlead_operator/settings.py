@@ -29,23 +29,23 @@ class Pace:
     """How often a pool is looked at, and how long its deletion may wait. Seconds."""
 
     least: float = 0.1
-    rounds_at_once: int = 16
+    reconciles_at_once: int = 16
     """Most pools looked at at the same time."""
     longest_pause: float = 30.0
-    """Longest pause between two attempts at a control API that does not answer."""
+    """Longest pause between two retries at a control API that does not answer."""
     silence: float = 10.0
     """A control API that has not answered a pool for less long is not called unreachable yet."""
     longest_retry: float = 300.0
-    """Longest pause between two attempts at an action that the Kubernetes API refused."""
+    """Longest pause between two retries at an action that the Kubernetes API refused."""
     busy: float = 1.0
     settled: float = 10.0
     children: float = 300.0
     """Service and PodDisruptionBudget are checked again at least so often, even when no event told of them."""
     router_silence: float = 10.0
-    """So long the control API must have answered before "no router is live" is believed when draining."""
-    farewell_drain: float = 15.0
+    """So long the control API must have answered before "no router is live" is trusted when draining."""
+    finalizing_drain: float = 15.0
     """Longest drain of a deleted pool's instances."""
-    farewell: float = 20.0
+    finalizing: float = 20.0
     """After this a deleted pool's finalizer goes, even when the control API never answered; with the calls under way that makes 30 at most."""
 
 
@@ -59,7 +59,7 @@ class LeaseSettings:
 
     @property
     def retry_seconds(self) -> float:
-        """Pause between two attempts to take or renew it."""
+        """Pause between two retries to take or renew it."""
         return self.seconds / 10
 
 
@@ -110,7 +110,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
         engine_image=environment.get("FAIRLEAD_ENGINE_IMAGE") or f"fairlead/engine:{_own_version()}",
         pace=Pace(
             settled=_seconds(environment, "FAIRLEAD_OPERATOR_RESYNC_SECONDS", 10.0),
-            rounds_at_once=_whole(environment, "FAIRLEAD_OPERATOR_ROUNDS_AT_ONCE", 16, 1, 1000, "pools"),
+            reconciles_at_once=_whole(environment, "FAIRLEAD_OPERATOR_ROUNDS_AT_ONCE", 16, 1, 1000, "pools"),
         ),
     )
 

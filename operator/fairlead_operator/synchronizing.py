@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.tables import PoolKey
-from fairlead_operator.retrying import Pauses
+from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.settings import ControlPlaneSettings
 
 Answer = TypeVar("Answer")
@@ -54,7 +54,7 @@ class _Events:
 class HttpControlPlane:
     """`ControlPlane` over HTTP. While it does not answer one pool, no other asks either: `pauses` says until when."""
 
-    def __init__(self, settings: ControlPlaneSettings, pauses: Pauses, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, settings: ControlPlaneSettings, pauses: ServerBackoff, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._pauses = pauses
         self._places = asyncio.Semaphore(settings.calls_at_once)
         self._client = httpx.AsyncClient(

@@ -14,14 +14,14 @@ from typing import Protocol
 import kopf
 
 from fairlead.errors import InvalidInput
-from fairlead_operator.children import POOL_LABEL
-from fairlead_operator.cluster import ClusterError, ClusterUnavailable, KubernetesCluster
+from fairlead_operator.backoff import ServerBackoff
+from fairlead_operator.cluster import ClusterError, ClusterUnavailable, HttpCluster
+from fairlead_operator.filtering import ChildChanges
 from fairlead_operator.health import Health
-from fairlead_operator.leading import HeldCluster, Leadership, Lease
-from fairlead_operator.loops import PoolLoops
-from fairlead_operator.noticing import ChildNotices
-from fairlead_operator.retrying import Pauses
-from fairlead_operator.rounds import PoolRounds, Surroundings
+from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
+from fairlead_operator.manifests import POOL_LABEL
+from fairlead_operator.queues import PoolQueues
+from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_operator.synchronizing import HttpControlPlane
 
@@ -38,7 +38,7 @@ class ServesPools(Protocol):
 
 
 class EndlessPauses:
-    """Pauses between a framework's attempts at one request: an outage of any length must not end the operator."""
+    """ServerBackoff between a framework's retries at one request: an outage of any length must not end the operator."""
 
     def __iter__(self) -> Iterator[float]:
         """1, 2, 4, … seconds, then 15 for ever."""
@@ -61,7 +61,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
     memo.closing = contextlib.AsyncExitStack()
     try:
         settings = read_settings(os.environ)
-        cluster = await KubernetesCluster.connect(settings.kubeconfig)
+        cluster = await HttpCluster.connect(settings.kubeconfig)
         health = Health()
         if settings.health_port:
             await health.serve(settings.health_host, settings.health_port)
@@ -78,31 +78,31 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
     _act(memo, settings, cluster, health)
 
 
-def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: KubernetesCluster, health: Health) -> None:
-    """Make the loops, and try for the Lease; they act while it is held."""
+def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: HttpCluster, health: Health) -> None:
+    """Make the queues, and try for the Lease; they act while it is held."""
     closing: contextlib.AsyncExitStack = memo.closing
     identity = settings.identity or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     lease = Lease(settings.lease, identity, cluster, time.monotonic, time.time)
-    control_plane = HttpControlPlane(settings.control_plane, Pauses(settings.pace.longest_pause, time.monotonic, random.random))
-    memo.children = ChildNotices()
-    surroundings = Surroundings(
+    control_plane = HttpControlPlane(settings.control_plane, ServerBackoff(settings.pace.longest_pause, time.monotonic, random.random))
+    memo.children = ChildChanges()
+    dependencies = Dependencies(
         settings=settings,
-        cluster=HeldCluster(cluster, lease),
+        cluster=FencedCluster(cluster, lease),
         control_plane=control_plane,
         clock=time.time,
         new_id=new_id,
-        children_noticed=memo.children.count,
+        child_changes=memo.children.count,
     )
-    memo.loops = PoolLoops(lambda key: PoolRounds(key, surroundings), settings.pace, random.random)
-    health.watch(lease, memo.loops)
-    leadership = Leadership(lease, settings.lease.retry_seconds, begin=memo.loops.begin, halt=memo.loops.halt)
-    task = asyncio.create_task(leadership.run(), name="leadership")
+    memo.queues = PoolQueues(lambda key: PoolReconciler(key, dependencies), settings.pace, random.random)
+    health.watch(lease, memo.queues)
+    election = LeaderElection(lease, settings.lease.retry_seconds, begin=memo.queues.begin, halt=memo.queues.halt)
+    task = asyncio.create_task(election.run(), name="election")
 
     async def step_down() -> None:
         """Stop acting first, then let the next one have the Lease."""
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await memo.loops.halt()
+        await memo.queues.halt()
         try:
             await asyncio.wait_for(lease.release(), _RELEASE_SECONDS)
         except (ClusterError, TimeoutError) as error:
@@ -126,7 +126,7 @@ async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
         await asyncio.sleep(pause)
 
 
-async def _configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSettings, cluster: KubernetesCluster) -> None:
+async def _configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSettings, cluster: HttpCluster) -> None:
     """The framework only watches. It scans for new resources only with the right to; limited to namespaces, an operator needs no such right."""
     kopf_settings.peering.standalone = True
     kopf_settings.posting.enabled = False

@@ -1,69 +1,90 @@
-"""A Kubernetes API for plans, in memory: generations, resource versions, dry runs, refusals, and the accidents of real ones."""
+"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch, delete."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.errors import InvalidInput
-from fairlead.tables import PoolKey
-from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
-from fairlead_api.services.plans.plans import ClusterPool
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 
 
-@dataclass(kw_only=True)
+def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """JSON merge patch."""
+    result = dict(document)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            before = result.get(name)
+            result[name] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            result[name] = copy.deepcopy(value)
+    return result
+
+
+@dataclass(slots=True)
 class FakeCluster:
-    """Implements ClusterGateway. `status_moves` patches are answered 409 because a status update came between; `lose_answers` makes the next
-    real patch happen without its answer arriving."""
+    """`refuse` may name calls that fail: it is asked with (verb, resource, name) and gives an error or None."""
 
-    pools: dict[PoolKey, ClusterPool] = field(default_factory=dict)
-    most: int = 64
-    status_moves: int = 0
-    lose_answers: int = 0
-    writes: list[tuple[int, Mapping[str, str | None]]] = field(default_factory=list)
-    dry_runs: int = 0
+    objects: dict[tuple[Resource, str], dict[str, Any]] = field(default_factory=dict)
+    calls: list[tuple[str, Resource, str]] = field(default_factory=list)
+    refuse: Callable[[str, Resource, str], ClusterRefused | ClusterUnavailable | None] = field(default=lambda verb, resource, name: None)
+    version: int = 0
 
-    def add(self, pool: PoolKey, replicas: int, **changes: Any) -> None:
-        values: dict[str, Any] = {"labels": {}, "annotations": {}, "managers": ("kubectl-client-side-apply",), "uid": "uid-1", **changes}
-        self.pools[pool] = ClusterPool(resource_version="10", generation=1, spec={"model": "tiny", "replicas": replicas}, **values)
+    def _called(self, verb: str, resource: Resource, name: str) -> None:
+        self.calls.append((verb, resource, name))
+        error = self.refuse(verb, resource, name)
+        if error is not None:
+            raise error
 
-    def edit(self, pool: PoolKey, replicas: int) -> None:
-        """Somebody else changes the spec."""
-        self.pools[pool] = _next(self.pools[pool], replicas, {})
+    def put(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+        """Store a copy with a new resourceVersion."""
+        self.version += 1
+        stored = copy.deepcopy(body)
+        stored["metadata"] |= {"resourceVersion": str(self.version)}
+        stored["metadata"].setdefault("uid", f"uid-{self.version}")
+        self.objects[resource, stored["metadata"]["name"]] = stored
+        return stored
 
-    async def read(self, pool: PoolKey) -> ClusterPool:
-        if pool not in self.pools:
-            raise NotFound("InferencePool", str(pool))
-        return self.pools[pool]
+    def all(self, resource: Resource) -> list[dict[str, Any]]:
+        return [body for (kind, _), body in sorted(self.objects.items(), key=lambda item: item[0][1]) if kind is resource]
 
-    async def scale(
-        self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
-    ) -> ClusterPool:
-        found = await self.read(pool)
-        if not dry_run and self.status_moves:
-            self.status_moves -= 1
-            found = self.pools[pool] = replace(found, resource_version=str(int(found.resource_version) + 1))
-        if resource_version != found.resource_version:
-            raise Conflict("object-changed", "the object has been modified")
-        if replicas > self.most:
-            raise InvalidInput("replicas", replicas, f"replicas must not be greater than roles[].maxReplicas ({self.most})")
-        changed = _next(found, replicas, annotations)
-        if dry_run:
-            self.dry_runs += 1
-            return changed
-        self.pools[pool] = changed
-        self.writes.append((replicas, annotations))
-        if self.lose_answers:
-            self.lose_answers -= 1
-            raise ClusterUnavailable("the Kubernetes API does not answer: connection reset")
-        return changed
+    async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+        self._called("get", resource, name)
+        return copy.deepcopy(self.objects.get((resource, name)))
 
+    async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+        self._called("find", resource, selector)
+        label, _, value = selector.partition("=")
+        return [copy.deepcopy(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
 
-def _next(found: ClusterPool, replicas: int, annotations: Mapping[str, str | None]) -> ClusterPool:
-    marks = {name: value for name, value in {**found.annotations, **annotations}.items() if value is not None}
-    return replace(
-        found,
-        spec={**found.spec, "replicas": replicas},
-        annotations=marks,
-        generation=found.generation + 1,
-        resource_version=str(int(found.resource_version) + 1),
-    )
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+        self._called("create", resource, body["metadata"]["name"])
+        if (resource, body["metadata"]["name"]) in self.objects:
+            return False
+        self.put(resource, body)
+        return True
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
+        self._called("merge", resource, name)
+        known = self.objects.get((resource, name))
+        if known is None:
+            return False
+        for guard in ("uid", "resourceVersion"):
+            wanted = body.get("metadata", {}).get(guard)
+            if wanted is not None and wanted != known["metadata"][guard]:
+                raise ClusterRefused(409, "Conflict", "the object has been modified")
+        patched = self.put(resource, merged(known, body))
+        if patched["metadata"].get("deletionTimestamp") and not patched["metadata"].get("finalizers"):
+            self._collect(resource, name)
+        return True
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
+        self._called("delete", resource, name)
+        return self.objects.pop((resource, name), None) is not None
+
+    def _collect(self, resource: Resource, name: str) -> None:
+        owner = self.objects.pop((resource, name))["metadata"]["uid"]
+        for key, body in list(self.objects.items()):
+            if any(reference["uid"] == owner for reference in body["metadata"].get("ownerReferences", [])):
+                del self.objects[key]

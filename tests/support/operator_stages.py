@@ -1,4 +1,4 @@
-"""Rounds of the operator on a fake cluster and a fake control API, in virtual time."""
+"""Reconciling on a fake cluster and a fake control API, in virtual time."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservation
 from fairlead.tables import PoolKey
 from fairlead_operator.cluster import Resource
 from fairlead_operator.observing import format_second
-from fairlead_operator.rounds import PoolRounds, Surroundings
+from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
 from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent
-from fake_clusters import FakeCluster
+from fake_cluster import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")
 SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(url="http://api", token="t"), engine_image="fairlead/engine:1")
@@ -67,27 +67,27 @@ class FakeControlPlane:
 
 @dataclass(slots=True)
 class VirtualStage:
-    """A pool `chat` and its rounds. `now` moves only when a test moves it."""
+    """A pool `chat` and its reconciler. `now` moves only when a test moves it."""
 
     now: float = 1_800_000_000.0
     cluster: FakeCluster = field(default_factory=FakeCluster)
     api: FakeControlPlane = field(default_factory=FakeControlPlane)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    rounds: PoolRounds | None = None
+    reconciler: PoolReconciler | None = None
     noticed: int = 0
     """Changes with every event about a Service or PodDisruptionBudget."""
 
     def restart(self) -> None:
         """A new operator process: nothing is remembered."""
-        surroundings = Surroundings(
+        dependencies = Dependencies(
             settings=SETTINGS,
             cluster=self.cluster,
             control_plane=self.api,
             clock=lambda: self.now,
             new_id=lambda: f"{next(self.numbers):016}",
-            children_noticed=lambda key: self.noticed,
+            child_changes=lambda key: self.noticed,
         )
-        self.rounds = PoolRounds(KEY, surroundings)
+        self.reconciler = PoolReconciler(KEY, dependencies)
 
     def apply(self, **spec: Any) -> None:
         """Create the pool or change its spec, as kubectl."""
@@ -130,13 +130,13 @@ class VirtualStage:
 
     async def round(self) -> float | None:
         """One round, as the loop would run it."""
-        if self.rounds is None:
+        if self.reconciler is None:
             self.restart()
-        assert self.rounds is not None
-        return await self.rounds.run()
+        assert self.reconciler is not None
+        return await self.reconciler.run()
 
     async def settle(self) -> float | None:
-        """Rounds with ready pods until nothing is under way; the last answer."""
+        """Reconcile with ready pods until nothing is under way; the last answer."""
         due: float | None = None
         for _ in range(12):
             self.pods_become_ready()

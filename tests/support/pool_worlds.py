@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from fairlead.instances import ACCEPTING, InstanceState, is_legal
 from fairlead.pool_states import InstanceObservation, PoolObservations
 from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, RecordState
+from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
-from fairlead.reconciling.planning import plan
 
 
 def wanted(replicas: int, *, minimum: int = 0, maximum: int = 64, spec_hash: str = "one", drain_timeout: float = 120.0) -> DesiredRole:
@@ -109,7 +109,7 @@ class World:
         """One round; with `crash_after`, the operator dies after so many actions. Returns how many actions were planned."""
         observed = tuple(self.pods.values())
         observations = self.observations()
-        actions = plan(self.desired, observed, observations, self.now, last_ordinal=self.created)
+        actions = next_actions(self.desired, observed, observations, self.now, last_ordinal=self.created)
         touched = [action.instance for action in actions if not isinstance(action, CreateInstance)]
         assert len(touched) == len(set(touched)), "two actions for one instance"
         for action in actions[:crash_after]:

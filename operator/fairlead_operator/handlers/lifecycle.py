@@ -15,5 +15,5 @@ async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) ->
 
 @kopf.on.cleanup()
 async def stopped(memo: kopf.Memo, **_: Any) -> None:
-    """Stop the loops and close the connections."""
+    """Stop the queues and close the connections."""
     await stop(memo)

@@ -12,7 +12,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
 from fairlead_api.services.plans.plans import ClusterGateway
-from fake_cluster import FakeCluster
+from fake_cluster_gateway import FakeClusterGateway
 from pod_phases import KubernetesClient
 from running_operator import POOLS, running_kubernetes_api
 
@@ -29,7 +29,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def gateway(request: pytest.FixtureRequest) -> ClusterGateway:
     """A cluster with the pool `chat`: 4 replicas, at most 8."""
     if request.param == "fake":
-        fake = FakeCluster(most=8)
+        fake = FakeClusterGateway(most=8)
         fake.add(CHAT, 4)
         return fake
     kubeconfig: str = request.getfixturevalue("kubeconfig")

@@ -9,18 +9,18 @@ from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_inst
 from fairlead.instances import InstanceState
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources import ApplyRequest, TokenRequest
-from fake_cluster import FakeCluster
+from fake_cluster_gateway import FakeClusterGateway
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    fake = FakeCluster()
+def cluster() -> FakeClusterGateway:
+    fake = FakeClusterGateway()
     fake.add(CHAT, 4)
     return fake
 
 
 @pytest.fixture
-async def api(database_url: str, cluster: FakeCluster) -> AsyncIterator[ApiInstance]:
+async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[ApiInstance]:
     async with running_api(database_url, overrides={"cluster": cluster}) as instance:
         await instance.pool_operator.put_pool_state(
             CHAT, a_state(*(an_instance(name) for name in "abc"), an_instance("d", InstanceState.STARTING))
@@ -36,7 +36,7 @@ async def problem_of(call: object) -> ApiProblem:
     return caught.value
 
 
-async def test_a_plan_names_victims_and_what_would_be_lost_and_changes_nothing(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_a_plan_names_victims_and_what_would_be_lost_and_changes_nothing(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 2)
     assert plan.effect.victims == ["d", "a"]
     assert (plan.effect.sessions_moved, plan.effect.cache_tokens_lost) == (2, 200)
@@ -45,7 +45,7 @@ async def test_a_plan_names_victims_and_what_would_be_lost_and_changes_nothing(a
     assert (cluster.writes, cluster.dry_runs) == ([], 1)
 
 
-async def test_applying_twice_acts_once_and_undo_takes_it_back(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_applying_twice_acts_once_and_undo_takes_it_back(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 6)
     cluster.status_moves = 2
     first, again = await asyncio.gather(*(api.operator.apply_plan(plan.id, ApplyRequest(reason="load")) for _ in range(2)))
@@ -61,7 +61,7 @@ async def test_applying_twice_acts_once_and_undo_takes_it_back(api: ApiInstance,
     assert actions == ["plan.undone", "plan.created", "plan.applied", "plan.created"]
 
 
-async def test_an_apply_whose_answer_was_lost_can_be_sent_again(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_an_apply_whose_answer_was_lost_can_be_sent_again(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 6)
     cluster.lose_answers = 1
     lost = await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))
@@ -70,7 +70,7 @@ async def test_an_apply_whose_answer_was_lost_can_be_sent_again(api: ApiInstance
     assert len(cluster.writes) == 1
 
 
-async def test_a_heavy_plan_wants_the_name_and_a_reason(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_a_heavy_plan_wants_the_name_and_a_reason(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 0)
     assert plan.effect.heavy
     assert plan.effect.warnings
@@ -80,7 +80,7 @@ async def test_a_heavy_plan_wants_the_name_and_a_reason(api: ApiInstance, cluste
     assert (await api.operator.apply_plan(plan.id, ApplyRequest(confirm="chat", reason="night"))).state == "applied"
 
 
-async def test_a_plan_for_a_changed_object_is_refused(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_a_plan_for_a_changed_object_is_refused(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 6)
     cluster.edit(CHAT, 5)
     assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.type == "object-changed"
@@ -95,7 +95,7 @@ async def test_a_plan_expires_after_ten_minutes(api: ApiInstance) -> None:
     assert (await api.viewer.plan(plan.id)).state == "expired"
 
 
-async def test_undo_is_refused_after_an_hour_or_another_change(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_undo_is_refused_after_an_hour_or_another_change(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 6)
     assert (await problem_of(api.operator.undo_plan(plan.id))).problem.type == "not-applied"
     await api.operator.apply_plan(plan.id, ApplyRequest())
@@ -105,7 +105,7 @@ async def test_undo_is_refused_after_an_hour_or_another_change(api: ApiInstance,
     assert (await problem_of(api.operator.undo_plan(plan.id))).problem.type == "undo-expired"
 
 
-async def test_what_gitops_owns_is_shown_with_its_patch_but_not_applied(api: ApiInstance, cluster: FakeCluster) -> None:
+async def test_what_gitops_owns_is_shown_with_its_patch_but_not_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     cluster.add(CHAT, 4, annotations={"argocd.argoproj.io/tracking-id": "shop:fairlead.dev/InferencePool:default/chat"})
     plan = await api.operator.create_scale_plan(CHAT, 6)
     assert plan.owner == "Argo CD (shop)"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fairlead_operator.cluster import Cluster, ClusterError, ClusterRefused, ClusterUnavailable, KubernetesCluster, Resource
-from fake_clusters import FakeCluster
+from fairlead_operator.cluster import Cluster, ClusterError, ClusterRefused, ClusterUnavailable, HttpCluster, Resource
+from fake_cluster import FakeCluster
 
 NAMESPACE = "default"
 
@@ -19,7 +19,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     if request.param == "fake":
         yield FakeCluster()
         return
-    connected = await KubernetesCluster.connect(request.getfixturevalue("kubeconfig"))
+    connected = await HttpCluster.connect(request.getfixturevalue("kubeconfig"))
     yield connected
     await connected.close()
 
@@ -80,7 +80,7 @@ async def test_a_patch_of_another_object_of_that_name_is_refused(cluster: Cluste
 
 
 async def test_a_refusal_carries_the_servers_sentence(kubeconfig: str, name: str) -> None:
-    cluster = await KubernetesCluster.connect(kubeconfig)
+    cluster = await HttpCluster.connect(kubeconfig)
     body = {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",
@@ -102,7 +102,7 @@ async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
     }
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
-    cluster = await KubernetesCluster.connect(str(path))
+    cluster = await HttpCluster.connect(str(path))
     with pytest.raises(ClusterUnavailable):
         await cluster.get(Resource.PODS, NAMESPACE, "any")
     await cluster.close()
@@ -110,7 +110,7 @@ async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
 
 async def test_a_missing_kubeconfig_is_named() -> None:
     with pytest.raises(ClusterError, match="/nowhere/kubeconfig"):
-        await KubernetesCluster.connect("/nowhere/kubeconfig")
+        await HttpCluster.connect("/nowhere/kubeconfig")
 
 
 async def test_credentials_that_expired_are_read_anew(kubeconfig: str, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_credentials_that_expired_are_read_anew(kubeconfig: str, tmp_path:
     document["users"][0]["user"]["token"] = "expired"
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
-    cluster = await KubernetesCluster.connect(str(path))
+    cluster = await HttpCluster.connect(str(path))
     with pytest.raises(ClusterUnavailable, match="401"):
         await cluster.find(Resource.PODS, NAMESPACE, "a=b")
     path.write_text(good, encoding="utf-8")

@@ -8,7 +8,7 @@ import yaml
 
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
-from fairlead_operator.children import PoolIdentity
+from fairlead_operator.manifests import PoolIdentity
 from fake_pool_states import running_fake_control_api
 from pod_phases import KubernetesClient, running_pod_phases
 from recording_proxy import RecordingProxy, Right, recording_proxy

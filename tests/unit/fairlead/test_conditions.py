@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.conditions import ActionProblem, ConditionType, Finding, Hindrance, PoolFacts, Problem, Refusal, findings, merge_conditions
+from fairlead.conditions import (
+    ActionFailure,
+    ActionFailureReason,
+    Condition,
+    ConditionType,
+    PoolFacts,
+    SpecProblem,
+    SpecRefusal,
+    merge_conditions,
+    pool_conditions,
+)
 from fairlead.instances import InstanceState
 from pool_worlds import answer, instance, seen, wanted
 
@@ -23,7 +33,7 @@ SETTLED = PoolFacts(
 
 
 def of(facts: PoolFacts) -> dict[str, tuple[str, str]]:
-    return {finding.type.value: (finding.status, finding.reason) for finding in findings(facts)}
+    return {condition.type.value: (condition.status, condition.reason) for condition in pool_conditions(facts)}
 
 
 def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
@@ -40,15 +50,15 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 def test_every_situation_has_every_condition_once() -> None:
     for facts in (SETTLED, replace(SETTLED, desired=None, slo_percentile=None), replace(SETTLED, observations=None, instances=())):
-        assert [finding.type for finding in findings(facts)] == list(ConditionType)
+        assert [condition.type for condition in pool_conditions(facts)] == list(ConditionType)
 
 
 def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> None:
-    facts = replace(SETTLED, problem=Problem(reason=Refusal.INVALID_ROUTING, message="spec.routing.policy: 'x' cannot be used"))
+    facts = replace(SETTLED, problem=SpecProblem(reason=SpecRefusal.INVALID_ROUTING, message="spec.routing.policy: 'x' cannot be used"))
     assert of(facts)["Ready"] == ("False", "InvalidRouting")
     assert of(facts)["InstancesReady"] == ("True", "AllServing")
-    assert "last good spec stays in force" in findings(facts)[0].message
-    assert "nothing is created" in findings(replace(facts, desired=None))[0].message
+    assert "last good spec stays in force" in pool_conditions(facts)[0].message
+    assert "nothing is created" in pool_conditions(replace(facts, desired=None))[0].message
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.5)), "SLOMet", ("False", "TargetMissed")),
         (replace(SETTLED, troubles={"ErrImagePull": ("a",)}), "Degraded", ("True", "ErrImagePull")),
         (
-            replace(SETTLED, apply_problem=ActionProblem(reason=Hindrance.ACTION_FAILED, message="quota")),
+            replace(SETTLED, apply_problem=ActionFailure(reason=ActionFailureReason.ACTION_FAILED, message="quota")),
             "Degraded",
             ("True", "ActionFailed"),
         ),
@@ -86,21 +96,21 @@ def test_each_situation_has_its_named_reason(facts: PoolFacts, kind: str, expect
 
 
 def test_the_transition_time_changes_only_with_the_status() -> None:
-    def finding(status: str, message: str) -> Finding:
-        return Finding(type=ConditionType.READY, status=status, reason="R", message=message)
+    def condition(status: str, message: str) -> Condition:
+        return Condition(type=ConditionType.READY, status=status, reason="R", message=message)
 
-    [first] = merge_conditions((), (finding("True", "one"),), 1, "t1")
-    [reworded] = merge_conditions((first,), (finding("True", "two"),), 2, "t2")
+    [first] = merge_conditions((), (condition("True", "one"),), 1, "t1")
+    [reworded] = merge_conditions((first,), (condition("True", "two"),), 2, "t2")
     assert (reworded["lastTransitionTime"], reworded["message"], reworded["observedGeneration"]) == ("t1", "two", 2)
-    [turned] = merge_conditions((reworded,), (finding("False", "two"),), 2, "t3")
+    [turned] = merge_conditions((reworded,), (condition("False", "two"),), 2, "t3")
     assert turned["lastTransitionTime"] == "t3"
 
 
 def test_what_is_not_known_yet_leaves_the_condition_as_it_stood() -> None:
-    before = merge_conditions((), findings(SETTLED), 1, "t1")
+    before = merge_conditions((), pool_conditions(SETTLED), 1, "t1")
     silent = replace(SETTLED, observations=None)
-    assert merge_conditions(before, findings(silent), 2, "t2")[5] == before[5], "one late answer is no outage"
-    [*_, reachable, _] = merge_conditions((), findings(silent), 1, "t1")
+    assert merge_conditions(before, pool_conditions(silent), 2, "t2")[5] == before[5], "one late answer is no outage"
+    [*_, reachable, _] = merge_conditions((), pool_conditions(silent), 1, "t1")
     assert (reachable["status"], reachable["reason"]) == ("Unknown", "NotAnsweredYet")
-    [*_, reachable, _] = merge_conditions(before, findings(replace(silent, api_problem="refused")), 2, "t2")
+    [*_, reachable, _] = merge_conditions(before, pool_conditions(replace(silent, api_problem="refused")), 2, "t2")
     assert (reachable["status"], reachable["lastTransitionTime"]) == ("False", "t2")

@@ -10,10 +10,10 @@ import msgspec
 
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.tables import PoolKey
-from fairlead_operator.conversing import Conversation
-from fairlead_operator.loops import PoolLoops
-from fairlead_operator.retrying import Pauses
+from fairlead_operator.backoff import ServerBackoff
+from fairlead_operator.queues import PoolQueues
 from fairlead_operator.settings import ControlPlaneSettings, Pace
+from fairlead_operator.state_exchange import StateExchange
 from fairlead_operator.synchronizing import HttpControlPlane
 from virtual_time import run_virtually, virtual_now
 
@@ -68,16 +68,16 @@ class SmallApi:
 
 @dataclass(slots=True)
 class Settled:
-    """The rounds of one pool with nothing to do but tell its state. `shown` counts what its condition would say."""
+    """Reconciles a pool with nothing to do but send its state. `shown` counts what its condition would say."""
 
-    conversation: Conversation
+    exchange: StateExchange
     shown: Counter[bool]
     pace: Pace
 
     async def run(self) -> float | None:
-        answer = await self.conversation.tell(STATE)
+        answer = await self.exchange.exchange(STATE)
         self.shown[answer.problem is None] += 1
-        return answer.retry_in if answer.believed is None else self.pace.settled
+        return answer.retry_in if answer.trusted is None else self.pace.settled
 
 
 @dataclass(slots=True)
@@ -92,18 +92,18 @@ class Fleet:
         chance = random.Random(7).random
         settings = ControlPlaneSettings(url="http://api", token="t")
         control_plane = HttpControlPlane(
-            settings, Pauses(self.pace.longest_pause, virtual_now, chance), httpx.MockTransport(self.api.handle)
+            settings, ServerBackoff(self.pace.longest_pause, virtual_now, chance), httpx.MockTransport(self.api.handle)
         )
 
         def rounds(key: PoolKey) -> Settled:
-            return Settled(Conversation(key, control_plane, self.pace, virtual_now), self.shown, self.pace)
+            return Settled(StateExchange(key, control_plane, self.pace, virtual_now), self.shown, self.pace)
 
-        loops = PoolLoops(rounds, self.pace, chance)
+        queues = PoolQueues(rounds, self.pace, chance)
         for number in range(POOLS):
-            loops.wake(PoolKey(namespace="ns", name=f"p{number}"))
-        loops.begin()
+            queues.wake(PoolKey(namespace="ns", name=f"p{number}"))
+        queues.begin()
         await asyncio.sleep(seconds)
-        await loops.halt()
+        await queues.halt()
 
 
 def busiest_second(times: list[float]) -> int:

@@ -8,7 +8,7 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolEvent, PoolState
 from fairlead.tables import PoolKey
-from fairlead_operator.retrying import Pauses
+from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.settings import ControlPlaneSettings
 from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent, HttpControlPlane
 
@@ -43,7 +43,7 @@ def control_plane(answer: httpx.Response | Exception, seen: list[httpx.Request])
             raise answer
         return answer
 
-    return HttpControlPlane(SETTINGS, Pauses(30.0, lambda: 0.0, lambda: 0.5), httpx.MockTransport(handle))
+    return HttpControlPlane(SETTINGS, ServerBackoff(30.0, lambda: 0.0, lambda: 0.5), httpx.MockTransport(handle))
 
 
 async def test_a_state_goes_out_as_json_and_observations_come_back() -> None:
@@ -100,7 +100,7 @@ async def test_a_body_that_will_never_be_taken_is_told_from_an_outage() -> None:
 async def test_after_a_503_nobody_asks_until_the_time_it_named() -> None:
     seen: list[httpx.Request] = []
     now = 100.0
-    pauses = Pauses(30.0, lambda: now, lambda: 0.5)
+    pauses = ServerBackoff(30.0, lambda: now, lambda: 0.5)
 
     def handle(request: httpx.Request) -> httpx.Response:
         seen.append(request)

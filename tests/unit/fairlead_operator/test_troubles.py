@@ -1,4 +1,4 @@
-"""Rounds when something is in the way: refusals, late answers, objects of others, what an earlier pool left. In virtual time."""
+"""Reconciling when something is in the way: refusals, late answers, objects of others, what an earlier pool left. In virtual time."""
 
 import copy
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairlead_operator.cluster import ClusterRefused, Resource
-from fake_clusters import FakeCluster
+from fake_cluster import FakeCluster
 from operator_stages import SETTINGS, VirtualStage
 
 QUOTA = "pods is forbidden: exceeded quota: gpus"

@@ -8,10 +8,10 @@ import pytest
 
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 from fairlead_operator.health import Health
-from fairlead_operator.leading import HeldCluster, Leadership, Lease
-from fairlead_operator.loops import PoolLoops
+from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
+from fairlead_operator.queues import PoolQueues
 from fairlead_operator.settings import LeaseSettings, Pace
-from fake_clusters import FakeCluster
+from fake_cluster import FakeCluster
 from virtual_time import run_virtually, virtual_now
 
 SETTINGS = LeaseSettings(namespace="default", name="fairlead-operator", seconds=10)
@@ -30,8 +30,8 @@ class Operator:
 
     def start(self) -> None:
         self.lease = Lease(SETTINGS, self.name, self.cluster, virtual_now, lambda: 1.8e9 + self.skew + virtual_now())
-        leadership = Leadership(self.lease, SETTINGS.retry_seconds, begin=lambda: self._note(True), halt=self._halt)
-        self.task = asyncio.create_task(leadership.run())
+        election = LeaderElection(self.lease, SETTINGS.retry_seconds, begin=lambda: self._note(True), halt=self._halt)
+        self.task = asyncio.create_task(election.run())
 
     async def kill(self) -> None:
         """It says nothing any more."""
@@ -90,7 +90,7 @@ def test_a_killed_holder_is_taken_over_within_15_seconds_and_not_before_it_would
         assert taken_at > could_act_until
         return taken_at - killed_at
 
-    for skew in (0.0, 86_400.0, -86_400.0):  # nobody's wall clock is believed
+    for skew in (0.0, 86_400.0, -86_400.0):  # nobody's wall clock is trusted
         assert run_virtually(story(skew)) <= 15
 
 
@@ -173,7 +173,7 @@ async def test_of_two_that_take_it_at_the_same_moment_one_has_it() -> None:
 async def test_without_the_lease_nothing_can_be_changed() -> None:
     cluster, now = FakeCluster(), 0.0
     lease = Lease(SETTINGS, "one", cluster, lambda: now, lambda: 1.8e9)
-    held = HeldCluster(cluster, lease)
+    held = FencedCluster(cluster, lease)
     body = {"metadata": {"name": "s"}}
     await lease.hold()
     assert await held.create(Resource.SERVICES, "default", body)
@@ -200,7 +200,7 @@ def test_a_standby_that_could_not_lead_is_not_ready_and_says_why() -> None:
         assert not health.is_ready()
         operator.start()
         health.waiting_for = ""
-        health.watch(operator.lease, PoolLoops(lambda key: pytest.fail("it acts"), Pace(), lambda: 0.5))
+        health.watch(operator.lease, PoolQueues(lambda key: pytest.fail("it acts"), Pace(), lambda: 0.5))
         await asyncio.sleep(60)
         assert acts == []
         assert health.document() == {"state": "standby", "holder": "", "pools": 0, "problem": "leases is forbidden"}

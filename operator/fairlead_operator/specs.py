@@ -1,23 +1,23 @@
-"""Which spec is in force, and what changed in it. Pure."""
+"""Which spec of a pool is in force, and what changed in it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.conditions import ConditionType, Problem, Refusal
+from fairlead.conditions import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.policies.catalogue import check_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class SpecInForce:
     """`spec` and `document` are what is in force (None: nothing ever was); `problem` why the newest spec is not; `previous` what was in force before."""
 
     spec: PoolSpec | None
     document: dict[str, Any] | None
     generation: int | None
-    problem: Problem | None
+    problem: SpecProblem | None
     previous: PoolSpec | None
 
 
@@ -32,7 +32,7 @@ class SpecChange:
     after: dict[str, Any]
 
 
-def judge(pool: Mapping[str, Any]) -> Judgement:
+def read_spec_in_force(pool: Mapping[str, Any]) -> SpecInForce:
     """Read a pool object. A refused spec leaves the last good one, kept in the status, in force."""
     generation = int(pool["metadata"].get("generation") or 0)
     kept = (pool.get("status") or {}).get("specInForce") or {}
@@ -41,11 +41,11 @@ def judge(pool: Mapping[str, Any]) -> Judgement:
     try:
         spec = accept(document)
     except (InvalidInput, UnknownName) as error:
-        problem = Problem(reason=_reason(error), message=str(error))
+        problem = SpecProblem(reason=_reason(error), message=str(error))
         if previous is None:
-            return Judgement(spec=None, document=None, generation=None, problem=problem, previous=None)
-        return Judgement(spec=previous, document=kept["spec"], generation=kept.get("generation"), problem=problem, previous=previous)
-    return Judgement(spec=spec, document=_without_nulls(document), generation=generation, problem=None, previous=previous)
+            return SpecInForce(spec=None, document=None, generation=None, problem=problem, previous=None)
+        return SpecInForce(spec=previous, document=kept["spec"], generation=kept.get("generation"), problem=problem, previous=previous)
+    return SpecInForce(spec=spec, document=_without_nulls(document), generation=generation, problem=None, previous=previous)
 
 
 def accept(document: Mapping[str, Any]) -> PoolSpec:
@@ -70,17 +70,17 @@ def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in document.items() if value is not None}
 
 
-def _reason(error: InvalidInput | UnknownName) -> Refusal:
+def _reason(error: InvalidInput | UnknownName) -> SpecRefusal:
     of_routing = isinstance(error, UnknownName) or error.field.startswith("spec.routing")
-    return Refusal.INVALID_ROUTING if of_routing else Refusal.INVALID_SPEC
+    return SpecRefusal.INVALID_ROUTING if of_routing else SpecRefusal.INVALID_SPEC
 
 
-def is_told_refused(pool: Mapping[str, Any], judgement: Judgement) -> bool:
+def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:
     """Whether the status says already that this generation is refused."""
     generation = int(pool["metadata"].get("generation") or 0)
-    return judgement.problem is not None and any(
+    return in_force.problem is not None and any(
         condition.get("type") == "Ready"
-        and condition.get("reason") == judgement.problem.reason
+        and condition.get("reason") == in_force.problem.reason
         and condition.get("observedGeneration") == generation
         for condition in (pool.get("status") or {}).get("conditions") or ()
     )
@@ -89,7 +89,7 @@ def is_told_refused(pool: Mapping[str, Any], judgement: Judgement) -> bool:
 def was_refused(pool: Mapping[str, Any]) -> bool:
     """Whether the status still says that the spec is refused."""
     return any(
-        condition.get("type") == ConditionType.READY and condition.get("reason") in set(Refusal)
+        condition.get("type") == ConditionType.READY and condition.get("reason") in set(SpecRefusal)
         for condition in (pool.get("status") or {}).get("conditions") or ()
     )
 

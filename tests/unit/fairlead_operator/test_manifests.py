@@ -7,7 +7,7 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead.reconciling.naming import instance_name
-from fairlead_operator.children import PoolIdentity, disruption_budget, event, pod, service, spec_hash, state_annotations
+from fairlead_operator.manifests import PoolIdentity, disruption_budget, event, pod, service, spec_hash, state_annotations
 
 IDENTITY = PoolIdentity(namespace="ns", name="chat", uid="u1")
 NOW = "2026-01-01T00:00:00Z"

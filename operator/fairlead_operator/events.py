@@ -1,28 +1,28 @@
-"""Saying what happened: every happening becomes a Kubernetes Event and an entry of the pool's history in the control API."""
+"""Events: everything that happens to a pool becomes a Kubernetes Event and an entry of the pool's history in the control API."""
 
 import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.conditions import Hindrance
+from fairlead.conditions import ActionFailureReason
 from fairlead.pool_states import PoolEvent
 from fairlead.tables import PoolKey
-from fairlead_operator.children import PoolIdentity, event
 from fairlead_operator.cluster import Cluster, ClusterError, Resource
+from fairlead_operator.manifests import PoolIdentity, event
 from fairlead_operator.observing import format_second
 from fairlead_operator.synchronizing import ControlPlane, ControlPlaneRefused, ControlPlaneSilent
 
 logger = logging.getLogger(__name__)
 
-WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "SpecRefused", *Hindrance})
+WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "SpecRefused", *ActionFailureReason})
 
 _BACKLOG = 1000
 _BATCH = 100
 
 
-class Teller:
-    """Tells one pool's happenings. What the control API could not take is kept (the newest 1,000) and told later, in order."""
+class EventRecorder:
+    """Records one pool's events. What the control API could not take is kept (the newest 1,000) and sent later, in order."""
 
     def __init__(self, pool: PoolKey, cluster: Cluster, control_plane: ControlPlane, new_id: Callable[[], str]) -> None:
         self._pool = pool
@@ -31,7 +31,7 @@ class Teller:
         self._new_id = new_id
         self._backlog: deque[PoolEvent] = deque(maxlen=_BACKLOG)
 
-    async def tell(
+    async def record(
         self,
         identity: PoolIdentity,
         now: float,

@@ -1,4 +1,4 @@
-"""`plan`: the next actions for one role of a pool.
+"""`next_actions`: the next actions for one role of a pool.
 
 Scaling up while instances drain creates new ones: a draining instance has lost its sessions and its place in the rings, so nothing of
 value would be saved by turning it round, and a state that is never left is one race less.
@@ -18,7 +18,7 @@ _DEFAULT_LIMITS = Limits()
 _CLOCK_TOLERANCE_SECONDS = 1.0
 
 
-def plan(
+def next_actions(
     desired: DesiredRole | None,
     observed: tuple[ObservedInstance, ...],
     observations: PoolObservations | None,
@@ -32,17 +32,17 @@ def plan(
     instances, None when it did not answer: then nothing starts that needs the routers' consent. `now` in Unix seconds may jump.
     `last_ordinal` is the highest ordinal known to have been given, for when its instance is gone.
     """
-    plan_ = _Plan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
-    plan_.record_states()
+    actions_ = _NextActions(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
+    actions_.record_states()
     if desired is not None:
-        plan_.delete_finished(desired)
-        plan_.delete_outdated_unborn(desired)
-        plan_.scale(desired)
-    return tuple(plan_.actions.values()) + tuple(plan_.creations)
+        actions_.delete_finished(desired)
+        actions_.delete_outdated_unborn(desired)
+        actions_.scale(desired)
+    return tuple(actions_.actions.values()) + tuple(actions_.creations)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Plan:
+class _NextActions:
     observed: tuple[ObservedInstance, ...]
     observations: PoolObservations | None
     now: float

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead.conditions import PoolFacts, findings, merge_conditions
+from fairlead.conditions import PoolFacts, merge_conditions, pool_conditions
 from fairlead.instances import ACCEPTING, InstanceState
-from fairlead_operator.judging import Judgement
+from fairlead_operator.specs import SpecInForce
 
 
 def status_document(
-    pool: Mapping[str, Any], judgement: Judgement, facts: PoolFacts, *, selector: str, changed_by: str, last_ordinal: int, now: str
+    pool: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts, *, selector: str, changed_by: str, last_ordinal: int, now: str
 ) -> dict[str, Any]:
     """The whole status. `now` is RFC 3339; `last_ordinal` the highest ever given; fields of unknown value keep what stood there."""
     old = pool.get("status") or {}
@@ -18,23 +18,23 @@ def status_document(
     serving = sum(1 for instance in present if instance.state is InstanceState.SERVING)
     status: dict[str, Any] = {
         "observedGeneration": generation,
-        "conditions": list(merge_conditions(old.get("conditions") or (), findings(facts), generation, now)),
+        "conditions": list(merge_conditions(old.get("conditions") or (), pool_conditions(facts), generation, now)),
         "replicas": sum(1 for instance in present if instance.draining_since is None),
         "serving": serving,
         "selector": selector,
         "lastOrdinal": last_ordinal,
         "roles": _roles(facts),
-        "ring": _ring(old, judgement, facts),
+        "ring": _ring(old, in_force, facts),
         "slo": old.get("slo") or {},
     }
     if facts.observations is not None:
         attained = facts.observations.ttft_attainment
         status["slo"] = {} if attained is None else {"ttftAttainment": round(attained, 3)}
-    if judgement.spec is not None:
-        status["specInForce"] = {"generation": judgement.generation, "spec": judgement.document}
-        before = judgement.previous.replicas if judgement.previous is not None else None
-        if before is not None and before != judgement.spec.replicas:
-            status["lastScale"] = {"at": now, "from": before, "to": judgement.spec.replicas, "reason": f"spec.replicas set by {changed_by}"}
+    if in_force.spec is not None:
+        status["specInForce"] = {"generation": in_force.generation, "spec": in_force.document}
+        before = in_force.previous.replicas if in_force.previous is not None else None
+        if before is not None and before != in_force.spec.replicas:
+            status["lastScale"] = {"at": now, "from": before, "to": in_force.spec.replicas, "reason": f"spec.replicas set by {changed_by}"}
         elif "lastScale" in old:
             status["lastScale"] = old["lastScale"]
     return status
@@ -60,8 +60,8 @@ def _roles(facts: PoolFacts) -> list[dict[str, Any]]:
     ]
 
 
-def _ring(old: Mapping[str, Any], judgement: Judgement, facts: PoolFacts) -> dict[str, Any]:
-    anchors_each = judgement.spec.routing.anchors_per_instance if judgement.spec is not None else 0
+def _ring(old: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts) -> dict[str, Any]:
+    anchors_each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
     accepting = sum(1 for instance in facts.instances if instance.state in ACCEPTING and not instance.terminating)
     version = facts.observations.table_version if facts.observations is not None else (old.get("ring") or {}).get("version", 0)
     return {"version": version, "anchors": accepting * anchors_each}

@@ -1,4 +1,4 @@
-"""One loop per pool: a round when something happened, and at the latest when the last round said. Rounds of a pool never overlap."""
+"""One queue per pool: its pool is reconciled when something happened, and at the latest when the last reconciliation said. Never twice at once."""
 
 import asyncio
 import logging
@@ -12,31 +12,31 @@ from fairlead_operator.settings import Pace
 logger = logging.getLogger(__name__)
 
 
-class Rounds(Protocol):
-    """What a loop runs."""
+class Reconciler(Protocol):
+    """Reconciles one pool."""
 
     async def run(self) -> float | None:
-        """One round; seconds until the next, None when there is nothing left to do for this pool."""
+        """Reconcile once; seconds until the next time, None when there is nothing left to do for this pool."""
 
 
-class PoolLoops:
-    """All loops. Use from one event loop only. Between `begin` and `halt` rounds are run; before and after, pools are only remembered.
+class PoolQueues:
+    """All queues. Use from one event loop only. Between `begin` and `halt` pools are reconciled; before and after, they are only remembered.
 
-    At most `pace.rounds_at_once` rounds run at once. `chance` gives numbers from 0 to 1, which spread the rounds of many settled pools.
+    At most `pace.reconciles_at_once` pools are reconciled at once. `chance` gives numbers from 0 to 1, which spread many settled pools in time.
     """
 
-    def __init__(self, start: Callable[[PoolKey], Rounds], pace: Pace, chance: Callable[[], float]) -> None:
+    def __init__(self, start: Callable[[PoolKey], Reconciler], pace: Pace, chance: Callable[[], float]) -> None:
         self._start = start
         self._pace = pace
         self._chance = chance
-        self._places = asyncio.Semaphore(pace.rounds_at_once)
+        self._places = asyncio.Semaphore(pace.reconciles_at_once)
         self._acts = False
         self._tasks: dict[PoolKey, asyncio.Task[None]] = {}
         self._wishes: dict[PoolKey, asyncio.Event] = {}
         self._seen: dict[Hashable, Hashable] = {}
 
-    def notice(self, pool: PoolKey, subject: Hashable, essence: Hashable) -> bool:
-        """An object of the pool was seen. Wakes the pool's loop when `essence`, what matters of it, differs from last time; None = it is gone.
+    def observe(self, pool: PoolKey, subject: Hashable, essence: Hashable) -> bool:
+        """An object of the pool was seen. Wakes the pool's queue when `essence`, what matters of it, differs from last time; None = it is gone.
 
         Whether it differed.
         """
@@ -50,7 +50,7 @@ class PoolLoops:
         return True
 
     def wake(self, pool: PoolKey) -> None:
-        """Have a round run soon."""
+        """Have the pool reconciled soon."""
         self._wishes.setdefault(pool, asyncio.Event()).set()
         if self._acts and pool not in self._tasks:
             self._tasks[pool] = asyncio.create_task(self._run(pool), name=f"pool {pool}")
@@ -60,13 +60,13 @@ class PoolLoops:
         return tuple(self._wishes)
 
     def begin(self) -> None:
-        """Act: a round for every pool known. What a round remembers starts anew, since another operator may have acted meanwhile."""
+        """Act: reconcile every pool known. What reconcilers remember starts anew, since another operator may have acted meanwhile."""
         self._acts = True
         for pool in self.pools():
             self.wake(pool)
 
     async def halt(self) -> None:
-        """Cancel all loops and wait for them. What a round had begun is taken up again by whoever acts next."""
+        """Cancel all reconciliation and wait for its end. What had begun is taken up again by the operator that acts next."""
         self._acts = False
         tasks = list(self._tasks.values())
         self._tasks.clear()
@@ -75,12 +75,12 @@ class PoolLoops:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, pool: PoolKey) -> None:
-        rounds, failures = self._start(pool), 0
+        reconciler, failures = self._start(pool), 0
         wish = self._wishes[pool]
         while True:
             async with self._places:
                 wish.clear()
-                due, failures = await self._round(pool, rounds, failures)
+                due, failures = await self._reconcile(pool, reconciler, failures)
             if due is None:
                 if wish.is_set():
                     continue
@@ -92,12 +92,12 @@ class PoolLoops:
             except TimeoutError:
                 continue
 
-    async def _round(self, pool: PoolKey, rounds: Rounds, failures: int) -> tuple[float | None, int]:
-        """One round and when the next is due; a failed round is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits."""
+    async def _reconcile(self, pool: PoolKey, reconciler: Reconciler, failures: int) -> tuple[float | None, int]:
+        """Reconcile once and say when again; a failure is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits."""
         try:
-            return await rounds.run(), 0
+            return await reconciler.run(), 0
         except ClusterError as error:
-            logger.warning("round failed pool=%s error=%r", pool, str(error))
-        except Exception:  # one pool's bug must not end the others' loops; it is logged whole and the round repeated
-            logger.exception("round broke pool=%s", pool)
+            logger.warning("reconciling failed pool=%s error=%r", pool, str(error))
+        except Exception:  # one pool's bug must not end the others' queues; it is logged whole and repeated
+            logger.exception("reconciling broke pool=%s", pool)
         return min(self._pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fairlead.tables import PoolKey
 from fairlead_operator.cluster import ClusterUnavailable
-from fairlead_operator.loops import PoolLoops
+from fairlead_operator.queues import PoolQueues
 from fairlead_operator.settings import Pace
 
 KEY = PoolKey(namespace="ns", name="chat")
@@ -15,7 +15,7 @@ PACE = Pace(least=0.001, busy=0.01, settled=0.05)
 
 @dataclass(slots=True)
 class Script:
-    """Rounds that answer what `answers` says, at last for ever, and notice overlaps."""
+    """A reconciler that answers what `answers` says, the last one for ever, and notices overlaps."""
 
     answers: list[float | Exception | None]
     runs: int = 0
@@ -51,11 +51,11 @@ class Stuck:
         return None
 
 
-def acting(script: Script) -> PoolLoops:
+def acting(script: Script) -> PoolQueues:
     """Loops that act already."""
-    loops = PoolLoops(lambda key: script, PACE, lambda: 0.5)
-    loops.begin()
-    return loops
+    queues = PoolQueues(lambda key: script, PACE, lambda: 0.5)
+    queues.begin()
+    return queues
 
 
 async def until(wish: Callable[[], bool]) -> None:
@@ -66,80 +66,80 @@ async def until(wish: Callable[[], bool]) -> None:
 
 async def test_a_round_follows_an_event_and_another_one_when_it_is_due() -> None:
     script = Script([0.01, 3600.0])
-    loops = acting(script)
-    loops.wake(KEY)
+    queues = acting(script)
+    queues.wake(KEY)
     await until(lambda: script.runs == 2)
-    loops.wake(KEY)
-    loops.wake(KEY)
+    queues.wake(KEY)
+    queues.wake(KEY)
     await until(lambda: script.runs == 3)
-    await loops.halt()
+    await queues.halt()
     assert script.runs == 3
 
 
 async def test_only_what_matters_of_an_object_wakes_its_pool() -> None:
     script = Script([3600.0])
-    loops = acting(script)
-    loops.notice(KEY, "pod", ("Ready",))
+    queues = acting(script)
+    queues.observe(KEY, "pod", ("Ready",))
     await until(lambda: script.runs == 1)
-    loops.notice(KEY, "pod", ("Ready",))
+    queues.observe(KEY, "pod", ("Ready",))
     await asyncio.sleep(0.02)
     assert script.runs == 1
-    loops.notice(KEY, "pod", None)
+    queues.observe(KEY, "pod", None)
     await until(lambda: script.runs == 2)
-    await loops.halt()
+    await queues.halt()
 
 
 async def test_failed_rounds_are_repeated_and_do_not_end_the_loop() -> None:
     script = Script([ClusterUnavailable("away"), ValueError("a bug"), 3600.0])
-    loops = acting(script)
-    loops.wake(KEY)
+    queues = acting(script)
+    queues.wake(KEY)
     await until(lambda: script.runs == 3)
-    assert loops.pools() == (KEY,)
-    await loops.halt()
+    assert queues.pools() == (KEY,)
+    await queues.halt()
 
 
 async def test_a_pool_that_is_gone_ends_its_loop_and_may_come_again() -> None:
     script = Script([None])
-    loops = acting(script)
-    loops.wake(KEY)
-    await until(lambda: script.runs == 1 and loops.pools() == ())
-    loops.wake(KEY)
-    await until(lambda: script.runs == 2 and loops.pools() == ())
+    queues = acting(script)
+    queues.wake(KEY)
+    await until(lambda: script.runs == 1 and queues.pools() == ())
+    queues.wake(KEY)
+    await until(lambda: script.runs == 2 and queues.pools() == ())
 
 
 async def test_a_standby_remembers_pools_and_looks_at_all_of_them_when_it_may_act() -> None:
     script = Script([3600.0])
-    loops = PoolLoops(lambda key: script, PACE, lambda: 0.5)
-    loops.notice(KEY, "pod", ("Ready",))
+    queues = PoolQueues(lambda key: script, PACE, lambda: 0.5)
+    queues.observe(KEY, "pod", ("Ready",))
     await asyncio.sleep(0.02)
-    assert (script.runs, loops.pools()) == (0, (KEY,))
-    loops.begin()
+    assert (script.runs, queues.pools()) == (0, (KEY,))
+    queues.begin()
     await until(lambda: script.runs == 1)
-    await loops.halt()
-    loops.wake(KEY)
+    await queues.halt()
+    queues.wake(KEY)
     await asyncio.sleep(0.02)
     assert script.runs == 1, "it may not act any more"
-    loops.begin()
+    queues.begin()
     await until(lambda: script.runs == 2)
-    await loops.halt()
+    await queues.halt()
 
 
 async def test_halting_ends_a_round_in_the_middle() -> None:
     stuck = Stuck()
-    loops = PoolLoops(lambda key: stuck, PACE, lambda: 0.5)
-    loops.begin()
-    loops.wake(KEY)
+    queues = PoolQueues(lambda key: stuck, PACE, lambda: 0.5)
+    queues.begin()
+    queues.wake(KEY)
     await until(lambda: stuck.runs == 1)
-    await loops.halt()
+    await queues.halt()
     assert stuck.ended
 
 
 async def test_no_more_rounds_run_at_once_than_allowed() -> None:
     stuck = Stuck()
-    loops = PoolLoops(lambda key: stuck, Pace(rounds_at_once=3), lambda: 0.5)
-    loops.begin()
+    queues = PoolQueues(lambda key: stuck, Pace(reconciles_at_once=3), lambda: 0.5)
+    queues.begin()
     for number in range(10):
-        loops.wake(PoolKey(namespace="ns", name=f"p{number}"))
+        queues.wake(PoolKey(namespace="ns", name=f"p{number}"))
     await asyncio.sleep(0.02)
     assert stuck.runs == 3
-    await loops.halt()
+    await queues.halt()

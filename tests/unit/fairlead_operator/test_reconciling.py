@@ -1,6 +1,9 @@
-"""Rounds on a fake cluster, in virtual time."""
+"""Reconciling on a fake cluster, in virtual time."""
+
+import pytest
 
 from fairlead_operator.cluster import ClusterRefused, Resource
+from fake_cluster import merged
 from operator_stages import KEY, SETTINGS, VirtualStage
 
 
@@ -10,7 +13,7 @@ async def test_a_new_pool_settles_and_is_then_left_alone() -> None:
     assert await stage.settle() == SETTINGS.pace.settled
     assert len(stage.pods()) == 3
     assert stage.condition("Ready")["status"] == "True"
-    assert stage.pool()["metadata"]["finalizers"] == ["fairlead.dev/farewell"]
+    assert stage.pool()["metadata"]["finalizers"] == ["fairlead.dev/finalizer"]
     stage.cluster.calls.clear()
     stage.now += 10
     await stage.round()
@@ -174,6 +177,34 @@ async def test_a_deleted_pool_waits_for_its_requests_and_then_tells_the_api() ->
     assert stage.pods() == []
     assert stage.api.deleted == [KEY]
     assert await stage.round() is None
+
+
+async def test_a_living_pool_changes_the_former_finalizer_for_the_new_one() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.cluster.put(Resource.POOLS, merged(stage.pool(), {"metadata": {"finalizers": ["else.dev/one", "fairlead.dev/farewell"]}}))
+    await stage.round()
+    assert stage.pool()["metadata"]["finalizers"] == ["else.dev/one", "fairlead.dev/finalizer"]
+
+
+@pytest.mark.parametrize("finalizers", [["fairlead.dev/farewell"], ["fairlead.dev/farewell", "fairlead.dev/finalizer"]])
+async def test_a_pool_deleted_before_the_upgrade_is_finalized_by_its_former_finalizer(finalizers: list[str]) -> None:
+    stage = VirtualStage()
+    stage.apply()
+    await stage.settle()
+    stage.cluster.put(Resource.POOLS, merged(stage.pool(), {"metadata": {"finalizers": finalizers}}))
+    stage.delete()
+    stage.restart()
+    stage.api.in_flight = dict.fromkeys((pod["metadata"]["name"] for pod in stage.pods()), 1)
+    await stage.round()
+    assert {pod["metadata"]["annotations"]["fairlead.dev/state"] for pod in stage.pods()} == {"Draining"}
+    assert stage.exists(), "its instances drain first"
+    stage.api.in_flight = {}
+    await stage.round()
+    await stage.round()
+    assert not stage.exists()
+    assert stage.api.deleted == [KEY]
 
 
 async def test_deletion_waits_for_a_silent_control_api_thirty_seconds_at_most_and_tells_it_later() -> None:

@@ -1,4 +1,4 @@
-"""One pool's conversation with the control API over time: what its answers, and its silences, may be used for."""
+"""Sending a pool's state to the control API, and what its answers, or its silence, may be used for."""
 
 import logging
 from collections.abc import Callable
@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`believed` may be planned by, None when nothing was answered now; `known` may be shown, the newest for a while; `problem` says why there
-    is none to show any more; `retry_in` is the pause in seconds before the next question after a silence."""
+    """Actions may be based on `trusted`; it is None when the API did not answer now. The status may show `known`, the newest answer, for a while;
+    `problem` says why there is none to show any more; `retry_in` is the pause in seconds before the next request after a silence."""
 
-    believed: PoolObservations | None
+    trusted: PoolObservations | None
     known: PoolObservations | None
     problem: str | None = None
     retry_in: float = 0.0
 
 
-class Conversation:
+class StateExchange:
     """Remembers the newest answer and since when there is silence. Unix times come from `clock`."""
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace, clock: Callable[[], float]) -> None:
@@ -38,17 +38,17 @@ class Conversation:
         self._silent_since: float | None = None
         self._silences = 0
 
-    async def tell(self, state: PoolState) -> Answer:
-        """Tell what is observed, and learn what the routers do."""
+    async def exchange(self, state: PoolState) -> Answer:
+        """Send what is observed; learn what the routers do."""
         try:
             observations = await self._control_plane.put_state(self._pool, state)
         except ControlPlaneSilent as error:
             return self._silence(error)
         self._newest, self._silent_since, self._silences = observations, None, 0
-        return Answer(believed=self._believed(observations, state), known=observations)
+        return Answer(trusted=self._believed(observations, state), known=observations)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
-        """Right after an outage, or a start, routers may not have had the time to report: their absence is not believed yet."""
+        """Right after an outage, or a start, routers may not have had the time to report: their absence is not trusted yet."""
         now = self._clock()
         if self._answered_since is None or self._answered_since > now:
             self._answered_since = now
@@ -65,8 +65,8 @@ class Conversation:
             logger.warning("control plane silent pool=%s error=%r", self._pool, str(error))
         pause = min(self._pace.settled, error.retry_in or self._own_pause())
         if now - self._silent_since < self._pace.silence:
-            return Answer(believed=None, known=self._newest, retry_in=pause)
-        return Answer(believed=None, known=None, problem=str(error), retry_in=pause)
+            return Answer(trusted=None, known=self._newest, retry_in=pause)
+        return Answer(trusted=None, known=None, problem=str(error), retry_in=pause)
 
     def _own_pause(self) -> float:
         """1, 2, 4, … seconds when it answers others, only not this pool."""

@@ -1,13 +1,13 @@
-"""Which objects are the pool's own: making them, restoring them, taking up what an earlier pool left. Never what is somebody else's."""
+"""Which objects a pool owns: create them, restore them, adopt what an earlier pool left. Objects of others are never touched."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairlead.pools import KIND
-from fairlead_operator.attempting import NotOurs
-from fairlead_operator.children import INSTANCE_LABEL, MANAGED_BY, POOL_LABEL, PoolIdentity
 from fairlead_operator.cluster import Cluster, Resource
-from fairlead_operator.statuses import merge_patch
+from fairlead_operator.manifests import INSTANCE_LABEL, MANAGED_BY, POOL_LABEL, PoolIdentity
+from fairlead_operator.retrying import NotOwned
+from fairlead_operator.status import merge_patch
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
@@ -50,7 +50,7 @@ async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, fo
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any]) -> None:
-    """Make a child, or bring it back to what it should be. What others added to it stays. Raises ClusterError, NotOurs."""
+    """Make a child, or bring it back to what it should be. What others added to it stays. Raises ClusterError, NotOwned."""
     name = wanted["metadata"]["name"]
     found = await cluster.get(resource, identity.namespace, name)
     if found is None:
@@ -62,7 +62,7 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
     changes = _differences(found, {"metadata": {"labels": wanted["metadata"]["labels"]}, "spec": wanted["spec"]})
     if not is_owned(found["metadata"], identity.uid):
         if not is_orphan(found["metadata"], identity):
-            raise NotOurs(_collision(wanted["kind"], found, identity))
+            raise NotOwned(_collision(wanted["kind"], found, identity))
         changes = changes | {"metadata": changes.get("metadata", {}) | _ownership(found, identity)["metadata"]}
     if changes:
         await cluster.patch(resource, identity.namespace, name, _guarded(found, changes))

@@ -1,4 +1,4 @@
-"""Who acts: of several operators the one that holds the Lease. The others watch and wait.
+"""Leader election: of several operators the one that holds the Lease acts. The others watch and wait.
 
 Nobody compares clocks. A holder counts its own time from the moment it sent its last successful renewal and stops acting after two thirds of
 the Lease's duration; the others count theirs from the moment they saw that renewal, and take over after the whole duration.
@@ -103,7 +103,7 @@ class Lease:
             raise
 
 
-class HeldCluster:
+class FencedCluster:
     """A cluster that only the holder of the Lease may change. Whoever was asleep and lost it finds out here, before its next write."""
 
     def __init__(self, cluster: Cluster, lease: Lease) -> None:
@@ -133,7 +133,7 @@ class HeldCluster:
             raise ClusterUnavailable("this operator does not hold the Lease any more; the one that does goes on")
 
 
-class Leadership:
+class LeaderElection:
     """Tries for the Lease again and again; `begin` is called when it is held, `halt` awaited when it is lost, in turns."""
 
     def __init__(self, lease: Lease, retry_seconds: float, *, begin: Callable[[], None], halt: Callable[[], Awaitable[None]]) -> None:

@@ -1,17 +1,17 @@
-"""Pauses that grow."""
+"""ServerBackoff that grow."""
 
 from itertools import pairwise
 
-from fairlead.conditions import ActionProblem, Hindrance
-from fairlead_operator.retrying import Pauses, Refusals
+from fairlead.conditions import ActionFailure, ActionFailureReason
+from fairlead_operator.backoff import ActionBackoff, ServerBackoff
 
 
-def problem(words: str) -> ActionProblem:
-    return ActionProblem(reason=Hindrance.ACTION_FAILED, message=words)
+def problem(words: str) -> ActionFailure:
+    return ActionFailure(reason=ActionFailureReason.ACTION_FAILED, message=words)
 
 
 def test_a_refused_action_waits_twice_as_long_each_time_up_to_the_longest() -> None:
-    refusals, now, tries = Refusals(longest=60.0), 0.0, []
+    refusals, now, tries = ActionBackoff(longest=60.0), 0.0, []
     while now < 600:
         if refusals.waiting("create", now) is None:
             tries.append(now)
@@ -22,7 +22,7 @@ def test_a_refused_action_waits_twice_as_long_each_time_up_to_the_longest() -> N
 
 
 def test_new_words_are_told_and_the_same_are_not() -> None:
-    refusals = Refusals(longest=60.0)
+    refusals = ActionBackoff(longest=60.0)
     assert refusals.add("create", problem("quota"), 0.0)
     assert not refusals.add("create", problem("quota"), 9.0)
     assert refusals.add("create", problem("forbidden"), 99.0)
@@ -31,7 +31,7 @@ def test_new_words_are_told_and_the_same_are_not() -> None:
 
 
 def test_what_is_not_wanted_any_more_is_forgotten() -> None:
-    refusals = Refusals(longest=60.0)
+    refusals = ActionBackoff(longest=60.0)
     refusals.add("create", problem("quota"), 0.0)
     assert refusals.due(0.25) == 0.75
     refusals.keep(set())
@@ -40,7 +40,7 @@ def test_what_is_not_wanted_any_more_is_forgotten() -> None:
 
 
 def test_a_clock_that_went_back_ends_a_pause() -> None:
-    refusals = Refusals(longest=60.0)
+    refusals = ActionBackoff(longest=60.0)
     refusals.add("create", problem("quota"), 1000.0)
     assert refusals.waiting("create", 1000.5) is not None
     assert refusals.waiting("create", 10.0) is None
@@ -48,7 +48,7 @@ def test_a_clock_that_went_back_ends_a_pause() -> None:
 
 def test_a_silent_server_is_asked_after_longer_and_longer_pauses_and_at_once_after_an_answer() -> None:
     now, lefts = 0.0, []
-    pauses = Pauses(30.0, lambda: now, lambda: 0.5)
+    pauses = ServerBackoff(30.0, lambda: now, lambda: 0.5)
     for _ in range(8):
         pauses.failed(pauses.now(), "timeout", None)
         lefts.append(pauses.left())
@@ -62,7 +62,7 @@ def test_a_silent_server_is_asked_after_longer_and_longer_pauses_and_at_once_aft
 
 def test_questions_that_were_under_way_together_count_once() -> None:
     now = 0.0
-    pauses = Pauses(30.0, lambda: now, lambda: 0.5)
+    pauses = ServerBackoff(30.0, lambda: now, lambda: 0.5)
     asked = [pauses.now() for _ in range(16)]
     now = 3.0
     for at in asked:
@@ -71,7 +71,7 @@ def test_questions_that_were_under_way_together_count_once() -> None:
 
 
 def test_chance_spreads_the_pauses() -> None:
-    short, long = (Pauses(30.0, lambda: 0.0, lambda chance=chance: chance) for chance in (0.0, 1.0))  # type: ignore[misc]
+    short, long = (ServerBackoff(30.0, lambda: 0.0, lambda chance=chance: chance) for chance in (0.0, 1.0))  # type: ignore[misc]
     for pauses in (short, long):
         pauses.failed(pauses.now(), "timeout", None)
     assert (short.left(), long.left()) == (0.75, 1.25)

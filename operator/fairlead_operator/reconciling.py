@@ -1,0 +1,255 @@
+"""Reconcile one pool: observe, send the state to the control API, decide, apply, write the status. All that matters is in the cluster, not here."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fairlead.conditions import PoolFacts
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import PoolState
+from fairlead.pools import PoolSpec
+from fairlead.reconciling.actions import CreateInstance
+from fairlead.reconciling.next_actions import next_actions
+from fairlead.reconciling.observed import DesiredRole
+from fairlead.tables import PoolKey
+from fairlead_operator.applying import Applier
+from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.events import EventRecorder
+from fairlead_operator.finalizing import Finalization, hold
+from fairlead_operator.manifests import PoolIdentity, disruption_budget, service, spec_hash
+from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager, who_changed
+from fairlead_operator.ownership import adopt, orphaned_pods, restore, strange_pods
+from fairlead_operator.retrying import ActionRetries
+from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
+from fairlead_operator.state_exchange import Answer, StateExchange
+from fairlead_operator.status import is_urgent, merge_patch, status_document
+from fairlead_operator.synchronizing import ControlPlane
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What a pool is reconciled with. `clock` gives Unix seconds; `new_id` an id never used before; `child_changes` a number that changes whenever
+    an event about a pool's Service or PodDisruptionBudget came."""
+
+    settings: OperatorSettings
+    cluster: Cluster
+    control_plane: ControlPlane
+    clock: Callable[[], float]
+    new_id: Callable[[], str]
+    child_changes: Callable[[PoolKey], int]
+
+
+class PoolReconciler:
+    """Reconciles one pool, never twice at once. What it keeps in memory only saves calls or repeated events; it decides nothing."""
+
+    def __init__(self, key: PoolKey, dependencies: Dependencies) -> None:
+        self._key = key
+        self._dependencies = dependencies
+        self._recorder = EventRecorder(key, dependencies.cluster, dependencies.control_plane, dependencies.new_id)
+        self._finalization = Finalization(key, dependencies.cluster, dependencies.control_plane, dependencies.settings.pace)
+        self._retries = ActionRetries(self._recorder, dependencies.clock, dependencies.settings.pace.longest_retry)
+        self._state_exchange = StateExchange(key, dependencies.control_plane, dependencies.settings.pace, dependencies.clock)
+        self._children: tuple[PoolSpec, int, float] | None = None
+        self._status_written_at = 0.0
+
+    async def run(self) -> float | None:
+        """Reconcile once. Seconds until the next time, if no event comes; None when the pool is gone and nothing is left to do. Raises ClusterError."""
+        pool = await self._dependencies.cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
+        if pool is None:
+            return await self._finalization.finish()
+        identity = PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
+        documents = await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
+        pods = read_pods(documents, identity.uid)
+        in_force = read_spec_in_force(pool)
+        if pool["metadata"].get("deletionTimestamp"):
+            return await self._finalize(identity, pool, pods, in_force)
+        self._finalization.forget()
+        await hold(self._dependencies.cluster, pool)
+        self._retries.begin_round()
+        if await self._adopt(identity, documents):
+            return self._dependencies.settings.pace.least
+        strangers = strange_pods(documents, identity)
+        return await self._reconcile(identity, pool, pods, strangers, in_force)
+
+    async def _reconcile(
+        self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
+    ) -> float:
+        now = self._dependencies.clock()
+        desired = desired_role(in_force.spec)
+        observed = tuple(pod.instance for pod in pods)
+        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
+        last_ordinal = _last_ordinal(pool, pods)
+        actions = next_actions(desired, observed, answer.trusted, now, self._dependencies.settings.limits, last_ordinal)
+        await self._record_changes(identity, pool, in_force, now)
+        await self._restore_children(identity, in_force.spec, now)
+        done = await self._applier(identity).apply(actions, in_force.spec)
+        facts = PoolFacts(
+            problem=in_force.problem,
+            desired=desired,
+            instances=observed,
+            observations=answer.known,
+            api_problem=answer.problem,
+            slo_percentile=in_force.spec.slo.percentile if in_force.spec is not None else None,
+            troubles=_troubles(pods),
+            apply_problem=self._retries.problem,
+            strangers=strangers,
+        )
+        made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
+        changed = await self._write_status(identity, pool, in_force, facts, max(last_ordinal, made), now)
+        if answer.trusted is not None:
+            await self._recorder.deliver()
+        return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
+
+    def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
+        """Seconds until the next reconciliation: soon while something is under way, later and later while nobody answers or what is tried is refused."""
+        pace = self._dependencies.settings.pace
+        retry = self._retries.end_round()
+        if goes_on:
+            return pace.least
+        if answer.trusted is None:
+            return answer.retry_in
+        if retry is not None and not _busy(facts):
+            return min(pace.settled, max(pace.busy, retry))
+        unsettled = unsettled or not answer.trusted.table_acknowledged
+        return pace.busy if unsettled or _busy(facts) else pace.settled
+
+    async def _record_changes(self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, now: float) -> None:
+        for change in changes(in_force.previous, in_force.spec):
+            message = f"{change.message} (by {spec_manager(pool['metadata'], change.member)})"
+            await self._recorder.record(identity, now, change.reason, message, before=change.before, after=change.after)
+        if in_force.problem is not None and not is_refusal_reported(pool, in_force):
+            await self._recorder.record(identity, now, "SpecRefused", in_force.problem.message)
+        if in_force.problem is None and was_refused(pool):
+            await self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
+
+    async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
+        """Look after Service and PodDisruptionBudget, unless they were found right and no event came about them since."""
+        if spec is None:
+            return
+        changed_times = self._dependencies.child_changes(self._key)
+        if self._children is not None:
+            known, count, at = self._children
+            if known == spec and count == changed_times and 0 <= now - at < self._dependencies.settings.pace.children:
+                return
+        right = True
+        for resource, body in ((Resource.SERVICES, service(identity, spec)), (Resource.BUDGETS, disruption_budget(identity))):
+            act = partial(restore, self._dependencies.cluster, identity, resource, body)
+            right = await self._retries.attempt(identity, ("child", resource), act) and right
+        self._children = (spec, changed_times, now) if right else None
+
+    async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
+        """Take up what an earlier pool of this name left running; whether any was, so that all is looked at anew before it is planned."""
+        adopted = False
+        for document in orphaned_pods(documents, identity):
+            name = document["metadata"]["name"]
+            if await self._retries.attempt(
+                identity, ("adopt", name), partial(adopt, self._dependencies.cluster, identity, Resource.PODS, document)
+            ):
+                await self._recorder.record(
+                    identity, self._dependencies.clock(), "InstanceAdopted", f"{name} was left by an earlier pool", instance=name
+                )
+                adopted = True
+        return adopted
+
+    async def _write_status(
+        self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, facts: PoolFacts, last_ordinal: int, now: float
+    ) -> bool:
+        """Whether the status changed in more than figures. Those are written no more often than a settled pool is looked at."""
+        status = status_document(
+            pool,
+            in_force,
+            facts,
+            selector=identity.selector(),
+            changed_by=spec_manager(pool["metadata"], "replicas"),
+            last_ordinal=last_ordinal,
+            now=format_second(now),
+        )
+        old = pool.get("status") or {}
+        patch = merge_patch(old, status)
+        urgent = is_urgent(old, status)
+        if patch and (urgent or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
+            self._status_written_at = now
+            body = {"status": patch}
+            await self._dependencies.cluster.patch(Resource.POOLS, identity.namespace, identity.name, body, subresource="status")
+        return urgent
+
+    async def _finalize(self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> float:
+        draining = self._finalization.drains(pool, pods)
+        self._retries.begin_round()
+        if draining and await self._applier(identity).apply(draining, None):
+            return self._dependencies.settings.pace.least
+        await self._recorder.deliver()
+        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
+        drain_timeout = in_force.spec.drain.timeout_seconds if in_force.spec is not None else 0.0
+        now = self._dependencies.clock()
+        return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, now)
+
+    def _applier(self, identity: PoolIdentity) -> Applier:
+        return Applier(
+            identity,
+            self._dependencies.cluster,
+            self._recorder,
+            self._retries,
+            image=self._dependencies.settings.engine_image,
+            clock=self._dependencies.clock,
+        )
+
+
+def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
+    """What the spec in force wants of the role `both`."""
+    if spec is None:
+        return None
+    role = spec.roles[0]
+    return DesiredRole(
+        role=role.name,
+        replicas=spec.replicas,
+        min_replicas=role.min_replicas,
+        max_replicas=role.max_replicas,
+        spec_hash=spec_hash(spec, Role.BOTH),
+        drain_timeout_seconds=spec.drain.timeout_seconds,
+        prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
+    )
+
+
+def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:
+    """What the control API is told. The spec is the object's own, also when it is refused; addresses follow the spec in force."""
+    metadata = pool["metadata"]
+    port = in_force.spec.engine.port if in_force.spec is not None else 8000
+    return PoolState(
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        resource_version=metadata["resourceVersion"],
+        spec=pool.get("spec") or {},
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        changed_by=who_changed(pool),
+        problem=in_force.problem.message if in_force.problem is not None else None,
+        conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
+        instances=tuple(pod.report(port) for pod in pods),
+    )
+
+
+def _last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
+    """The highest ordinal known to have been given: by the pods there are, and by the status for those that are gone.
+
+    The pods are read after the pool, so that a status never tells of a pod that another operator made and this one did not see.
+    """
+    return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
+
+
+def _troubles(pods: tuple[Pod, ...]) -> dict[str, tuple[str, ...]]:
+    troubles: dict[str, tuple[str, ...]] = {}
+    for pod in pods:
+        if pod.trouble is not None and not pod.instance.terminating:
+            troubles[pod.trouble] = (*troubles.get(pod.trouble, ()), pod.instance.id)
+    return troubles
+
+
+def _busy(facts: PoolFacts) -> bool:
+    """Whether something is under way that no watch event will announce the end of."""
+    return any(instance.state is not InstanceState.SERVING or instance.terminating for instance in facts.instances)
