@@ -8,7 +8,7 @@ import click
 
 from fairlead_client.client import ControlApi, Query
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources import Page
+from fairlead_client.resources.pages import Page
 from fairlead_client.verifying import Verifier
 
 Item = TypeVar("Item")

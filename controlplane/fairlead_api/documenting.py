@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from fairlead.reports import Report
 from fairlead_api.identifying import OPEN_PATHS
 from fairlead_api.routes.bodies import with_definitions
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 
 REFUSALS = {
     "400": "The request is malformed.",

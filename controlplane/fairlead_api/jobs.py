@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from fairlead_api.services.errors import StoreUnavailable
 from fairlead_api.services.upkeep import Upkeep
 from fairlead_api.telemetry import Telemetry
-from fairlead_client.resources import AuditHead
+from fairlead_client.resources.audit import AuditHead
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from starlette.routing import compile_path
 from fairlead.errors import InvalidInput
 from fairlead_api.routes.bodies import MalformedBody
 from fairlead_api.services.errors import Conflict, Denied, NotAuthenticated, NotFound, ServiceError, Unavailable
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 
 _log = logging.getLogger(__name__)
 TITLES = {

@@ -17,38 +17,19 @@ from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.reports import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources import (
-    ApplyRequest,
-    AuditEntry,
-    AuditHead,
-    AuditVerification,
-    Heatmap,
-    Identity,
-    InstanceDetail,
-    InstanceSummary,
-    LoginLink,
-    LoginLinkRequest,
-    LoginRequest,
-    Migration,
-    MigrationMatrix,
-    Page,
-    Plan,
-    PoolDetail,
-    PoolEventItem,
-    PoolRevision,
-    PoolSummary,
-    Problem,
-    RejectionReport,
-    ReRoute,
-    RoutingDecision,
-    ScalePlanRequest,
-    SessionDetail,
-    SessionSummary,
-    SloVersion,
-    TokenItem,
-    TokenRequest,
-    WebSession,
-)
+from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+from fairlead_client.resources.slo import SloVersion
 from fairlead_client.streams import BindingsLine as BindingsLine
 from fairlead_client.streams import HeartbeatLine as HeartbeatLine
 from fairlead_client.streams import LiveEvent as LiveEvent

@@ -5,7 +5,7 @@ ClientError
 └── ApiUnreachable    no usable answer: refused, timed out, broken mid-way, or not JSON
 """
 
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 
 
 class ClientError(Exception):

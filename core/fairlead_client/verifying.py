@@ -9,7 +9,9 @@ from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import Migration, ReRoute, RoutingDecision, SessionDetail
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_client.resources.sessions import SessionDetail
 
 _OUTCOMES = frozenset(outcome.value for outcome in MoveOutcome)
 _TRIGGERS = frozenset(reason.value for reason in BindingReason if reason is not BindingReason.COLD)

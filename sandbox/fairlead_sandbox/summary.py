@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources import LoginLinkRequest
+from fairlead_client.resources.access import LoginLinkRequest
 from fairlead_sandbox.demo import MODEL, POOL_NAME, POOL_NAMESPACE
 from fairlead_sandbox.errors import SandboxError
 

@@ -5,7 +5,9 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
-from fairlead_client.resources import METRICS, Heatmap, HeatmapMigration, HeatmapRow, InstanceSummary, Migration
+from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapMigration, HeatmapRow
+from fairlead_client.resources.instances import InstanceSummary
+from fairlead_client.resources.moves import Migration
 
 CHAT, CODE = "default/chat", "research/code"
 HOSTILE = "<img src=x onerror=alert(1)>"

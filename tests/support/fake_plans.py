@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from fairlead_client.resources import Plan, PlanEffect
+from fairlead_client.resources.plans import Plan, PlanEffect
 from fake_loads import INSTANCES
 from fake_public_data import World
 

@@ -19,30 +19,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from fairlead_client.resources import (
-    METRICS,
-    ApplyRequest,
-    AuditVerification,
-    Identity,
-    InstanceDetail,
-    LoginLink,
-    LoginLinkRequest,
-    LoginRequest,
-    MigrationFlow,
-    MigrationMatrix,
-    Move,
-    Page,
-    Plan,
-    PoolDetail,
-    Problem,
-    RejectionReport,
-    ScalePlanRequest,
-    SessionDetail,
-    TimelineBucket,
-    TokenItem,
-    TokenRequest,
-    WebSession,
-)
+from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.audit import AuditVerification
+from fairlead_client.resources.heatmaps import METRICS
+from fairlead_client.resources.instances import InstanceDetail
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.sessions import SessionDetail
 from fairlead_web.time_ranges import parse_range
 from fake_loads import HOSTILE, INSTANCES
 from fake_plans import PlanBook

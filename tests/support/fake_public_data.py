@@ -13,25 +13,16 @@ import fake_records
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.routing.explanations.policy_terms import ground_of
-from fairlead_client.resources import (
-    AuditEntry,
-    BindingHistoryItem,
-    CandidateTerm,
-    Condition,
-    Heatmap,
-    InstanceSummary,
-    InstanceTransition,
-    Migration,
-    PoolEventItem,
-    PoolRevision,
-    PoolSummary,
-    RejectionGroup,
-    ReRoute,
-    RoutingDecision,
-    SessionSummary,
-    SloVersion,
-    TokenItem,
-)
+from fairlead_client.resources.access import TokenItem
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
+from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_client.resources.pools import Condition, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.rejections import RejectionGroup
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
+from fairlead_client.resources.slo import SloVersion
 from fake_loads import CHAT, CODE, HOSTILE, INSTANCES, SLO_TTFT, TRIGGERS, cell, heatmap_of, name_suffix, noise
 
 

@@ -3,7 +3,9 @@
 import hashlib
 from datetime import datetime, timedelta
 
-from fairlead_client.resources import AuditEntry, RejectionGroup, RejectionSample, TokenItem
+from fairlead_client.resources.access import TokenItem
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.rejections import RejectionGroup, RejectionSample
 from fake_loads import CHAT, CODE, HOSTILE, noise
 
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ClientError
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import Fragments

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from fairlead_client.resources import BindingHistoryItem, TimelineBucket
+from fairlead_client.resources.moves import TimelineBucket
+from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web import formats
 
 

@@ -5,7 +5,7 @@ import io
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import timedelta
 
-from fairlead_client.resources import Heatmap
+from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_web.heatmap_cells import resolution_of, step_of
 from fairlead_web.time_ranges import stamp
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fairlead_client.resources import InstanceSummary, PoolSummary
+from fairlead_client.resources.instances import InstanceSummary
+from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import formats
 from fairlead_web.addresses import instance_path, pool_path
 from fairlead_web.health import STARTING, out_of_slo

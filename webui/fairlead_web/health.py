@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairlead_client.resources import Condition, PoolSummary
+from fairlead_client.resources.pools import Condition, PoolSummary
 
 STARTING = "InstancesStarting"
 """The Ready reason of a scale-up on its way: worth showing, nothing to be alarmed by."""

@@ -5,7 +5,7 @@ import struct
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from fairlead_client.resources import Heatmap
+from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_web import formats
 from fairlead_web.palette import cividis, encode_png, level_of
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 from fairlead_web import addresses, formats
 from fairlead_web.assets import Assets
 from fairlead_web.health import condition_level, health_of, out_of_slo, state_mark

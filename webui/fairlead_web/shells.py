@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead_client.resources import Identity, PoolSummary, Problem
+from fairlead_client.resources.access import Identity
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import Here
 from fairlead_web.findings import Finding
 from fairlead_web.time_ranges import PRESETS, TimeRange

@@ -16,7 +16,10 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
-from fairlead_client.resources import Identity, Page, PoolSummary, Problem
+from fairlead_client.resources.access import Identity
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import Here
 from fairlead_web.assets import Assets
 from fairlead_web.findings import Finding

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access.access import Access, Caller
-from fairlead_client.resources import Identity, LoginLink, LoginLinkRequest, LoginRequest, Page, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.pages import Page
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 

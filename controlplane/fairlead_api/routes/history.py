@@ -16,20 +16,12 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.reading import AuditFilter, DecisionFilter, HistoryReader, MoveFilter, SessionFilter
 from fairlead_api.services.history.times import parse_range
 from fairlead_api.services.spans import Span
-from fairlead_client.resources import (
-    AuditEntry,
-    AuditHead,
-    AuditVerification,
-    Migration,
-    MigrationMatrix,
-    Page,
-    RejectionGroup,
-    RejectionReport,
-    ReRoute,
-    RoutingDecision,
-    SessionDetail,
-    SessionSummary,
-)
+from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]

@@ -14,7 +14,7 @@ from fairlead_api.routes.answers import answer
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.spans import Span
-from fairlead_client.resources import Page
+from fairlead_client.resources.pages import Page
 
 Fetch = Callable[[Span], Awaitable[Page[Any]]]
 """A list with its filters already chosen."""

@@ -12,7 +12,7 @@ from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.plans.plans import Plans
-from fairlead_client.resources import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
 
 
 def plan_routes(guard: Guard, plans: Plans, clock: Callable[[], datetime]) -> APIRouter:

@@ -14,16 +14,10 @@ from fairlead_api.services.access.access import Caller
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import MAX_COLUMNS
 from fairlead_api.services.pools.reading import PoolReader
-from fairlead_client.resources import (
-    Heatmap,
-    InstanceDetail,
-    InstanceSummary,
-    PoolDetail,
-    PoolEventItem,
-    PoolRevision,
-    PoolSummary,
-    SloVersion,
-)
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.slo import SloVersion
 
 
 def pool_routes(guard: Guard, reader: PoolReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]) -> APIRouter:

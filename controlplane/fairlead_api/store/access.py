@@ -17,7 +17,8 @@ from fairlead_api.services.streams.notices import CredentialsRevoked
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
-from fairlead_client.resources import Identity, LoginLinkRequest, Page, TokenItem
+from fairlead_client.resources.access import Identity, LoginLinkRequest, TokenItem
+from fairlead_client.resources.pages import Page
 
 _NOTE_USE = timedelta(minutes=1)
 

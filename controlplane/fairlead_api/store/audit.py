@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.services.audit.chain import AuditDraft, Link, chain, first_broken, genesis
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
-from fairlead_client.resources import AuditHead, AuditVerification
+from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
 """Advisory lock (the letters `audi`) under which entries get their place in the chain. Taken last in a transaction, so it cannot deadlock."""

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
-from fairlead_client.resources import Page
+from fairlead_client.resources.pages import Page
 
 Item = TypeVar("Item")
 COUNTED = 1_000

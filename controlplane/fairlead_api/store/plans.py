@@ -17,7 +17,7 @@ from fairlead_api.services.plans.plans import StoredPlan
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.pools.mirror import live_routers
-from fairlead_client.resources import Plan, PlanEffect
+from fairlead_client.resources.plans import Plan, PlanEffect
 
 plans, pools = tables.plans, tables.pools
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from browser_site import RunningSite, signed_in, wait_until
-from fairlead_client.resources import Migration
+from fairlead_client.resources.moves import Migration
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
 from fake_loads import CHAT, CODE, INSTANCES

@@ -14,7 +14,7 @@ from api_running import CHAT, SECRETS, ApiInstance, a_report, a_state, an_instan
 from fairlead.reports import RouterGone
 from fairlead_api.services.access.denials import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import LoginLinkRequest, TokenRequest
+from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
 from postgres import plain
 from streaming_asgi import StreamingAsgiTransport
 

@@ -16,7 +16,7 @@ from api_running import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, 
 from fairlead.reports import Report, ReportReceipt
 from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
 from fairlead_client.problems import ApiProblem, ClientError
-from fairlead_client.resources import LoginLinkRequest, TokenRequest
+from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
 from postgres import PostgresProcess
 from streaming_asgi import StreamingAsgiTransport
 

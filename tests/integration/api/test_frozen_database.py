@@ -12,7 +12,7 @@ import pytest
 from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_client.client import BindingsLine, SyncedLine
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import TokenRequest
+from fairlead_client.resources.access import TokenRequest
 from postgres import PostgresProcess, plain
 from streaming_asgi import StreamingAsgiTransport
 

@@ -14,7 +14,7 @@ from api_running import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_i
 from fairlead.instances import InstanceState
 from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord, Weighing
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import METRICS, Heatmap
+from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from postgres import plain
 
 STEP = 10

@@ -8,7 +8,8 @@ import pytest
 from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead.instances import InstanceState
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import ApplyRequest, TokenRequest
+from fairlead_client.resources.access import TokenRequest
+from fairlead_client.resources.plans import ApplyRequest
 from fake_cluster_gateway import FakeClusterGateway
 
 

@@ -10,7 +10,7 @@ from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_inst
 from fairlead.errors import InvalidInput
 from fairlead_api.settings import Retention, from_environment
 from fairlead_api.store.upkeep.retention import SWEEPS
-from fairlead_client.resources import LoginLinkRequest
+from fairlead_client.resources.access import LoginLinkRequest
 from postgres import plain
 
 OLD = timedelta(days=40)

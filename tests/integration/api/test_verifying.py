@@ -10,7 +10,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason, MigrationRecord, Report
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_cli.verify import collect
-from fairlead_client.resources import RoutingDecision
+from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.verifying import Verifier
 from routing_builders import request, table
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fairlead_client.resources import Condition
+from fairlead_client.resources.pools import Condition
 from fairlead_web import findings
 from fairlead_web.health import condition_level, health_of, pain, state_mark
 from fake_loads import CHAT, CODE

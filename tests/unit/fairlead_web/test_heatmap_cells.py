@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_client.resources import Heatmap, HeatmapMigration, HeatmapRow
+from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.heatmap_cells import EXACT_CELLS, bare_of, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of
 from fairlead_web.palette import cividis, encode_png

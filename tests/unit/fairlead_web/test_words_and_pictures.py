@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_client.resources import BindingHistoryItem, InstanceTransition, MigrationFlow, MigrationMatrix, TimelineBucket
+from fairlead_client.resources.instances import InstanceTransition
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, TimelineBucket
+from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web import findings, formats
 from fairlead_web.addresses import Here, instance_path, session_path
 from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks

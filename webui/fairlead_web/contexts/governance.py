@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fairlead_client.resources import AuditEntry, AuditVerification, LoginLink, Plan, PoolRevision, Problem, TokenItem
-from fairlead_client.resources import Page as Listing
+from fairlead_client.resources.access import LoginLink, TokenItem
+from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.plans import Plan
+from fairlead_client.resources.pools import PoolRevision
+from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
 from fairlead_web.shells import Preferences, Shell
 

@@ -3,20 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fairlead_client.resources import (
-    AuditEntry,
-    Heatmap,
-    InstanceDetail,
-    InstanceSummary,
-    Migration,
-    PoolDetail,
-    PoolEventItem,
-    PoolRevision,
-    PoolSummary,
-    RoutingDecision,
-    SessionSummary,
-)
-from fairlead_client.resources import Page as Listing
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.moves import Migration
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.sessions import SessionSummary
 from fairlead_web.charts import Bar, Sparkline, Tick
 from fairlead_web.heatmap_cells import CellSize
 from fairlead_web.rendering import Context

@@ -4,18 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from fairlead_client.resources import (
-    CandidateTerm,
-    Migration,
-    RejectionGroup,
-    RejectionReport,
-    ReRoute,
-    RoutingDecision,
-    SessionDetail,
-    SessionSummary,
-    SloVersion,
-)
-from fairlead_client.resources import Page as Listing
+from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
+from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+from fairlead_client.resources.slo import SloVersion
 from fairlead_web.charts import HolderBand, Sparkline, StackedTimeline
 from fairlead_web.rendering import Context
 from fairlead_web.shells import Shell

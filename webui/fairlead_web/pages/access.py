@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 from fairlead_web.contexts.governance import LoginPage
 from fairlead_web.security import clear_session_cookie, local_path, set_session_cookie
 from fairlead_web.visits import Site, Visit, preferences_of, problem_of

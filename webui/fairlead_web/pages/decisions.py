@@ -7,7 +7,7 @@ from starlette.responses import Response
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.explaining import in_words, value_of
-from fairlead_client.resources import CandidateTerm, RoutingDecision
+from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
 from fairlead_web.contexts.traffic import Candidate, DecisionPage, DecisionsPage, TermRow
 from fairlead_web.shells import Crumb
 from fairlead_web.visits import Visit

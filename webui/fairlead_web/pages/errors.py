@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fairlead_client.problems import ClientError
-from fairlead_client.resources import Problem
+from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import with_query
 from fairlead_web.contexts.governance import BareErrorPage, ErrorContent, ErrorPage
 from fairlead_web.security import clear_session_cookie, local_path

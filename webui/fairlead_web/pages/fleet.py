@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from fairlead_client.resources import PoolSummary
+from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import findings
 from fairlead_web.contexts.pools import FleetPage, Totals
 from fairlead_web.health import out_of_slo, pain

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from fairlead_client.resources import METRICS, Heatmap
+from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import time_ticks

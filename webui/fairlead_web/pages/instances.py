@@ -8,7 +8,8 @@ from datetime import datetime
 from starlette.responses import Response
 
 from fairlead.tables import PoolKey
-from fairlead_client.resources import Heatmap, InstanceSummary, InstanceTransition
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
 from fairlead_web import findings, formats
 from fairlead_web.charts import Bar, even_ticks, sparkline, time_ticks
 from fairlead_web.contexts.pools import Facet, InstancePage, InstancesPage, MetricChart

@@ -10,7 +10,9 @@ from starlette.responses import Response
 
 from fairlead.reports import BindingReason, MoveOutcome
 from fairlead_client.client import Query
-from fairlead_client.resources import Migration, MigrationMatrix, Page, ReRoute, RoutingDecision
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.pages import Page
 from fairlead_web.addresses import Here
 from fairlead_web.charts import stacked_timeline
 from fairlead_web.contexts.traffic import FlowMatrix, MatrixCell, MovePage, MovesPage, MoveWords, Phase

@@ -7,7 +7,9 @@ from starlette.responses import Response
 
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import ApplyRequest, Plan, PoolRevision, Problem
+from fairlead_client.resources.plans import ApplyRequest, Plan
+from fairlead_client.resources.pools import PoolRevision
+from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import pool_path
 from fairlead_web.contexts.governance import Change, PlanPage
 from fairlead_web.rendering import plain

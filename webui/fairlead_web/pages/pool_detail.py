@@ -7,7 +7,8 @@ from typing import Any
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import PoolDetail, Problem
+from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.problems import Problem
 from fairlead_web import findings, formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.contexts.pools import PoolPage, ScaleForm

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from fairlead_client.resources import PoolSummary
+from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import findings
 from fairlead_web.addresses import Here
 from fairlead_web.contexts.pools import Facet, PoolsPage

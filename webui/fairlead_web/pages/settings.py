@@ -3,7 +3,8 @@
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources import LoginLink, LoginLinkRequest, Problem, TokenItem, TokenRequest
+from fairlead_client.resources.access import LoginLink, LoginLinkRequest, TokenItem, TokenRequest
+from fairlead_client.resources.problems import Problem
 from fairlead_web.contexts.governance import SettingsPage
 from fairlead_web.security import local_path
 from fairlead_web.shells import THEMES, TIME_MODES, Crumb

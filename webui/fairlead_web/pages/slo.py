@@ -7,7 +7,8 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from fairlead.tables import PoolKey
-from fairlead_client.resources import PoolSummary, SloVersion
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_client.resources.slo import SloVersion
 from fairlead_web import exports
 from fairlead_web.contexts.traffic import SloPage
 from fairlead_web.shells import Crumb

@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
-from fairlead_client.resources import PoolRevision
+from fairlead_client.resources.pools import PoolRevision
 from fairlead_web.contexts.pools import SpecPage
 from fairlead_web.pages.pool_detail import crumbs_below
 from fairlead_web.shells import Crumb

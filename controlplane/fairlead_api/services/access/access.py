@@ -15,7 +15,8 @@ from fairlead.errors import InvalidInput
 from fairlead_api.services.access.denials import DenialBudgets
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
-from fairlead_client.resources import Identity, LoginLink, LoginLinkRequest, Page, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.pages import Page
 
 _log = logging.getLogger(__name__)
 

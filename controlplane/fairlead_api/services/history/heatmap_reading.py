@@ -6,7 +6,7 @@ from typing import Protocol
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.history.heatmaps import Cell, Grid, check, grid, heatmap
 from fairlead_api.services.history.times import parse_range
-from fairlead_client.resources import Heatmap, HeatmapMigration
+from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 
 
 class CellStore(Protocol):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import SloFacts
-from fairlead_client.resources import METRICS, Heatmap, HeatmapMigration, HeatmapRow
+from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapMigration, HeatmapRow
 
 MAX_ROWS = 512
 MAX_COLUMNS = 360

@@ -6,17 +6,12 @@ from typing import Protocol
 
 from fairlead.tables import PoolKey
 from fairlead_api.services.spans import Span
-from fairlead_client.resources import (
-    AuditEntry,
-    Migration,
-    MigrationMatrix,
-    Page,
-    RejectionReport,
-    ReRoute,
-    RoutingDecision,
-    SessionDetail,
-    SessionSummary,
-)
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

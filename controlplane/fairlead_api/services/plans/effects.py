@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.instances import ACCEPTING
-from fairlead_client.resources import PlanEffect
+from fairlead_client.resources.plans import PlanEffect
 
 HEAVY_SHARE = 0.10
 """Share of sessions moved above which a change is heavy."""

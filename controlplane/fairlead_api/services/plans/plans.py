@@ -16,7 +16,7 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, ServiceError
 from fairlead_api.services.plans.effects import ScaleBasis, scale_effect
 from fairlead_api.services.plans.owners import owner_of
-from fairlead_client.resources import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
 
 LIFE = timedelta(minutes=10)
 UNDO = timedelta(hours=1)

@@ -6,17 +6,10 @@ from typing import Protocol
 
 from fairlead.tables import PoolKey
 from fairlead_api.services.spans import Span
-from fairlead_client.resources import (
-    Condition,
-    InstanceDetail,
-    InstanceSummary,
-    Page,
-    PoolDetail,
-    PoolEventItem,
-    PoolRevision,
-    PoolSummary,
-    SloVersion,
-)
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import Condition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.slo import SloVersion
 
 
 class PoolReader(Protocol):

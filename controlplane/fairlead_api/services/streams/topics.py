@@ -9,7 +9,9 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.pools.reading import PoolReader
 from fairlead_api.services.spans import Span
 from fairlead_api.services.streams.live import Snapshot, Tail, Topic
-from fairlead_client.resources import Migration, RejectionReport, ReRoute, RoutingDecision
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_client.resources.rejections import RejectionReport
 
 
 class RecentReader(Protocol):

@@ -19,7 +19,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.heatmaps import Cell, Grid
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
-from fairlead_client.resources import METRICS, HeatmapMigration
+from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
 _COUNTS = ("requests", "completed", "failed", "cancelled", "prompt_tokens", "hit_tokens", "output_tokens", "ttft_within_slo", "ttft_total")

@@ -27,24 +27,12 @@ from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import SEARCHED, Test, page
 from fairlead_api.store.pool_names import PoolNames
-from fairlead_client.resources import (
-    AuditEntry,
-    BindingHistoryItem,
-    CandidateTerm,
-    Migration,
-    MigrationFlow,
-    MigrationMatrix,
-    Move,
-    Page,
-    RejectionGroup,
-    RejectionReport,
-    RejectionSample,
-    ReRoute,
-    RoutingDecision,
-    SessionDetail,
-    SessionSummary,
-    TimelineBucket,
-)
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
+from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, Move, ReRoute, TimelineBucket
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
 
 AnyMove = TypeVar("AnyMove", bound=Move)
 Recent = TypeVar("Recent")

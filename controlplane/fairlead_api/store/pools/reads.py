@@ -24,18 +24,10 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.mirror import live_routers
-from fairlead_client.resources import (
-    Condition,
-    InstanceDetail,
-    InstanceSummary,
-    InstanceTransition,
-    Page,
-    PoolDetail,
-    PoolEventItem,
-    PoolRevision,
-    PoolSummary,
-    SloVersion,
-)
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import Condition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.slo import SloVersion
 
 _TRAFFIC = """
 SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests, sum(hit_tokens) AS hits,

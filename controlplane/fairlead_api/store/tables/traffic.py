@@ -4,7 +4,7 @@ from sqlalchemy import REAL, Column, DateTime, Double, Index, Integer, PrimaryKe
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
-from fairlead_client.resources import METRICS
+from fairlead_client.resources.heatmaps import METRICS
 
 PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second"}
 """Tables partitioned by UTC day, with the column that decides the day."""

@@ -1,0 +1,44 @@
+"""Instances: state, place on the ring and load."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSummary:
+    """`key_share` is the share of the hash ring owned (0 unless accepting); load figures are of the newest complete second."""
+
+    id: str
+    pool: str
+    state: str
+    role: str
+    address: str | None
+    node: str | None
+    reason: str
+    weight: float
+    key_share: float
+    restarts: int
+    created_at: datetime
+    state_since: datetime
+    in_flight: int
+    running: int
+    waiting: int
+    pending_prefill_tokens: int
+    kv_usage: float | None
+    bound_sessions: int
+    hit_rate: float | None
+    ttft_p95_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceTransition:
+    at: datetime
+    before: str | None
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceDetail:
+    instance: InstanceSummary
+    transitions: list[InstanceTransition]

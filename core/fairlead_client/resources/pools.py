@@ -1,0 +1,85 @@
+"""Pools: what is declared, how it is, and how it came to be so."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fairlead_client.resources.instances import InstanceSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSummary:
+    """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`, `reroutes_per_hour`, `lost_moves_per_hour` are
+    over the last 5 minutes (None: no traffic). A lost move is one a router made of a session that another writer had moved first: the request was served
+    where it went, the session's home and history are the first writer's.
+    `attainment` is meant at `slo_percentile` (0-100); `ttft_at_percentile_seconds` is the TTFT there, to be held against `ttft_slo_seconds`.
+    `state_digest` changes with the generation, the routing table, the conditions and the instances' states, and with nothing else.
+    `owner` names the GitOps tool that owns the object, if any: then it is read-only here."""
+
+    namespace: str
+    name: str
+    model: str
+    engine: str
+    policy: str
+    ready: bool
+    ready_reason: str
+    ready_message: str
+    desired: int
+    serving: int
+    draining: int
+    attainment: float | None
+    slo_percentile: float
+    ttft_slo_seconds: float
+    ttft_p50_seconds: float | None
+    ttft_p95_seconds: float | None
+    ttft_at_percentile_seconds: float | None
+    hit_rate: float | None
+    requests_per_second: float
+    rejections_per_second: float
+    migrations_per_hour: float
+    reroutes_per_hour: float
+    table_version: int
+    state_digest: str
+    owner: str | None
+    created_at: datetime
+    lost_moves_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDetail:
+    pool: PoolSummary
+    spec: dict[str, Any]
+    generation: int
+    conditions: list[Condition]
+    instances: list[InstanceSummary]
+    live_routers: int
+    table_acknowledged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRevision:
+    number: int
+    generation: int
+    at: datetime
+    actor: str
+    reason: str | None
+    spec: dict[str, Any]
+    diff: list[dict[str, Any]]
+    """JSON-patch-like list of {op, path, before, after} against the previous revision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEventItem:
+    at: datetime
+    reason: str
+    message: str
+    instance: str | None

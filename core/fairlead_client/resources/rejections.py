@@ -1,0 +1,36 @@
+"""Refused requests, grouped by cause."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionGroup:
+    """`sparkline` is the count per bucket of the asked range, oldest first."""
+
+    pool: str
+    reason: str
+    status: int
+    count: int
+    share: float
+    first_at: datetime
+    last_at: datetime
+    sparkline: list[int]
+    samples: list["RejectionSample"]
+    suggestion: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionSample:
+    at: datetime
+    request: str
+    prompt_tokens: int
+    retry_after_seconds: float
+    predicted_ttft_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionReport:
+    groups: list[RejectionGroup]
+    total: int
+    served: int

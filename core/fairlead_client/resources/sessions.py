@@ -1,0 +1,36 @@
+"""Sessions: where the KV cache of each lives, and where it lived before."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    pool: str
+    session: str
+    instance: str | None
+    version: int
+    reason: str
+    bound_at: datetime
+    last_seen_at: datetime
+    migrations: int
+    context_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingHistoryItem:
+    """One holder of the session, from `bound_at` until `released_at` (None = now)."""
+
+    instance: str
+    version: int
+    reason: str
+    bound_at: datetime
+    released_at: datetime | None
+    router: str
+    migration: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDetail:
+    session: SessionSummary
+    history: list[BindingHistoryItem]
