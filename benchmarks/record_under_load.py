@@ -27,7 +27,7 @@ from pathlib import Path
 import httpx
 import psycopg
 
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow, write_trace
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, write_trace
 from record_facts import contradictions
 from running_sandbox import RunningSandbox, running_sandbox
 

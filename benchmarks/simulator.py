@@ -52,37 +52,39 @@ def main() -> None:
 
 def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str, float]:
     """Simulate each policy; returns requests per CPU-second, the best of the repeats. Writes the trace at the rate used for the peer to read."""
-    from fairlead_simulator.simulation.experiments import Cell, simulate_cell
-    from fairlead_simulator.simulation.measuring import Targets
-    from fairlead_simulator.simulation.planning import Plan, ideal_hits, load_workload
-    from fairlead_simulator.simulation.pool_tables import PoolSpec
-    from fairlead_simulator.simulation.presets import preset
-    from fairlead_simulator.simulation.saturation import believed_speed
-    from fairlead_simulator.traces import read_trace, write_trace
-    from fairlead_simulator.workloads.conversions import Changes, convert
+    from fairlead_simulator.engine_model.presets import preset
+    from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload
+    from fairlead_simulator.experiments.cells import Cell, simulate_cell
+    from fairlead_simulator.experiments.measuring import Targets
+    from fairlead_simulator.experiments.saturation import believed_speed
+    from fairlead_simulator.simulation.pools import SimulatedPool
+    from fairlead_simulator.traces.conversions import TraceChanges, convert
+    from fairlead_simulator.traces.rows import read_trace, write_trace
     from fairlead_simulator.workloads.kinds import KINDS
 
     engine = preset(PRESET)
     rows = read_trace(options.trace) if options.trace else islice(KINDS["conversation"].rows(None, None, 0), 12_031)
-    spread = convert(rows, Changes(spread="even"))
+    spread = convert(rows, TraceChanges(spread="even"))
     workload = load_workload(spread, requests=None, max_input=None, infer_sessions=True)
     ideal, _ = ideal_hits(workload)
     rate = options.rate or workload.native_rate
     with out.open("w") as file:
-        write_trace(convert(spread, Changes(requests_per_second=rate)), file)
+        write_trace(convert(spread, TraceChanges(requests_per_second=rate)), file)
     started = time.process_time()
     workload = load_workload(read_trace(out), requests=None, max_input=None, infer_sessions=True)
     print(f"{instances} instances, {len(spread)} requests at {rate:.2f}/s; reading the trace: {time.process_time() - started:.2f} s CPU")
     found: dict[str, float] = {}
     for policy in options.policies:
-        spec = PoolSpec(
+        spec = SimulatedPool(
             preset=engine,
             instances=instances,
             policy=policy,
             slo_ttft_seconds=engine.slo_ttft_seconds,
             prefill_tokens_per_second=believed_speed(workload, ideal, engine),
         )
-        cell = Cell(label=policy, spec=spec, plan=Plan(rate=rate, spread="even"), targets=Targets(ttft_seconds=engine.slo_ttft_seconds))
+        cell = Cell(
+            label=policy, spec=spec, plan=ArrivalPlan(rate=rate, spread="even"), targets=Targets(ttft_seconds=engine.slo_ttft_seconds)
+        )
         results = [simulate_cell(workload, ideal, cell)[0] for _ in range(options.repeats)]
         cpu = min(result.cpu_seconds for result in results)
         found[policy] = len(spread) / cpu

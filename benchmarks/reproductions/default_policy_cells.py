@@ -8,12 +8,12 @@ from benchmarks.reproductions.runs import GOODPUT_ATTAINMENT, mean, run, workloa
 from benchmarks.reproductions.sections import Context
 
 from fairlead.routing.policies.catalogue import policy_entry, policy_names
-from fairlead_simulator.simulation.experiments import Cell, CellResult
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits
+from fairlead_simulator.experiments.cells import Cell, CellResult
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.simulation.pools import SimulatedPool
 
 OURS = "fairlead"
 PRESET = preset("dualmap-910b4-qwen7b")
@@ -131,7 +131,7 @@ def _cells(context: Context, loaded: Workload, instances: int, seed: int) -> Ite
     for mode in MODES:
         for rate in rates_of(context):
             for policy in policies():
-                spec = PoolSpec(
+                spec = SimulatedPool(
                     preset=PRESET,
                     instances=instances,
                     policy=policy,
@@ -140,7 +140,7 @@ def _cells(context: Context, loaded: Workload, instances: int, seed: int) -> Ite
                     slo_ttft_seconds=PRESET.slo_ttft_seconds,
                     seed=seed,
                 )
-                plan = Plan(rate=rate * saturation, warmup=10 if context.quick else 500, seed=seed)
+                plan = ArrivalPlan(rate=rate * saturation, warmup=10 if context.quick else 500, seed=seed)
                 yield (mode, rate, policy), Cell(label=policy, spec=spec, plan=plan, targets=Targets(ttft_seconds=PRESET.slo_ttft_seconds))
 
 

@@ -10,11 +10,11 @@ from benchmarks.reproductions.sections import IMAGES, Context
 from matplotlib.figure import Figure
 
 from fairlead.tables import InstanceEntry
-from fairlead_simulator.simulation.experiments import simulate_cell
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, plan_jobs
+from fairlead_simulator.experiments.cells import simulate_cell
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, plan_jobs
 from fairlead_simulator.simulation.timeline import ScaleTo
-from fairlead_simulator.trace_descriptions import percentile
+from fairlead_simulator.traces.descriptions import percentile
 
 FEW, MANY = 4, 8
 LOAD = 0.8
@@ -165,7 +165,7 @@ def pools(study: Study) -> tuple[Sequence[InstanceEntry], Sequence[InstanceEntry
     return entries[:FEW], entries
 
 
-def _landmarks(loaded: Workload, plan: Plan, first: int, second: int) -> tuple[float, tuple[float, float], float]:
+def _landmarks(loaded: Workload, plan: ArrivalPlan, first: int, second: int) -> tuple[float, tuple[float, float], float]:
     jobs = plan_jobs(loaded, plan)
     begin = jobs[plan.warmup].arrives_at
     return begin, (jobs[first].arrives_at - begin, jobs[second].arrives_at - begin), jobs[-1].arrives_at - begin

@@ -10,12 +10,12 @@ from typing import Any
 from benchmarks.reproductions import runs
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.experiments import Cell, CellResult
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.saturation import estimate_saturation
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits
+from fairlead_simulator.experiments.cells import Cell, CellResult
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import estimate_saturation
+from fairlead_simulator.simulation.pools import SimulatedPool
 
 PRESET = preset("dualmap-910b4-qwen7b")
 INSTANCES = 8
@@ -64,7 +64,7 @@ class Study:
 
     def cell(self, variant: Variant, multiple: float, seed: int) -> Cell:
         """One run at `multiple` of the saturation. Ids of blocks and instances carry the seed, so hashes differ from seed to seed."""
-        spec = PoolSpec(
+        spec = SimulatedPool(
             preset=PRESET,
             instances=INSTANCES,
             policy=variant.policy,
@@ -75,7 +75,7 @@ class Study:
             fetching=False,
             seed=seed,
         )
-        plan = Plan(rate=multiple * self.saturation, warmup=self.warmup, warmup_rate=self.warmup_rate, spread="even", seed=seed)
+        plan = ArrivalPlan(rate=multiple * self.saturation, warmup=self.warmup, warmup_rate=self.warmup_rate, spread="even", seed=seed)
         return Cell(label=variant.label, spec=spec, plan=plan, targets=Targets(ttft_seconds=TTFT_SLO_SECONDS))
 
     def run(self, variants: Sequence[Variant], multiples: Sequence[float], seeds: int) -> "Results":

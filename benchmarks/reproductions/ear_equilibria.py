@@ -8,12 +8,12 @@ from math import fsum
 from benchmarks.reproductions.ear_law import concurrency, sensitivity, slope_at_last
 from benchmarks.reproductions.ear_runs import PRESET, SLO_SECONDS, Variant, pool
 
-from fairlead_simulator.simulation.experiments import Cell, simulate_cell
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import believed_speed
 from fairlead_simulator.simulation.jobs import Job
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload
-from fairlead_simulator.simulation.saturation import believed_speed
-from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 
 VARIANTS = (Variant(label="ear", policy="ear"), Variant(label="least-loaded", policy="least-loaded"))
@@ -66,7 +66,7 @@ def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
     """Run (variant, factor, seed, seconds of sessions): only the times at which sessions begin are scaled, tools take as long as ever."""
     variant, factor, seed, seconds = task
     workload, speed = sessions(seed, seconds)
-    plan = Plan(rate=workload.native_rate * factor, seed=seed, closed_loop=True)
+    plan = ArrivalPlan(rate=workload.native_rate * factor, seed=seed, closed_loop=True)
     cell = Cell(label=variant.label, spec=pool(variant, seed, speed), plan=plan, targets=Targets(ttft_seconds=SLO_SECONDS))
     _, result = simulate_cell(workload, [0] * len(workload.rows), cell)
     return in_window(result.jobs, min(WARMUP_SECONDS, seconds / 3), seconds / factor, variant.label, factor)

@@ -15,15 +15,15 @@ from typing import Any
 from benchmarks.reproductions.sections import Context
 
 from fairlead.routing.policies.catalogue import policy_parameters
-from fairlead_simulator.simulation.experiments import Cell, simulate_cell
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Figures, Targets, measure
+from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.simulation.jobs import Job
-from fairlead_simulator.simulation.measuring import Figures, Targets, measure
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import RunResult
-from fairlead_simulator.simulation.saturation import Saturation, believed_speed, estimate_saturation
-from fairlead_simulator.trace_descriptions import percentile
+from fairlead_simulator.simulation.pool_simulation import RunResult
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.traces.descriptions import percentile
 from fairlead_simulator.workloads.kinds import KINDS
 
 PRESET = preset("vllm-h100-8b")
@@ -98,9 +98,9 @@ def ceiling(rate: float, seed: int, requests: int, settled_seconds: float = SETT
     return estimate_saturation(workload, ideal, PRESET, INSTANCES, 0, 0)
 
 
-def pool(variant: Variant, seed: int, believed_tokens_per_second: float) -> PoolSpec:
+def pool(variant: Variant, seed: int, believed_tokens_per_second: float) -> SimulatedPool:
     """Eight instances that are sent every request at once, as a gateway without queues does."""
-    return PoolSpec(
+    return SimulatedPool(
         preset=PRESET,
         instances=INSTANCES,
         policy=variant.policy,
@@ -120,7 +120,7 @@ def simulate(setting: Setting) -> Outcome:
     cell = Cell(
         label=setting.variant.label,
         spec=pool(setting.variant, setting.seed, believed_speed(workload, ideal, PRESET)),
-        plan=Plan(rate=setting.rate, seed=setting.seed, closed_loop=setting.closed_loop),
+        plan=ArrivalPlan(rate=setting.rate, seed=setting.seed, closed_loop=setting.closed_loop),
         targets=Targets(ttft_seconds=SLO_SECONDS),
     )
     _, result = simulate_cell(workload, ideal, cell)

@@ -8,8 +8,8 @@ from itertools import islice
 from benchmarks.reproductions.runs import percent, table
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.trace_descriptions import IdealCache
-from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.traces.descriptions import IdealCache
+from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 
 TOP_SHARES = (0.01, 0.05, 0.10, 0.25, 0.50)

@@ -11,14 +11,14 @@ from typing import Any
 
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.experiments import Cell, simulate_cell
+from fairlead_simulator.engine_model.presets import EnginePreset, preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import believed_speed
 from fairlead_simulator.simulation.jobs import Phase
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import EnginePreset, preset
-from fairlead_simulator.simulation.saturation import believed_speed
-from fairlead_simulator.trace_descriptions import percentile
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.traces.descriptions import percentile
 from fairlead_simulator.workloads.prefix_groups import PrefixGroupShape, generate_prefix_groups
 
 INSTANCES = 8
@@ -113,7 +113,7 @@ def run_task(task: Task) -> Observed:
     ideal, _ = ideal_hits(loaded)
     warmup = task.shape.groups
     target = setting.engine.slo_ttft_seconds
-    spec = PoolSpec(
+    spec = SimulatedPool(
         preset=setting.engine,
         instances=INSTANCES,
         policy=contender.policy,
@@ -125,7 +125,7 @@ def run_task(task: Task) -> Observed:
         fetching=False,
         seed=task.seed,
     )
-    plan = Plan(
+    plan = ArrivalPlan(
         rate=setting.climb * climbing_rate(loaded, warmup), warmup=warmup, warmup_rate=setting.warmup_rate, spread="even", seed=task.seed
     )
     result, run = simulate_cell(loaded, ideal, Cell(label=contender.label, spec=spec, plan=plan, targets=Targets(ttft_seconds=target)))

@@ -17,7 +17,7 @@ from benchmarks.reproductions.mooncake_runs import (
 from benchmarks.reproductions.runs import percent, table
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.planning import Workload, ideal_hits
+from fairlead_simulator.experiments.arrival_plans import Workload, ideal_hits
 
 PAPER_REFUSED: Final = (4_183, 3_771, 3_589)
 NAMES = {"AfterPrefill": "after prefill (baseline)", "Load": "load (early)", "Predicted": "predicted"}

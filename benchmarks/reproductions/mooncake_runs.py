@@ -10,14 +10,14 @@ from typing import Any
 from benchmarks.reproductions.runs import workload
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.experiments import Cell, simulate_cell
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Figures, Targets
+from fairlead_simulator.experiments.saturation import believed_speed
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.measuring import Figures, Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
-from fairlead_simulator.simulation.saturation import believed_speed
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 
 ENGINE = preset("mooncake-a800-llama70b")
 PREFILL_INSTANCES = 8
@@ -104,7 +104,7 @@ def _outcomes(context: Context, loaded: Workload, trials: Sequence[Trial]) -> It
 
 def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
     """Simulate one."""
-    spec = PoolSpec(
+    spec = SimulatedPool(
         preset=ENGINE,
         instances=0,
         prefill_instances=PREFILL_INSTANCES,
@@ -120,7 +120,7 @@ def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
     cell = Cell(
         label=trial.policy,
         spec=spec,
-        plan=Plan(rate=trial.rate, spread="random" if trial.seed else "none", seed=trial.seed),
+        plan=ArrivalPlan(rate=trial.rate, spread="random" if trial.seed else "none", seed=trial.seed),
         targets=Targets(ttft_seconds=TTFT_SECONDS, tpot_seconds=TPOT_SECONDS),
     )
     loads: list[LoadSample] = []

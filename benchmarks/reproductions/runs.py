@@ -7,10 +7,10 @@ from pathlib import Path
 
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.experiments import Cell, CellResult, run_cells
-from fairlead_simulator.simulation.measuring import Figures
-from fairlead_simulator.simulation.planning import Workload, load_workload
-from fairlead_simulator.traces import TraceRow, read_trace
+from fairlead_simulator.experiments.arrival_plans import Workload, load_workload
+from fairlead_simulator.experiments.cells import Cell, CellResult, run_cells
+from fairlead_simulator.experiments.measuring import Figures
+from fairlead_simulator.traces.rows import TraceRow, read_trace
 from fairlead_simulator.workloads.kinds import KINDS
 
 GOODPUT_ATTAINMENT = 0.9

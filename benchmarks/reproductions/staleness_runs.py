@@ -7,13 +7,13 @@ from benchmarks.reproductions.runs import run, workload
 from benchmarks.reproductions.sections import Context
 
 from fairlead.tables import RoutingTable
-from fairlead_simulator.simulation.experiments import Cell, CellResult
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.observations import ObservationQuality
-from fairlead_simulator.simulation.planning import Plan, Spread, ideal_hits
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, ideal_hits
+from fairlead_simulator.experiments.cells import Cell, CellResult
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.simulation.observation_quality import ObservationQuality
+from fairlead_simulator.simulation.pools import SimulatedPool
 
 PRESET = preset("dualmap-910b4-qwen7b")
 INSTANCES = 8
@@ -81,14 +81,14 @@ Runs = Mapping[Trial, Sequence[CellResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MistakenSpec(PoolSpec):
+class MistakenSpec(SimulatedPool):
     """A pool whose router takes its prefix caches for larger or smaller than they are, by the factor `believed`."""
 
     believed: float = 1.0
 
     def first_table(self) -> RoutingTable:
         """As of any pool, but for the KV cache."""
-        table = PoolSpec.first_table(self)
+        table = SimulatedPool.first_table(self)
         return replace(table, engine=replace(table.engine, kv_cache_tokens=round(table.engine.kv_cache_tokens * self.believed)))
 
 
@@ -144,7 +144,7 @@ def cell(trial: Trial, seed: int, saturation: float, speed: float, warmup: int) 
     return Cell(
         label=trial.policy,
         spec=spec,
-        plan=Plan(rate=trial.load * saturation, warmup=warmup, spread=trial.spread, seed=seed),
+        plan=ArrivalPlan(rate=trial.load * saturation, warmup=warmup, spread=trial.spread, seed=seed),
         quality=ObservationQuality(token_noise=trial.noise, delay_seconds=trial.delay),
         targets=Targets(ttft_seconds=PRESET.slo_ttft_seconds),
     )

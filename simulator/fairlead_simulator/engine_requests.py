@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from fairlead_simulator.kv_blocks import PrefixNode
+from fairlead_simulator.engine_model.prefix_tree import PrefixNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from collections import deque
 from heapq import heappop, heappush
 from math import isqrt
 
+from fairlead_simulator.engine_model.prefix_tree import KvBlockPool
 from fairlead_simulator.engine_requests import EngineEvent, EngineRequest, EngineSettings, EventKind, Generation, Phase
-from fairlead_simulator.engine_statistics import EngineStatistics
+from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
-from fairlead_simulator.kv_blocks import KvBlockPool
 
 
 class Engine:

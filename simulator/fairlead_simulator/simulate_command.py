@@ -10,20 +10,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
+from fairlead_simulator.engine_model.presets import PRESETS, Mode, preset
 from fairlead_simulator.errors import SimulatorError
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, CellResult, check_fits, run_cells
+from fairlead_simulator.experiments.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates
+from fairlead_simulator.experiments.feasibility import check_duration, check_outputs, check_policies
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.result_tables import result_tables
+from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
+from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
 from fairlead_simulator.option_types import Number, Whole
-from fairlead_simulator.simulation.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates
-from fairlead_simulator.simulation.experiments import Cell, CellResult, check_fits, run_cells
-from fairlead_simulator.simulation.feasibility import check_duration, check_outputs, check_policies
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.observations import ObservationQuality
-from fairlead_simulator.simulation.planning import Plan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import PRESETS, Mode, preset
-from fairlead_simulator.simulation.reports import result_tables
-from fairlead_simulator.simulation.saturation import Saturation, believed_speed, estimate_saturation
-from fairlead_simulator.simulation.timeline_files import LARGEST_POOL, read_timeline
-from fairlead_simulator.traces import read_trace
+from fairlead_simulator.simulation.observation_quality import ObservationQuality
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.traces.rows import read_trace
 
 _SPREADS = {"random": "spread at random by each seed", "even": "spread evenly", "none": "kept together"}
 _COUNT = Whole(1, 1_000_000_000)
@@ -112,7 +112,7 @@ def _simulate(options: dict[str, Any]) -> None:
         Cell(
             label=policy.label,
             spec=replace(spec, policy=policy.name, parameters=policy.parameters, early_rejection=mode, seed=seed),
-            plan=Plan(
+            plan=ArrivalPlan(
                 rate=rate,
                 warmup=options["warmup"],
                 warmup_rate=options["warmup_rate"],
@@ -140,14 +140,14 @@ def _simulate(options: dict[str, Any]) -> None:
         _write_plots(options["plots"], results)
 
 
-def _pool_spec(options: dict[str, Any]) -> PoolSpec:
+def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     chosen = preset(options["preset_name"])
     if options["mode"] is not None:
         chosen = replace(chosen, mode=options["mode"])
     prefill, decode = options["prefill_instances"], options["decode_instances"]
     if (prefill is None) != (decode is None):
         raise click.UsageError("give both --prefill-instances and --decode-instances, or neither")
-    return PoolSpec(
+    return SimulatedPool(
         preset=chosen,
         instances=options["instances"] if prefill is None else 0,
         prefill_instances=prefill or 0,
@@ -160,7 +160,7 @@ def _pool_spec(options: dict[str, Any]) -> PoolSpec:
     )
 
 
-def _workload(options: dict[str, Any], spec: PoolSpec) -> Workload:
+def _workload(options: dict[str, Any], spec: SimulatedPool) -> Workload:
     longest = spec.preset.max_input_tokens if options["max_input"] is None else options["max_input"] or None
     workload = load_workload(
         read_trace(options["trace"]),
@@ -177,7 +177,7 @@ def _workload(options: dict[str, Any], spec: PoolSpec) -> Workload:
     return workload
 
 
-def _heading(workload: Workload, saturation: Saturation, ideal: float, options: dict[str, Any], spec: PoolSpec) -> list[str]:
+def _heading(workload: Workload, saturation: Saturation, ideal: float, options: dict[str, Any], spec: SimulatedPool) -> list[str]:
     pool = (
         f"{spec.instances} instances" if spec.instances else f"{spec.prefill_instances} prefill + {spec.decode_instances} decode instances"
     )
@@ -222,7 +222,7 @@ def _write_json(path: Path, results: list[CellResult]) -> None:
 
 
 def _write_plots(folder: Path, results: list[CellResult]) -> None:
-    from fairlead_simulator.simulation.plots import write_plots  # matplotlib takes a second to import
+    from fairlead_simulator.experiments.plots import write_plots  # matplotlib takes a second to import
 
     try:
         written = write_plots(folder, results)

@@ -11,9 +11,9 @@ import orjson
 
 from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.option_types import Number, Whole
-from fairlead_simulator.trace_descriptions import Spread, describe
-from fairlead_simulator.traces import LATEST_MS, TraceRow, read_trace
-from fairlead_simulator.workloads.conversions import FORMS, Changes, convert, read_form, write_form
+from fairlead_simulator.traces.conversions import FORMS, TraceChanges, convert, read_form, write_form
+from fairlead_simulator.traces.descriptions import Distribution, describe
+from fairlead_simulator.traces.rows import LATEST_MS, TraceRow, read_trace
 from fairlead_simulator.workloads.kinds import KINDS
 
 _RATE = Number(most=1e6, positive=True)
@@ -90,7 +90,7 @@ def convert_command(
     """Write FILE in another form, at another rate, or cut down."""
     if rate is not None and speed != 1.0:
         raise click.UsageError("give --rate or --speed, not both")
-    changes = Changes(spread=spread, requests_per_second=rate, speed=speed, max_input=max_input, requests=requests, seed=seed)
+    changes = TraceChanges(spread=spread, requests_per_second=rate, speed=speed, max_input=max_input, requests=requests, seed=seed)
     try:
         rows = convert(read_form(file, source_form), changes)
     except TraceInvalid as error:
@@ -112,5 +112,5 @@ def _write(rows: Iterable[TraceRow], out: Path | None, form: str) -> None:
     click.echo(f"{count} requests written to {out}", err=True)
 
 
-def _spread(spread: Spread) -> str:
+def _spread(spread: Distribution) -> str:
     return f"mean {spread.mean:,.0f}  p50 {spread.p50:,.0f}  p90 {spread.p90:,.0f}  p99 {spread.p99:,.0f}  max {spread.maximum:,.0f}"

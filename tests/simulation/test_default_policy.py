@@ -6,12 +6,12 @@ from itertools import islice
 import pytest
 
 from fairlead.routing.policies.catalogue import policy_entry, policy_names
-from fairlead_simulator.simulation.experiments import Cell, simulate_cell
-from fairlead_simulator.simulation.measuring import Figures, Targets
-from fairlead_simulator.simulation.planning import Plan, Workload, ideal_hits, load_workload
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Figures, Targets
+from fairlead_simulator.experiments.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads.kinds import KINDS
 
 PRESET = preset("dualmap-910b4-qwen7b")
@@ -33,7 +33,7 @@ def figures_of(kind: str, policy: str, rate: float, mode: str) -> Figures:
     """One run on 8 instances at `rate` times the estimated saturation."""
     workload = workload_of(kind)
     ideal, _ = ideal_hits(workload)
-    spec = PoolSpec(
+    spec = SimulatedPool(
         preset=PRESET,
         instances=8,
         policy=policy,
@@ -45,7 +45,7 @@ def figures_of(kind: str, policy: str, rate: float, mode: str) -> Figures:
     cell = Cell(
         label=policy,
         spec=spec,
-        plan=Plan(rate=rate * saturation, warmup=200),
+        plan=ArrivalPlan(rate=rate * saturation, warmup=200),
         targets=Targets(ttft_seconds=PRESET.slo_ttft_seconds),
     )
     return simulate_cell(workload, ideal, cell)[0].figures

@@ -12,14 +12,14 @@ import click
 import uvicorn
 import uvloop
 
-from fairlead_simulator.answers import AnswerBook
 from fairlead_simulator.engine_requests import EngineSettings
+from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
 from fairlead_simulator.engine_server.generating import Instance, InstanceSettings
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
-from fairlead_simulator.engine_statistics import EngineStatistics
+from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engines import Engine
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fairlead_simulator.answers import AnswerBook
 from fairlead_simulator.engine_requests import EngineRequest, Phase
+from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.failures import FailureKind
 from fairlead_simulator.engine_server.pacing import EnginePacer, Ticket

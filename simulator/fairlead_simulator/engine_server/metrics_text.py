@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from fairlead_simulator.engine_statistics import Histogram
+from fairlead_simulator.engine_server.statistics import Histogram
 from fairlead_simulator.engines import Engine
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"

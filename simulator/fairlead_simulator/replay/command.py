@@ -18,15 +18,15 @@ from rich.console import Console
 from fairlead_simulator.errors import TraceInvalid
 from fairlead_simulator.replay.http_client import HttpClient, Origin
 from fairlead_simulator.replay.models import find_model
-from fairlead_simulator.replay.outcomes import Outcome, Summary, Tally
+from fairlead_simulator.replay.open_loop import NobodyListens, Replay, ReplaySettings
+from fairlead_simulator.replay.outcomes import RequestOutcome, Summary, Tally
 from fairlead_simulator.replay.progress import show_progress
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
-from fairlead_simulator.replay.reports import outcome_document, summary_document, summary_lines
-from fairlead_simulator.replay.running import NobodyListens, Replay, ReplaySettings
 from fairlead_simulator.replay.sending import Sender
-from fairlead_simulator.replay.sessions import SessionIndex
-from fairlead_simulator.trace_descriptions import IdealCache
-from fairlead_simulator.traces import TraceRow, read_trace
+from fairlead_simulator.replay.summaries import outcome_document, summary_document, summary_lines
+from fairlead_simulator.traces.descriptions import IdealCache
+from fairlead_simulator.traces.rows import TraceRow, read_trace
+from fairlead_simulator.traces.sessions import SessionIndex
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 
 _GENERATED_REQUESTS = 1000
@@ -112,7 +112,7 @@ def replay(
     ideal = None if repeat else IdealCache()
     err = Console(stderr=True)
 
-    async def run(on_outcome: Callable[[Outcome], None]) -> float:
+    async def run(on_outcome: Callable[[RequestOutcome], None]) -> float:
         client = HttpClient()
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -152,7 +152,7 @@ def replay(
     with ExitStack() as files, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         rows_file = files.enter_context(_open(rows_path)) if rows_path is not None else None
 
-        def write_row(outcome: Outcome) -> None:
+        def write_row(outcome: RequestOutcome) -> None:
             if rows_file is not None:
                 rows_file.write(orjson.dumps(outcome_document(outcome)) + b"\n")
 

@@ -4,10 +4,10 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fairlead_simulator.trace_descriptions import percentile
+from fairlead_simulator.traces.descriptions import percentile
 
 
-class Verdict(StrEnum):
+class ReplayVerdict(StrEnum):
     """How a request ended; exactly one of these."""
 
     SERVED = "served"
@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RequestOutcome:
     """One request. Seconds of wall time; None where it does not apply."""
 
     index: int
@@ -29,7 +29,7 @@ class Outcome:
     """After the start of the replay."""
     lag_seconds: float
     """How much later than due it was sent."""
-    verdict: Verdict
+    verdict: ReplayVerdict
     reason: str = ""
     status: int = 0
     instance: str | None = None
@@ -104,7 +104,7 @@ class Tally:
 
     def __init__(self, slo_ttft_seconds: float, time_scale: float = 1.0, remembered: int | None = None) -> None:
         self.sent = 0
-        self.verdicts: Counter[Verdict] = Counter()
+        self.verdicts: Counter[ReplayVerdict] = Counter()
         self.ttft: deque[float] = deque(maxlen=remembered)
         self._tpot: deque[float] = deque(maxlen=remembered)
         self._e2e: deque[float] = deque(maxlen=remembered)
@@ -126,7 +126,7 @@ class Tally:
         """One more request is on its way."""
         self.sent += 1
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: RequestOutcome) -> None:
         """It ended."""
         self.verdicts[outcome.verdict] += 1
         self._failovers += outcome.failovers
@@ -134,15 +134,15 @@ class Tally:
         self._largest_lag = max(self._largest_lag, outcome.lag_seconds)
         if outcome.instance is not None:
             self._instances[outcome.instance] += 1
-        if outcome.verdict is Verdict.REJECTED:
+        if outcome.verdict is ReplayVerdict.REJECTED:
             self._rejections[outcome.reason] += 1
-        elif outcome.verdict is Verdict.FAILED:
+        elif outcome.verdict is ReplayVerdict.FAILED:
             self._failures[outcome.reason] += 1
             return
         if outcome.ttft_seconds is not None:
             self.ttft.append(outcome.ttft_seconds)
             self._in_time += outcome.ttft_seconds * self.time_scale < self._slo
-        if outcome.verdict is not Verdict.SERVED:
+        if outcome.verdict is not ReplayVerdict.SERVED:
             return
         if outcome.e2e_seconds is not None:
             self._e2e.append(outcome.e2e_seconds)
@@ -156,10 +156,10 @@ class Tally:
         """Everything so far."""
         return Summary(
             sent=self.sent,
-            served=self.verdicts[Verdict.SERVED],
-            rejected=self.verdicts[Verdict.REJECTED],
-            failed=self.verdicts[Verdict.FAILED],
-            cancelled=self.verdicts[Verdict.CANCELLED],
+            served=self.verdicts[ReplayVerdict.SERVED],
+            rejected=self.verdicts[ReplayVerdict.REJECTED],
+            failed=self.verdicts[ReplayVerdict.FAILED],
+            cancelled=self.verdicts[ReplayVerdict.CANCELLED],
             accounted=self.sent == self.ended,
             failovers=self._failovers,
             retries=self._retries,

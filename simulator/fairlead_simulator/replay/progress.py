@@ -5,9 +5,9 @@ import asyncio
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fairlead_simulator.replay.outcomes import Tally, Verdict
-from fairlead_simulator.replay.running import Replay
-from fairlead_simulator.trace_descriptions import percentile
+from fairlead_simulator.replay.open_loop import Replay
+from fairlead_simulator.replay.outcomes import ReplayVerdict, Tally
+from fairlead_simulator.traces.descriptions import percentile
 
 _BAR_SECONDS = 0.25
 _LINE_SECONDS = 5.0
@@ -16,7 +16,7 @@ _LINE_SECONDS = 5.0
 def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
     """The present state in one line."""
     sent = f"{tally.sent}/{total}" if total is not None else str(tally.sent)
-    counts = "  ".join(f"{verdict.value} {tally.verdicts[verdict]}" for verdict in Verdict)
+    counts = "  ".join(f"{verdict.value} {tally.verdicts[verdict]}" for verdict in ReplayVerdict)
     ttft = f"  TTFT p50 {percentile(sorted(tally.ttft), 50) * tally.time_scale:.3f} s" if tally.ttft else ""
     return f"sent {sent}  {counts}  in flight {in_flight}{ttft}"
 
@@ -32,6 +32,8 @@ async def show_progress(replay: Replay, total: int | None, console: Console) -> 
         task = progress.add_task("", total=total)
         while True:
             counts = replay.tally.verdicts
-            description = f"served {counts[Verdict.SERVED]} rejected {counts[Verdict.REJECTED]} failed {counts[Verdict.FAILED]}"
+            description = (
+                f"served {counts[ReplayVerdict.SERVED]} rejected {counts[ReplayVerdict.REJECTED]} failed {counts[ReplayVerdict.FAILED]}"
+            )
             progress.update(task, completed=replay.tally.ended, description=description)
             await asyncio.sleep(_BAR_SECONDS)

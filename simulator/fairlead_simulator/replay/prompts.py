@@ -6,7 +6,7 @@ from functools import lru_cache
 import orjson
 import xxhash
 
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 _WORD_BYTES = 8
 _POOL_WORDS = 8192

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fairlead_simulator.replay.answers_seen import StreamedAnswer
 from fairlead_simulator.replay.http_client import AnswerMalformed, ConnectFailed, ConnectionBroke, HttpClient, Origin
-from fairlead_simulator.replay.outcomes import Outcome, Verdict
+from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
 
 _PATH = "/v1/chat/completions"
 
@@ -52,7 +52,7 @@ class Sender:
         self.connected = False
         """Whether any request ever reached a router."""
 
-    async def send(self, planned: Planned) -> Outcome:
+    async def send(self, planned: Planned) -> RequestOutcome:
         """Send it and follow it to its end. Never raises but for cancellation."""
         started = self._clock()
         failovers = retries = 0
@@ -60,15 +60,15 @@ class Sender:
             answer = StreamedAnswer(self._clock)
             verdict, reason, switched = await self._attempt(planned, answer)
             failovers += switched
-            if verdict is Verdict.REJECTED and retries < self._retries:
+            if verdict is ReplayVerdict.REJECTED and retries < self._retries:
                 retries += 1
                 await asyncio.sleep(answer.retry_after_seconds())
                 continue
             break
         ended = self._clock()
-        usage = answer.usage() if verdict is Verdict.SERVED else None
+        usage = answer.usage() if verdict is ReplayVerdict.SERVED else None
         prompt, cached, completion = usage if usage is not None else (None, None, None)
-        return Outcome(
+        return RequestOutcome(
             index=planned.index,
             session=planned.session,
             due_seconds=planned.due_seconds,
@@ -79,7 +79,7 @@ class Sender:
             instance=answer.text(b"x-fairlead-instance"),
             decision=answer.text(b"x-fairlead-decision"),
             ttft_seconds=None if answer.first_token_at is None else answer.first_token_at - started,
-            e2e_seconds=ended - started if verdict is Verdict.SERVED else None,
+            e2e_seconds=ended - started if verdict is ReplayVerdict.SERVED else None,
             prompt_tokens=prompt,
             cached_tokens=cached,
             completion_tokens=completion,
@@ -87,7 +87,7 @@ class Sender:
             retries=retries,
         )
 
-    async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[Verdict, str, int]:
+    async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[ReplayVerdict, str, int]:
         """One request, on the next router when the first refuses the connection; (verdict, reason, failovers)."""
         count, reason = len(self._origins), ""
         attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]
@@ -101,19 +101,19 @@ class Sender:
             except (ConnectionBroke, AnswerMalformed) as error:
                 self.connected = True
                 broken = "connection-broken" if isinstance(error, ConnectionBroke) else "answer-malformed"
-                return Verdict.FAILED, broken, failovers
+                return ReplayVerdict.FAILED, broken, failovers
             except TimeoutError:
                 self.connected = True
-                return Verdict.FAILED, "timeout", failovers
+                return ReplayVerdict.FAILED, "timeout", failovers
             self.connected = True
             if cancelled:
-                return Verdict.CANCELLED, "client", failovers
+                return ReplayVerdict.CANCELLED, "client", failovers
             if answer.rejected:
-                return Verdict.REJECTED, answer.rejection_reason(), failovers
+                return ReplayVerdict.REJECTED, answer.rejection_reason(), failovers
             if answer.status == 200 and answer.complete:
-                return Verdict.SERVED, "", failovers
-            return Verdict.FAILED, answer.failure_reason(), failovers
-        return Verdict.FAILED, reason, len(attempts) - 1
+                return ReplayVerdict.SERVED, "", failovers
+            return ReplayVerdict.FAILED, answer.failure_reason(), failovers
+        return ReplayVerdict.FAILED, reason, len(attempts) - 1
 
     async def _exchange(self, origin: Origin, head: bytes, planned: Planned, answer: StreamedAnswer) -> bool:
         """Whether the client gave up (only when planned, and only if the answer was not complete by then)."""
@@ -138,13 +138,13 @@ class Sender:
                     await asyncio.wait((exchange,))
 
 
-def given_up(planned: Planned) -> Outcome:
+def given_up(planned: Planned) -> RequestOutcome:
     """The outcome of a request that was cut off because the replay was stopped."""
-    return Outcome(
+    return RequestOutcome(
         index=planned.index,
         session=planned.session,
         due_seconds=planned.due_seconds,
         lag_seconds=planned.lag_seconds,
-        verdict=Verdict.CANCELLED,
+        verdict=ReplayVerdict.CANCELLED,
         reason="stopped",
     )

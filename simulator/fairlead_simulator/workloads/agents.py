@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import log
 from random import Random
 
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

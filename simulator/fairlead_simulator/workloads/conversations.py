@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 from random import Random
 
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 SYSTEM_BLOCK = 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 from fairlead_simulator.workloads.conversations import ConversationShape, generate_conversations
 from fairlead_simulator.workloads.prefix_groups import PrefixGroupShape, generate_prefix_groups

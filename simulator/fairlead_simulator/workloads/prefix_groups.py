@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

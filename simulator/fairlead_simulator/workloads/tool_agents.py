@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import exp, log
 from random import Random
 
-from fairlead_simulator.traces import BLOCK_TOKENS, TraceRow
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from fairlead_simulator.trace_descriptions import IdealCache
-from fairlead_simulator.traces import TraceRow, write_trace
+from fairlead_simulator.traces.descriptions import IdealCache
+from fairlead_simulator.traces.rows import TraceRow, write_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 from running_engine import StartEngine
 

@@ -5,16 +5,16 @@ from math import fsum
 
 import pytest
 
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Job
-from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 
 
-def spec(instances: int) -> PoolSpec:
-    return PoolSpec(
+def spec(instances: int) -> SimulatedPool:
+    return SimulatedPool(
         preset=preset("vllm-h100-8b"), instances=instances, policy="ear", prefill_tokens_per_second=20_000.0, prefills_in_flight=0
     )
 
@@ -23,7 +23,7 @@ def test_a_closed_loop_obeys_littles_law() -> None:
     """Turns in flight as the router counts them, second by second, are throughput times time in the system."""
     shape = AgentShape(requests_per_second=1.2, giant_share=0.0, turns_median=8.0, turns_sigma=0.5)
     workload = load_workload(islice(generate_agents(shape, 1), 2400), requests=None, max_input=None, infer_sessions=False)
-    jobs = plan_jobs(workload, Plan(rate=workload.native_rate, closed_loop=True))
+    jobs = plan_jobs(workload, ArrivalPlan(rate=workload.native_rate, closed_loop=True))
     begin, end = 300.0, 1500.0
     seen: list[int] = []
 

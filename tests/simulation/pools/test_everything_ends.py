@@ -9,12 +9,12 @@ import pytest
 from fairlead.instances import Role
 from fairlead.reports import RejectionReason
 from fairlead.routing.policies.catalogue import policy_entry, policy_names
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Phase
-from fairlead_simulator.simulation.observations import ObservationQuality
-from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.simulation.observation_quality import ObservationQuality
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 from watched_policy import watched_policies
@@ -48,7 +48,7 @@ POOLS = [(policy, split) for policy in policy_names() for split in (False, True)
 def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split: bool) -> None:
     draw = Random(f"{policy}/{split}")
     roles = (Role.PREFILL, Role.DECODE) if split else (Role.BOTH,)
-    spec = PoolSpec(
+    spec = SimulatedPool(
         preset=preset(draw.choice(["dualmap-910b4-qwen7b", "vllm-h100-8b"])),
         instances=0 if split else 4,
         prefill_instances=3 if split else 0,
@@ -61,7 +61,7 @@ def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split
     quality = ObservationQuality(token_noise=draw.choice([0.0, 0.3]), delay_seconds=draw.choice([0.0, 0.4]))
     seen: Counter[str] = Counter()
     with watched_policies(seen):
-        simulation = Simulation(spec, plan_jobs(WORKLOAD, Plan(rate=7.0)), quality=quality, timeline=events(draw, roles))
+        simulation = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=7.0)), quality=quality, timeline=events(draw, roles))
         result = simulation.run()
     ended = Counter(job.phase for job in result.jobs)
     assert ended.keys() <= {Phase.FINISHED, Phase.REFUSED, Phase.FAILED}

@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pytest
 
-from fairlead_simulator.simulation.experiments import Cell, simulate_cell
-from fairlead_simulator.simulation.measuring import Targets
-from fairlead_simulator.simulation.planning import Plan, ideal_hits, load_workload
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import PRESETS, preset
-from fairlead_simulator.simulation.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.engine_model.presets import PRESETS, preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload
+from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.measuring import Targets
+from fairlead_simulator.experiments.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads.kinds import KINDS
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "small-experiment.json"
@@ -34,7 +34,7 @@ def experiment() -> list[dict[str, Any]]:
         ideal, _ = ideal_hits(workload)
         rate = estimate_saturation(workload, ideal, one, 4, 0, 0).requests_per_second
         for factor in (1.0, 1.5):
-            spec = PoolSpec(
+            spec = SimulatedPool(
                 preset=one,
                 instances=4,
                 policy="round-robin",
@@ -42,7 +42,10 @@ def experiment() -> list[dict[str, Any]]:
                 prefill_tokens_per_second=believed_speed(workload, ideal, one),
             )
             cell = Cell(
-                label="round-robin", spec=spec, plan=Plan(rate=factor * rate, warmup=50), targets=Targets(ttft_seconds=one.slo_ttft_seconds)
+                label="round-robin",
+                spec=spec,
+                plan=ArrivalPlan(rate=factor * rate, warmup=50),
+                targets=Targets(ttft_seconds=one.slo_ttft_seconds),
             )
             result, _ = simulate_cell(workload, ideal, cell)
             rows.append({key: value for key, value in result.document().items() if key != "events" and not key.endswith("_seconds")})

@@ -6,19 +6,19 @@ from itertools import islice
 import pytest
 
 from fairlead.tables import RoutingTable
-from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads.kinds import KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Untold(PoolSpec):
+class Untold(SimulatedPool):
     """A pool whose table does not say how long decode steps take, as a real one's does not."""
 
     def first_table(self) -> RoutingTable:
-        told = PoolSpec.first_table(self)
+        told = SimulatedPool.first_table(self)
         unknown = replace(told.engine, decode_base_seconds=0.0, decode_seconds_per_context_token=0.0, decode_seconds_per_request=0.0)
         return replace(told, engine=unknown)
 
@@ -32,7 +32,7 @@ def test_decode_steps_learnt_while_prefills_hold_decodes_up_are_those_of_the_eng
     spec = Untold(
         preset=engine, instances=2, policy="fairlead", early_rejection="Predicted", slo_tpot_seconds=0.1, prefill_tokens_per_second=6250.0
     )
-    simulation = Simulation(spec, plan_jobs(workload, Plan(rate=rate)))
+    simulation = Simulation(spec, plan_jobs(workload, ArrivalPlan(rate=rate)))
     seen = [job for job in simulation.run().jobs if job.output_tokens > 1 and job.finished_at > 0]
     as_clients_saw = sorted((job.finished_at - job.first_token_at) / (job.output_tokens - 1) for job in seen)[len(seen) // 2]
     view = simulation.scheduler._placing.view

@@ -6,19 +6,19 @@ import pytest
 
 from fairlead.routing.policies.catalogue import policy_names
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead_simulator.simulation.observations import Observation, ObservedScheduler, replay_observations
-from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Fail, ScaleTo
 from fairlead_simulator.workloads.kinds import KINDS
+from observed_scheduler import Observation, ObservedScheduler, observed_scheduler, replay_observations
 
 WORKLOAD = load_workload(islice(KINDS["conversation"].rows(None, None, 9), 500), requests=None, max_input=20_480, infer_sessions=True)
 
 
 def simulated(policy: str, seed: int = 3, rejection: str = "Load") -> Simulation:
-    spec = PoolSpec(
+    spec = SimulatedPool(
         preset=preset("dualmap-910b4-qwen7b"),
         instances=4,
         policy=policy,
@@ -27,7 +27,8 @@ def simulated(policy: str, seed: int = 3, rejection: str = "Load") -> Simulation
         seed=seed,
     )
     timeline = (ScaleTo(at=20.0, instances=6), Fail(at=40.0, instance=1, recovered_after_seconds=20.0), ScaleTo(at=60.0, instances=3))
-    simulation = Simulation(spec, plan_jobs(WORKLOAD, Plan(rate=4.0, seed=seed)), timeline=timeline, keep_observations=True)
+    scheduler = observed_scheduler(spec.first_table(), "simulator", seed)
+    simulation = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=4.0, seed=seed)), timeline=timeline, scheduler=scheduler)
     simulation.run()
     return simulation
 

@@ -9,12 +9,12 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Phase
-from fairlead_simulator.simulation.observations import ObservationQuality
-from fairlead_simulator.simulation.planning import Plan, load_workload, plan_jobs
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.simulation.observation_quality import ObservationQuality
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
 
@@ -35,7 +35,7 @@ def simulated(
         "prefill_tokens_per_second": 6250.0,
         "instances": instances,
     } | changes
-    simulation = Simulation(PoolSpec(**facts), plan_jobs(CONVERSATIONS, Plan(rate=rate)), timeline=timeline, quality=quality)
+    simulation = Simulation(SimulatedPool(**facts), plan_jobs(CONVERSATIONS, ArrivalPlan(rate=rate)), timeline=timeline, quality=quality)
     simulation.run()
     scheduler = simulation.scheduler
     assert scheduler.discrepancies() == ()
@@ -163,8 +163,8 @@ def test_noise_and_delay_change_decisions_but_lose_nothing() -> None:
 
 
 def test_in_a_closed_loop_a_turn_comes_when_the_tool_has_run() -> None:
-    spec = PoolSpec(preset=preset("vllm-h100-8b"), instances=2, policy="ear", prefill_tokens_per_second=20_000.0)
-    jobs = plan_jobs(AGENTS, Plan(rate=3.0, closed_loop=True))
+    spec = SimulatedPool(preset=preset("vllm-h100-8b"), instances=2, policy="ear", prefill_tokens_per_second=20_000.0)
+    jobs = plan_jobs(AGENTS, ArrivalPlan(rate=3.0, closed_loop=True))
     Simulation(spec, jobs).run()
     assert all(job.phase is Phase.FINISHED for job in jobs)
     followed = [job for job in jobs if job.next_job is not None]
@@ -177,8 +177,8 @@ def test_in_a_closed_loop_a_turn_comes_when_the_tool_has_run() -> None:
 def test_a_slower_pool_is_asked_less_in_a_closed_loop() -> None:
     spans = []
     for instances in (1, 6):
-        spec = PoolSpec(preset=preset("vllm-h100-8b"), instances=instances, policy="ear", prefill_tokens_per_second=20_000.0)
-        jobs = plan_jobs(AGENTS, Plan(rate=8.0, closed_loop=True))
+        spec = SimulatedPool(preset=preset("vllm-h100-8b"), instances=instances, policy="ear", prefill_tokens_per_second=20_000.0)
+        jobs = plan_jobs(AGENTS, ArrivalPlan(rate=8.0, closed_loop=True))
         Simulation(spec, jobs).run()
         spans.append(max(job.arrives_at for job in jobs))
     assert spans[0] > spans[1]

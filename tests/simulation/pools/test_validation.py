@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from fairlead_simulator.simulation.costs import DecodeCost, PrefillCost
+from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.planning import Plan, ideal_hits, load_workload, plan_jobs
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
-from fairlead_simulator.simulation.running import Simulation
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads.kinds import KINDS
 
 PLAIN = replace(
@@ -23,9 +23,9 @@ PLAIN = replace(
 )
 
 
-def spec(instances: int, policy: str = "round-robin", **changes: object) -> PoolSpec:
+def spec(instances: int, policy: str = "round-robin", **changes: object) -> SimulatedPool:
     facts: dict[str, object] = {"preset": PLAIN, "prefill_tokens_per_second": 1000.0} | changes
-    return PoolSpec(instances=instances, policy=policy, **facts)  # type: ignore[arg-type] # each test writes only what it is about
+    return SimulatedPool(instances=instances, policy=policy, **facts)  # type: ignore[arg-type] # each test writes only what it is about
 
 
 def prompts(count: int, rate: float, tokens: int, seed: int) -> list[Job]:
@@ -66,7 +66,7 @@ def test_what_arrives_is_served_or_refused_and_nothing_stays_counted(mode: str, 
     tight = spec(
         3, policy, preset=small, early_rejection=rejection, prefill_tokens_per_second=6250.0, parameters={"queue_timeout_seconds": 20}
     )
-    simulation = Simulation(tight, plan_jobs(workload, Plan(rate=6.0)))
+    simulation = Simulation(tight, plan_jobs(workload, ArrivalPlan(rate=6.0)))
     result = simulation.run()
     ended = [job.phase for job in result.jobs]
     assert ended.count(Phase.FINISHED) + ended.count(Phase.REFUSED) == len(workload.rows)
@@ -83,7 +83,7 @@ def test_what_arrives_is_served_or_refused_and_nothing_stays_counted(mode: str, 
 def test_one_instance_with_an_endless_cache_hits_as_the_ideal_does(kind: str) -> None:
     workload = load_workload(islice(KINDS[kind].rows(None, None, 4), 1500), requests=None, max_input=None, infer_sessions=False)
     endless = replace(PLAIN, prefill=PrefillCost(per_token=1e-7), kv_tokens=128 * 4_000_000)
-    jobs = plan_jobs(workload, Plan(rate=0.5, spread="even"))
+    jobs = plan_jobs(workload, ArrivalPlan(rate=0.5, spread="even"))
     Simulation(spec(1, preset=endless), jobs).run()
     hits, _ = ideal_hits(workload)
     assert [job.hit_tokens for job in jobs] == hits
@@ -94,7 +94,7 @@ def test_affinity_on_many_instances_comes_near_the_ideal_and_round_robin_does_no
     hits, _ = ideal_hits(workload)
     found = {}
     for policy in ("round-robin", "ear"):
-        jobs = plan_jobs(workload, Plan(rate=1.0))
+        jobs = plan_jobs(workload, ArrivalPlan(rate=1.0))
         Simulation(spec(8, policy, preset=replace(PLAIN, prefill=PrefillCost(per_token=1e-5)), prefill_tokens_per_second=1e5), jobs).run()
         found[policy] = sum(job.hit_tokens for job in jobs) / sum(hits)
     assert found["ear"] > 0.9

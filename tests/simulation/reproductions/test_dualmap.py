@@ -17,9 +17,9 @@ from benchmarks.reproductions.dualmap_setup import DUALMAP, Results, crossing, s
 from benchmarks.reproductions.runs import workload
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.experiments import CellResult
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, plan_jobs
+from fairlead_simulator.experiments.cells import CellResult
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.planning import Plan, plan_jobs
 
 NOTHING = Step(sessions=0, moved=0, staying=0, strayed=0)
 
@@ -129,7 +129,7 @@ def test_each_part_of_a_stretched_workload_has_its_rate_and_a_plan_of_the_mean_r
     stretched = with_rates(loaded, [(20, 100, 2.0), (100, 200, 5.0)])
     assert stretched.seconds[:20] == loaded.seconds[:20]
     rate = measured_rate(stretched, 20)
-    arrivals = [one.arrives_at for one in plan_jobs(stretched, Plan(rate=rate, warmup=20, warmup_rate=1.0, spread="even"))]
+    arrivals = [one.arrives_at for one in plan_jobs(stretched, ArrivalPlan(rate=rate, warmup=20, warmup_rate=1.0, spread="even"))]
     assert (arrivals[99] - arrivals[20]) == pytest.approx(79 / 2.0)
     assert (arrivals[199] - arrivals[100]) == pytest.approx(99 / 5.0)
     assert (arrivals[100] - arrivals[99]) == pytest.approx(1 / 2.0)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.tables import PoolKey
 from fairlead_simulator.simulation.jobs import Job
-from fairlead_simulator.simulation.running import RunResult
-from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.simulation.pool_simulation import RunResult
+from fairlead_simulator.traces.rows import TraceRow
 
 
 def test_the_worked_example_of_the_coupling_law() -> None:

@@ -21,7 +21,7 @@ from benchmarks.reproductions.heimdall_runs import (
 )
 from benchmarks.reproductions.sections import Context
 
-from fairlead_simulator.simulation.planning import Plan, plan_jobs
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, plan_jobs
 from fairlead_simulator.workloads.prefix_groups import PrefixGroupShape
 
 SMALL_SHAPE = PrefixGroupShape(groups=40)
@@ -49,7 +49,7 @@ def test_the_section_has_a_table_per_claim_and_its_plot(tmp_path: Path) -> None:
 def test_the_climb_keeps_the_rates_it_was_drawn_with() -> None:
     loaded = prompts(SMALL_SHAPE, 0)
     groups = SMALL_SHAPE.groups
-    plan = Plan(rate=climbing_rate(loaded, groups), warmup=groups, warmup_rate=SMALL_SHAPE.warmup_rate, spread="even")
+    plan = ArrivalPlan(rate=climbing_rate(loaded, groups), warmup=groups, warmup_rate=SMALL_SHAPE.warmup_rate, spread="even")
     arrivals = [job.arrives_at for job in plan_jobs(loaded, plan)][groups:]
     drawn = loaded.seconds[groups:]
     gaps = [later - earlier for earlier, later in pairwise(arrivals)]

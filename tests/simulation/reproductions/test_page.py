@@ -10,12 +10,12 @@ from benchmarks.reproductions.page import HEAD, render, update
 from benchmarks.reproductions.runs import goodput, mean, percent, run, table, workload
 from benchmarks.reproductions.sections import Context, Section
 
+from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.errors import WorkloadImpossible
-from fairlead_simulator.simulation.experiments import Cell, CellResult
-from fairlead_simulator.simulation.measuring import Figures, Targets
-from fairlead_simulator.simulation.planning import Plan
-from fairlead_simulator.simulation.pool_tables import PoolSpec
-from fairlead_simulator.simulation.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan
+from fairlead_simulator.experiments.cells import Cell, CellResult
+from fairlead_simulator.experiments.measuring import Figures, Targets
+from fairlead_simulator.simulation.pools import SimulatedPool
 
 PRESET = preset("dualmap-910b4-qwen7b")
 
@@ -28,8 +28,8 @@ SECTIONS = (section("first"), section("second"), section("third"))
 
 
 def cell(rate: float, seed: int, policy: str = "round-robin") -> Cell:
-    spec = PoolSpec(preset=PRESET, instances=2, policy=policy, prefill_tokens_per_second=6000.0, seed=seed)
-    return Cell(label=policy, spec=spec, plan=Plan(rate=rate, warmup=2, seed=seed), targets=Targets(ttft_seconds=5.0))
+    spec = SimulatedPool(preset=PRESET, instances=2, policy=policy, prefill_tokens_per_second=6000.0, seed=seed)
+    return Cell(label=policy, spec=spec, plan=ArrivalPlan(rate=rate, warmup=2, seed=seed), targets=Targets(ttft_seconds=5.0))
 
 
 def result(rate: float, attainment: float, seed: int = 0, ttft_p90: float | None = 1.0) -> CellResult:

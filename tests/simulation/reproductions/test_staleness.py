@@ -23,8 +23,8 @@ from benchmarks.reproductions.staleness_runs import (
 )
 
 from fairlead.routing.policies.catalogue import check_parameters
-from fairlead_simulator.simulation.experiments import CellResult, simulate_cell
-from fairlead_simulator.simulation.planning import ideal_hits
+from fairlead_simulator.experiments.arrival_plans import ideal_hits
+from fairlead_simulator.experiments.cells import CellResult, simulate_cell
 
 
 def one_cell(trial: Trial, requests: int = 300) -> CellResult:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead_simulator.simulate_command import simulate
-from fairlead_simulator.traces import write_trace
+from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.traces_command import traces
 from fairlead_simulator.workloads.kinds import KINDS
 

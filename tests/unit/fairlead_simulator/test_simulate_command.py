@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from fairlead.routing.policies.catalogue import policy_entry, policy_names
 from fairlead_simulator.simulate_command import simulate
-from fairlead_simulator.traces import write_trace
+from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.traces_command import traces
 from fairlead_simulator.workloads.kinds import KINDS
 

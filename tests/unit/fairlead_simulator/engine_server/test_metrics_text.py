@@ -2,7 +2,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_simulator.engine_requests import EngineRequest, EngineSettings
 from fairlead_simulator.engine_server.metrics_text import render_metrics
-from fairlead_simulator.engine_statistics import EngineStatistics
+from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engines import Engine
 
 SECOND = 1_000_000_000

@@ -1,19 +1,21 @@
 import pytest
 
-from fairlead_simulator.replay.outcomes import Outcome, Tally, Verdict
-from fairlead_simulator.replay.reports import outcome_document, summary_document, summary_lines
+from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome, Tally
+from fairlead_simulator.replay.summaries import outcome_document, summary_document, summary_lines
 
 
-def outcome(verdict: Verdict, **fields: object) -> Outcome:
+def outcome(verdict: ReplayVerdict, **fields: object) -> RequestOutcome:
     known: dict[str, object] = {"index": 0, "session": "s", "due_seconds": 0.0, "lag_seconds": 0.0, "verdict": verdict}
-    return Outcome(**(known | fields))  # type: ignore[arg-type]  # a builder: fields are checked by what the tests read
+    return RequestOutcome(**(known | fields))  # type: ignore[arg-type]  # a builder: fields are checked by what the tests read
 
 
-def served(ttft: float, e2e: float, **fields: object) -> Outcome:
-    return outcome(Verdict.SERVED, ttft_seconds=ttft, e2e_seconds=e2e, prompt_tokens=100, cached_tokens=40, completion_tokens=11, **fields)
+def served(ttft: float, e2e: float, **fields: object) -> RequestOutcome:
+    return outcome(
+        ReplayVerdict.SERVED, ttft_seconds=ttft, e2e_seconds=e2e, prompt_tokens=100, cached_tokens=40, completion_tokens=11, **fields
+    )
 
 
-def tally_of(*outcomes: Outcome, slo: float = 5.0, scale: float = 1.0) -> Tally:
+def tally_of(*outcomes: RequestOutcome, slo: float = 5.0, scale: float = 1.0) -> Tally:
     tally = Tally(slo, scale)
     for one in outcomes:
         tally.send()
@@ -25,10 +27,10 @@ def test_every_outcome_is_counted_once_and_in_its_place() -> None:
     tally = tally_of(
         served(1.0, 2.0, instance="chat-b1"),
         served(6.0, 8.0, instance="chat-b2", failovers=1),
-        outcome(Verdict.REJECTED, reason="slo-unreachable", retries=2),
-        outcome(Verdict.REJECTED, reason="slo-unreachable"),
-        outcome(Verdict.FAILED, reason="connection-broken"),
-        outcome(Verdict.CANCELLED, ttft_seconds=0.5, lag_seconds=0.25),
+        outcome(ReplayVerdict.REJECTED, reason="slo-unreachable", retries=2),
+        outcome(ReplayVerdict.REJECTED, reason="slo-unreachable"),
+        outcome(ReplayVerdict.FAILED, reason="connection-broken"),
+        outcome(ReplayVerdict.CANCELLED, ttft_seconds=0.5, lag_seconds=0.25),
     )
     summary = tally.summary(10.0, 0.5)
     assert (summary.sent, summary.served, summary.rejected, summary.failed, summary.cancelled) == (6, 2, 2, 1, 1)
@@ -78,4 +80,4 @@ def test_documents_carry_everything() -> None:
     assert document["ttft"]["p99"] == 1.0
     assert document["ideal_token_hit_rate"] == 0.5
     assert outcome_document(served(1.0, 2.0))["tpot_seconds"] == pytest.approx(0.1)
-    assert outcome_document(outcome(Verdict.REJECTED))["tpot_seconds"] is None
+    assert outcome_document(outcome(ReplayVerdict.REJECTED))["tpot_seconds"] is None

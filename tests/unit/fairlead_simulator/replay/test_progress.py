@@ -1,4 +1,4 @@
-from fairlead_simulator.replay.outcomes import Outcome, Tally, Verdict
+from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome, Tally
 from fairlead_simulator.replay.progress import state_line
 
 
@@ -7,5 +7,5 @@ def test_the_state_is_told_in_one_line() -> None:
     assert state_line(tally, 0, None) == "sent 0  served 0  rejected 0  failed 0  cancelled 0  in flight 0"
     for _ in range(3):
         tally.send()
-    tally.end(Outcome(index=0, session="s", due_seconds=0, lag_seconds=0, verdict=Verdict.SERVED, ttft_seconds=0.25))
+    tally.end(RequestOutcome(index=0, session="s", due_seconds=0, lag_seconds=0, verdict=ReplayVerdict.SERVED, ttft_seconds=0.25))
     assert state_line(tally, 2, 9) == "sent 3/9  served 1  rejected 0  failed 0  cancelled 0  in flight 2  TTFT p50 2.500 s"

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
-from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.traces.rows import TraceRow
 
 
 def row(length: int, *ids: int) -> TraceRow:

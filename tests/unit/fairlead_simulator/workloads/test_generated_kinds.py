@@ -6,8 +6,8 @@ from itertools import islice, pairwise
 import pytest
 
 from fairlead.routing.policies.prefix_hotness import CODE, PrefixHotness
-from fairlead_simulator.trace_descriptions import IdealCache, describe
-from fairlead_simulator.traces import TraceRow
+from fairlead_simulator.traces.descriptions import IdealCache, describe
+from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 from fairlead_simulator.workloads.kinds import KINDS
 from fairlead_simulator.workloads.prefix_groups import PrefixGroupShape, generate_prefix_groups

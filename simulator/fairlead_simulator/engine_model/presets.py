@@ -1,0 +1,119 @@
+"""Presets: one instance of known hardware and model, as data.
+
+Constants marked (measured) come from the named publications or their code; those marked (estimated) are computed here from the hardware's
+bandwidth and memory and are good to a few ten percent: they set absolute latencies, while orderings of policies hardly depend on them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fairlead.errors import UnknownName
+from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost, TransferCost
+
+Mode = Literal["prefill_priority", "chunked"]
+MODES: tuple[Mode, ...] = ("prefill_priority", "chunked")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePreset:
+    """One instance's engine. Token counts unless the name says otherwise; `dram_tokens` None = the prefix cache lives in GPU memory."""
+
+    name: str
+    about: str
+    mode: Mode
+    block_tokens: int
+    kv_tokens: int
+    """KV capacity of the GPU: running requests, and without a DRAM tier also the prefix cache."""
+    dram_tokens: int | None
+    """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
+    dram_seconds_per_token: float = 0.0
+    max_batched_tokens: int
+    max_sequences: int = 256
+    max_input_tokens: int | None
+    """Prompts this long or longer cannot run there."""
+    prefill: PrefillCost
+    decode: DecodeCost
+    transfer: TransferCost
+    slo_ttft_seconds: float
+    slo_tpot_seconds: float
+
+    @property
+    def cache_tokens(self) -> int:
+        """What a router believes one instance can keep cached."""
+        return self.kv_tokens if self.dram_tokens is None else self.dram_tokens
+
+
+PRESETS: dict[str, EnginePreset] = {
+    preset.name: preset
+    for preset in (
+        EnginePreset(
+            name="dualmap-910b4-qwen7b",
+            about="DualMap's testbed: Qwen2.5-7B on an Ascend 910B4 32 GB, prefix cache in 64 GiB of host memory.",
+            mode="prefill_priority",
+            block_tokens=128,
+            kv_tokens=209_920,  # (estimated) 32 GB x 0.9 - weights - activations = 12 GB = 1,640 blocks
+            dram_tokens=1_198_372,  # (measured) 64 GiB / 57,344 B
+            max_batched_tokens=20_480,
+            max_input_tokens=20_480,
+            prefill=PrefillCost(per_token=0.00016),  # (measured)
+            decode=DecodeCost(fixed=0.020, per_context_token=7.2e-8, per_sequence=0.00005),  # (estimated) 57,344 B at 800 GB/s
+            transfer=TransferCost(bytes_per_token=57_344, bytes_per_second=25e9, latency_seconds=0.005),
+            slo_ttft_seconds=5.0,
+            slo_tpot_seconds=0.1,
+        ),
+        EnginePreset(
+            name="dualmap-910b3-qwen14b",
+            about="DualMap's second testbed: Qwen2.5-14B on an Ascend 910B3 64 GB, prefix cache in 64 GiB of host memory.",
+            mode="prefill_priority",
+            block_tokens=128,
+            kv_tokens=131_072,  # (estimated) 64 GB x 0.9 - 29.6 GB - 2 GB = 26 GB
+            dram_tokens=349_525,  # (measured) 64 GiB / 196,608 B
+            max_batched_tokens=10_240,
+            max_input_tokens=10_240,
+            prefill=PrefillCost(per_token=0.000127),  # (measured, by a comment in the code)
+            decode=DecodeCost(fixed=0.030, per_context_token=1.6e-7, per_sequence=0.00005),  # (estimated) 196,608 B at 1.2 TB/s
+            transfer=TransferCost(bytes_per_token=196_608, bytes_per_second=25e9, latency_seconds=0.005),
+            slo_ttft_seconds=5.0,
+            slo_tpot_seconds=0.1,
+        ),
+        EnginePreset(
+            name="mooncake-a800-llama70b",
+            about="Mooncake's testbed: LLaMA2-70B on a node of 8 A800, KV cache in host memory, 800 Gb/s between nodes.",
+            mode="chunked",
+            block_tokens=128,
+            kv_tokens=1_310_720,  # (estimated) 8 x 80 GB x 0.9 - 140 GB = 436 GB / 327,680 B
+            dram_tokens=3_000_320,  # (estimated) about 1 TB per node
+            max_batched_tokens=8_192,
+            max_input_tokens=None,
+            # (measured on 2 x A100: 28.93 + 0.1822 x + 4.0e-3 s + 2.55e-6 x s ms; here a quarter of it, as if 8 GPUs scaled linearly)
+            prefill=PrefillCost(fixed=0.0072, per_token=4.555e-5, per_context=1.0e-6, per_pair=6.375e-10),
+            decode=DecodeCost(fixed=0.020, per_context_token=2.5e-8, per_sequence=0.0001),  # (estimated)
+            transfer=TransferCost(bytes_per_token=327_680, bytes_per_second=100e9, latency_seconds=0.005),  # (measured) GQA fp16, 800 Gb/s
+            slo_ttft_seconds=30.0,
+            slo_tpot_seconds=0.1,
+        ),
+        EnginePreset(
+            name="vllm-h100-8b",
+            about="vLLM V1 with chunked prefill: an 8B model with GQA on an H100 80 GB, prefix cache in GPU memory.",
+            mode="chunked",
+            block_tokens=16,
+            kv_tokens=409_600,  # (estimated) 80 GB x 0.9 - 16 GB - 2 GB = 54 GB / 131,072 B
+            dram_tokens=None,
+            max_batched_tokens=8_192,
+            max_input_tokens=None,
+            prefill=PrefillCost(fixed=0.006, per_token=3.2e-5, per_pair=5.3e-10),  # (estimated) half of the peak FLOP rate
+            decode=DecodeCost(fixed=0.007, per_context_token=4.9e-8, per_sequence=0.00003),  # (estimated) 131,072 B at 2.7 TB/s
+            transfer=TransferCost(bytes_per_token=131_072, bytes_per_second=50e9, latency_seconds=0.002),
+            slo_ttft_seconds=2.0,
+            slo_tpot_seconds=0.05,
+        ),
+    )
+}
+
+
+def preset(name: str) -> EnginePreset:
+    """The preset of that name. Raises UnknownName, listing the known ones."""
+    found = PRESETS.get(name)
+    if found is None:
+        raise UnknownName("preset", name, tuple(PRESETS))
+    return found

@@ -1,0 +1,202 @@
+"""From a trace to the requests of one run: scaled to a rate, spread, cut, with the seed's own block ids and sessions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from fairlead_simulator.errors import WorkloadImpossible
+from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.traces.descriptions import IdealCache
+from fairlead_simulator.traces.rows import TraceRow
+from fairlead_simulator.traces.sessions import SessionIndex
+
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+Spread = Literal["random", "even", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Rows of a trace ready to be planned at any rate. `seconds` since the first arrival, equal stamps spread evenly over the gap to the next."""
+
+    rows: tuple[TraceRow, ...]
+    seconds: tuple[float, ...]
+    gaps: tuple[tuple[float, float], ...]
+    """Of each row: its stamp, and the gap to the next one, in seconds."""
+    sessions: tuple[str | None, ...]
+    dropped: int = 0
+    """Rows left out because their prompt was too long."""
+
+    @property
+    def native_rate(self) -> float:
+        """Requests per second as recorded; 0 when all arrive at once."""
+        span = self.seconds[-1] - self.seconds[0]
+        return (len(self.rows) - 1) / span if span > 0 else 0.0
+
+
+def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, infer_sessions: bool) -> Workload:
+    """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the arrival times.
+
+    Sessions are the rows' own, else inferred from shared prefixes as `fairlead replay` does, if wanted.
+    """
+    kept: list[TraceRow] = []
+    seconds: list[float] = []
+    gaps: list[tuple[float, float]] = []
+    dropped = 0
+    for stamp, gap, group in _groups(rows):
+        if requests is not None and len(kept) >= requests:
+            break
+        for position, row in enumerate(group):
+            if max_input is not None and row.input_length >= max_input:
+                dropped += 1
+            elif requests is None or len(kept) < requests:
+                kept.append(row)
+                seconds.append(stamp + gap * position / len(group))
+                gaps.append((stamp, gap))
+    index = SessionIndex.of(kept) if infer_sessions and any(row.session is None for row in kept) else None
+    sessions = tuple(row.session or (None if index is None else f"t{index.key(row)}") for row in kept)
+    return Workload(rows=tuple(kept), seconds=tuple(seconds), gaps=tuple(gaps), sessions=sessions, dropped=dropped)
+
+
+def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
+    """Rows of equal stamps: seconds since the first, the gap to the next stamp (of the last group: the gap before it), the rows."""
+    first: float | None = None
+    gap = 0.0
+    stamp = 0.0
+    group: list[TraceRow] = []
+    for row in rows:
+        at = row.timestamp_ms / 1e3
+        if first is None:
+            first = at
+        at -= first
+        if group and at != stamp:
+            gap = at - stamp
+            yield stamp, gap, group
+            group = []
+        stamp = at
+        group.append(row)
+    if group:
+        yield stamp, gap, group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalPlan:
+    """How a workload is run. Rates in requests per second; the first `warmup` requests are not measured and may come at a rate of their own."""
+
+    rate: float
+    warmup: int = 0
+    warmup_rate: float | None = None
+    spread: Spread = "random"
+    """Rows of equal stamps come at random times in the gap to the next stamp (drawn by the seed), at even distances, or at once."""
+    seed: int = 0
+    closed_loop: bool = False
+
+
+def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
+    """The jobs of one run in order of arrival; in a closed loop all turns are listed, the first of each session with its arrival time.
+
+    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal. Raises
+    WorkloadImpossible when a closed loop is asked of rows without sessions and delays.
+    """
+    if plan.closed_loop:
+        check_closed_loop(workload)
+    arrivals = _arrivals(workload, plan)
+    scrambled = _scrambled(workload, plan.seed)
+    begin = 0
+    jobs: list[Job] = []
+    latest: dict[str, Job] = {}
+    for index, row in enumerate(workload.rows):
+        end = begin + row.full_blocks
+        blocks = tuple(scrambled[begin:end])
+        begin = end
+        session = workload.sessions[index]
+        job = Job(
+            index=index,
+            arrives_at=arrivals[index],
+            input_tokens=row.input_length,
+            output_tokens=max(1, row.output_length),
+            blocks=blocks,
+            session=session,
+        )
+        if plan.closed_loop and session is not None:
+            before = latest.get(session)
+            if before is not None:
+                before.next_job = job
+                before.next_pause = (row.pause_ms or 0.0) / 1e3
+                job.arrives_at = -1.0
+            latest[session] = job
+        jobs.append(job)
+    return jobs
+
+
+def check_closed_loop(workload: Workload) -> None:
+    """Raises WorkloadImpossible for a row whose session or pause nobody told."""
+    begun: set[str] = set()
+    for number, row in enumerate(workload.rows, start=1):
+        field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None
+        if field is not None:
+            raise WorkloadImpossible(
+                f"request {number} has no {field}; --closed-loop needs it (fairlead traces generate --kind agentic has it)"
+            )
+        begun.add(row.session or "")
+
+
+def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
+    """Per row, the tokens an endless shared cache would save; and that cache's totals."""
+    cache = IdealCache()
+    return [cache.add(row) for row in workload.rows], cache
+
+
+def _arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
+    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have theirs in the mean."""
+    seconds = _spread(workload, plan)
+    warmup = min(plan.warmup, len(seconds))
+    warm = _stretched(seconds[:warmup], plan.warmup_rate or plan.rate, 0.0)
+    start = warm[-1] + 1 / plan.rate if warm else 0.0
+    return warm + _stretched(seconds[warmup:], plan.rate, start)
+
+
+def _spread(workload: Workload, plan: ArrivalPlan) -> Sequence[float]:
+    if plan.spread == "even":
+        return workload.seconds
+    if plan.spread == "none":
+        return [stamp for stamp, _ in workload.gaps]
+    rng = Random(f"arrivals/{plan.seed}")
+    # Gaps do not overlap, so sorting only orders the rows of each stamp.
+    return sorted(stamp + gap * rng.random() for stamp, gap in workload.gaps)
+
+
+def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[float]:
+    if not seconds:
+        return []
+    span = seconds[-1] - seconds[0]
+    if span <= 0:
+        return [start] * len(seconds)
+    factor = (len(seconds) - 1) / rate / span
+    return [start + (second - seconds[0]) * factor for second in seconds]
+
+
+def _scrambled(workload: Workload, seed: int) -> list[int]:
+    """The ids of all rows' full blocks, one row after the other, renamed by the seed: SplitMix64's finalizer, a bijection of 64-bit numbers."""
+    full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
+    try:
+        ids = np.fromiter(full, dtype=np.int64).view(np.uint64)
+    except OverflowError:  # some ids need all 64 bits, or more
+        full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
+        ids = np.fromiter((block & _MASK for block in full), dtype=np.uint64)
+    salt = int(_mixed(np.array([seed & _MASK], dtype=np.uint64))[0])
+    renamed: list[int] = _mixed(ids ^ np.uint64(salt)).tolist()
+    return renamed
+
+
+def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """Arithmetic is modulo 2^64."""
+    mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    return mixed ^ (mixed >> np.uint64(31))

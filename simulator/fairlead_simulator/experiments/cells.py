@@ -1,0 +1,148 @@
+"""An experiment: policies x rates x early rejection x seeds over one workload; each combination is a cell, run on its own."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+from fairlead_simulator.errors import WorkloadImpossible
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, plan_jobs
+from fairlead_simulator.experiments.measuring import Figures, Targets, measure
+from fairlead_simulator.simulation.observation_quality import ObservationQuality
+from fairlead_simulator.simulation.pool_simulation import RunResult, Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.timeline import TimelineEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run to be made. `label` is the policy as the user wrote it."""
+
+    label: str
+    spec: SimulatedPool
+    plan: ArrivalPlan
+    quality: ObservationQuality = field(default_factory=ObservationQuality)
+    timeline: tuple[TimelineEvent, ...] = ()
+    targets: Targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """A cell's figures; `cpu_seconds` is of the simulation alone. `loads` and `moves` only when asked for."""
+
+    cell: Cell
+    figures: Figures
+    refusals: dict[str, int]
+    wall_seconds: float
+    cpu_seconds: float
+    events: int
+    loads: tuple[tuple[float, dict[str, int]], ...] = ()
+    moves: tuple[tuple[float, str, str], ...] = ()
+    """(time, kind, source, target)"""
+
+    def document(self) -> dict[str, Any]:
+        """The row for a JSON file."""
+        figures, cell = self.figures, self.cell
+        row: dict[str, Any] = {
+            "policy": cell.label,
+            "early_rejection": cell.spec.early_rejection.lower(),
+            "seed": cell.plan.seed,
+            "rate_target": cell.plan.rate,
+        }
+        row |= {name: getattr(figures, name) for name in figures.__dataclass_fields__}
+        row |= {
+            "refusals": dict(sorted(self.refusals.items())),
+            "instances": cell.spec.instances or cell.spec.prefill_instances + cell.spec.decode_instances,
+            "preset": cell.spec.preset.name,
+            "mode": cell.spec.preset.mode,
+            "events": self.events,
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "wall_seconds": round(self.wall_seconds, 3),
+        }
+        return row
+
+
+def check_fits(workload: Workload, spec: SimulatedPool) -> None:
+    """Raises WorkloadImpossible when a row could never be served: longer than the KV memory of one instance."""
+    capacity = spec.preset.kv_tokens // spec.preset.block_tokens * spec.preset.block_tokens
+    for number, row in enumerate(workload.rows, start=1):
+        if row.input_length + row.output_length > capacity * 0.98:
+            raise WorkloadImpossible(
+                f"request {number} needs {row.input_length + row.output_length} tokens of KV memory ({row.input_length} in, "
+                f"{row.output_length} out); an instance of preset {spec.preset.name} has {capacity}; leave such requests out "
+                f"(--max-input goes by the prompt)"
+            )
+
+
+def simulate_cell(
+    workload: Workload,
+    ideal: Sequence[int],
+    cell: Cell,
+    *,
+    keep_loads: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+    probe: Callable[[Simulation, float], None] | None = None,
+) -> tuple[CellResult, RunResult]:
+    """Run one cell."""
+    started, cpu = time.perf_counter(), time.process_time()
+    with _without_collecting():
+        jobs = plan_jobs(workload, cell.plan)
+        result = Simulation(cell.spec, jobs, quality=cell.quality, timeline=cell.timeline, on_progress=on_progress, probe=probe).run()
+    cpu_seconds = time.process_time() - cpu
+    figures = measure(result, ideal, cell.plan.warmup, cell.targets)
+    kept = CellResult(
+        cell=cell,
+        figures=figures,
+        refusals=result.refusals,
+        wall_seconds=time.perf_counter() - started,
+        cpu_seconds=cpu_seconds,
+        events=result.events,
+        loads=tuple((point.at, point.pending) for point in result.loads) if keep_loads else (),
+        moves=tuple((move.at, move.source, move.target) for move in (*result.migrations, *result.reroutes)) if keep_loads else (),
+    )
+    return kept, result
+
+
+def run_cells(
+    workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
+) -> Iterator[CellResult]:
+    """Results as they come (in the cells' order with one process). `on_progress` is told of requests that ended."""
+    ideal, _ = ideal_hits(workload)
+    if processes == 1 or len(cells) == 1:
+        for cell in cells:
+            told = 0
+
+            def tell(count: int) -> None:
+                nonlocal told
+                told += count
+                on_progress(count)
+
+            result, _ = simulate_cell(workload, ideal, cell, keep_loads=keep_loads, on_progress=tell)
+            on_progress(len(workload.rows) - told)
+            yield result
+        return
+    with ProcessPoolExecutor(max_workers=processes, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(_in_process, workload, ideal, cell, keep_loads) for cell in cells]
+        for future in as_completed(futures):
+            on_progress(len(workload.rows))
+            yield future.result()
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """A run makes no reference cycles worth collecting, and looking for them takes a fifth of its time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _in_process(workload: Workload, ideal: Sequence[int], cell: Cell, keep_loads: bool) -> CellResult:
+    return simulate_cell(workload, ideal, cell, keep_loads=keep_loads)[0]

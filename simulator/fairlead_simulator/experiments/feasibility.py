@@ -1,0 +1,74 @@
+"""What a simulation is asked for and could never be, told before anything runs and in the words of the command line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.routing.policies.catalogue import check_parameters, policy_entry
+from fairlead_simulator.errors import OutputUnwritable
+from fairlead_simulator.experiments.choices import PolicyChoice
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
+
+LONGEST_SECONDS = 30 * 86_400
+"""Of simulated time: idle seconds cost little, but not nothing."""
+
+
+def check_duration(requests: int, rates: Sequence[float], warmup: int, warmup_rate: float | None) -> None:
+    """Raises InvalidInput when requests come so rarely that a run would take longer than LONGEST_SECONDS of simulated time."""
+    if warmup_rate is not None:
+        _check_duration("--warmup-rate", warmup, warmup_rate)
+    for rate in rates:
+        _check_duration("--rates", requests if warmup_rate is None else requests - warmup, rate)
+
+
+def _check_duration(option: str, requests: int, rate: float) -> None:
+    if requests > rate * LONGEST_SECONDS:
+        days, least = LONGEST_SECONDS // 86_400, requests / LONGEST_SECONDS * 1.01
+        raise InvalidInput(
+            option, f"{rate:g}", f"{requests:,} requests would take more than {days} days; write at least {least:.2g} a second"
+        )
+
+
+def check_policies(policies: Sequence[PolicyChoice], spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
+    """Raises InvalidInput for a policy whose roles the pool lacks, and for parameters that a policy, then in force, would not take."""
+    roles = {Role.BOTH} if spec.instances else {Role.PREFILL, Role.DECODE}
+    for choice in policies:
+        _check_roles("--policies", choice.name, roles)
+        _check_overrides(choice.name, set(roles), timeline)
+
+
+def _check_overrides(policy: str, roles: set[Role], timeline: Sequence[TimelineEvent]) -> None:
+    for event in sorted(timeline, key=lambda one: one.at):
+        if isinstance(event, ScaleTo):
+            roles.add(event.role)
+        elif isinstance(event, Override) and (event.policy is not None or event.parameters):
+            policy = event.policy or policy
+            place = f"--timeline: override at {event.at:g} s"
+            _check_roles(f"{place}: policy", policy, roles)
+            try:
+                check_parameters(policy, event.parameters)
+            except InvalidInput as error:
+                raise InvalidInput(f"{place}: parameters.{error.parameter}", error.value, error.remedy) from None
+
+
+def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
+    missing = [role.value for role in policy_entry(policy).needs_roles if role not in roles]
+    if missing:
+        remedy = f"it needs instances of role {' and '.join(missing)}; give --prefill-instances and --decode-instances"
+        raise InvalidInput(field, policy, remedy)
+
+
+def check_outputs(json_path: Path | None, plots: Path | None) -> None:
+    """Raises OutputUnwritable when results could not be written after the work of finding them. Makes the folder of plots."""
+    if json_path is not None:
+        if json_path.is_dir():
+            raise OutputUnwritable(json_path, "Is a directory", "name a file")
+        if not json_path.parent.is_dir():
+            raise OutputUnwritable(json_path, "No such directory", f"make {json_path.parent} first")
+    if plots is not None:
+        try:
+            plots.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputUnwritable(plots, error.strerror or type(error).__name__, "name a folder that can be made") from None

@@ -1,0 +1,113 @@
+"""From a finished run to its figures. Requests are measured by their index, so that every policy is judged by the same ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, sqrt
+
+from fairlead_simulator.simulation.jobs import Job, Phase
+from fairlead_simulator.simulation.pool_simulation import LoadPoint, RunResult
+from fairlead_simulator.traces.descriptions import percentile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What counts as in time: TTFT strictly below, and TPOT at most, where one is given. Seconds."""
+
+    ttft_seconds: float
+    tpot_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One run. Shares are of measured requests; latencies in seconds over those served, None when there were none."""
+
+    requests: int
+    served: int
+    failed: int
+    rate_achieved: float
+    """Measured requests per second of their arrivals."""
+    attainment: float
+    """Share of all that arrived which was served in time; refused and failed ones were not."""
+    rejected_share: float
+    ttft_p50: float | None
+    ttft_p90: float | None
+    ttft_p99: float | None
+    tpot_p90: float | None
+    e2e_p50: float | None
+    e2e_p90: float | None
+    hit_rate: float
+    """Prompt tokens the engines did not compute, of those of served requests."""
+    ideal_hit_rate: float
+    """The same for an endless cache shared by all, over all measured requests."""
+    load_cv: float
+    """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in which any were pending."""
+    migrations: int
+    reroutes: int
+    preemptions: int
+    output_tokens_per_second: float
+
+    @property
+    def moves(self) -> int:
+        return self.migrations + self.reroutes
+
+
+def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets) -> Figures:
+    """Figures over the jobs from index `warmup` on. `ideal` are the endless cache's hits per job."""
+    measured = [job for job in result.jobs if job.index >= warmup]
+    served = [job for job in measured if job.phase is Phase.FINISHED]
+    arrived = [job.arrives_at for job in measured if job.arrives_at >= 0]
+    begin, end = (min(arrived), max(arrived)) if arrived else (0.0, 0.0)
+    ttft = sorted(job.first_token_at - job.arrives_at for job in served)
+    tpot = sorted((job.finished_at - job.first_token_at) / (job.output_tokens - 1) for job in served if job.output_tokens > 1)
+    e2e = sorted(job.finished_at - job.arrives_at for job in served)
+    total = len(measured)
+    prompt_tokens = sum(job.input_tokens for job in served)
+    all_tokens = sum(job.input_tokens for job in measured)
+    finished = max((job.finished_at for job in served), default=begin)
+    return Figures(
+        requests=total,
+        served=len(served),
+        failed=sum(job.phase is Phase.FAILED for job in measured),
+        rate_achieved=(len(arrived) - 1) / (end - begin) if end > begin else 0.0,
+        attainment=sum(_in_time(job, targets) for job in served) / total if total else 0.0,
+        rejected_share=sum(job.phase is Phase.REFUSED for job in measured) / total if total else 0.0,
+        ttft_p50=_percentile(ttft, 50),
+        ttft_p90=_percentile(ttft, 90),
+        ttft_p99=_percentile(ttft, 99),
+        tpot_p90=_percentile(tpot, 90),
+        e2e_p50=_percentile(e2e, 50),
+        e2e_p90=_percentile(e2e, 90),
+        hit_rate=sum(job.hit_tokens for job in served) / prompt_tokens if prompt_tokens else 0.0,
+        ideal_hit_rate=sum(ideal[job.index] for job in measured) / all_tokens if all_tokens else 0.0,
+        load_cv=_mean_variation(result.loads, begin, end),
+        migrations=len(result.migrations),
+        reroutes=len(result.reroutes),
+        preemptions=result.preemptions,
+        output_tokens_per_second=sum(job.output_tokens for job in served) / (finished - begin) if finished > begin else 0.0,
+    )
+
+
+def variation(values: Sequence[float]) -> float:
+    """Population coefficient of variation; 0 when the mean is 0."""
+    count = len(values)
+    mean = fsum(values) / count if count else 0.0
+    if mean == 0:
+        return 0.0
+    return sqrt(fsum((value - mean) ** 2 for value in values) / count) / mean
+
+
+def _in_time(job: Job, targets: Targets) -> bool:
+    if job.first_token_at - job.arrives_at >= targets.ttft_seconds:
+        return False
+    if targets.tpot_seconds is None or job.output_tokens < 2:
+        return True
+    return (job.finished_at - job.first_token_at) / (job.output_tokens - 1) <= targets.tpot_seconds
+
+
+def _mean_variation(loads: Sequence[LoadPoint], begin: float, end: float) -> float:
+    busy = [variation(list(point.pending.values())) for point in loads if begin <= point.at <= end and any(point.pending.values())]
+    return fsum(busy) / len(busy) if busy else 0.0
+
+
+def _percentile(ordered: Sequence[float], percent: float) -> float | None:
+    return percentile(ordered, percent) if ordered else None

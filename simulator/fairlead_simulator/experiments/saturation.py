@@ -1,0 +1,47 @@
+"""How many requests per second a pool could take at the very most: the workload's demand on an ideal cache against what instances can do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, inf
+
+from fairlead_simulator.engine_model.presets import EnginePreset
+from fairlead_simulator.experiments.arrival_plans import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saturation:
+    """Seconds of one instance that a request needs in the mean, and the rate at which the pool has none left."""
+
+    uncached_tokens: float
+    """Mean prompt tokens an endless shared cache would leave to compute."""
+    prefill_seconds: float
+    decode_seconds: float
+    """At the largest batch that the KV memory holds at once."""
+    requests_per_second: float
+
+
+def estimate_saturation(
+    workload: Workload, ideal: Sequence[int], preset: EnginePreset, instances: int, prefill_instances: int, decode_instances: int
+) -> Saturation:
+    """An upper bound: no policy has an endless shared cache, nor always the largest batch."""
+    rows = workload.rows
+    count = len(rows)
+    misses = [max(1, row.input_length - hit) for row, hit in zip(rows, ideal, strict=True)]
+    prefill = fsum(preset.prefill.seconds(miss, row.input_length) for row, miss in zip(rows, misses, strict=True)) / count
+    context = fsum(row.input_length + row.output_length / 2 for row in rows) / count
+    batch = max(1.0, min(float(preset.max_sequences), preset.kv_tokens / context))
+    step = preset.decode.fixed + batch * (preset.decode.per_sequence + preset.decode.per_context_token * context)
+    decode = step / batch * fsum(max(0, row.output_length - 1) for row in rows) / count
+    decode_limit = decode_instances / decode if decode else inf
+    rate = instances / (prefill + decode) if instances else min(prefill_instances / prefill, decode_limit)
+    return Saturation(uncached_tokens=sum(misses) / count, prefill_seconds=prefill, decode_seconds=decode, requests_per_second=rate)
+
+
+def believed_speed(workload: Workload, ideal: Sequence[int], preset: EnginePreset) -> float:
+    """Prefill tokens per second a router would have measured on this workload: uncached tokens over the time they take alone."""
+    tokens = seconds = 0.0
+    for row, hit in zip(workload.rows, ideal, strict=True):
+        miss = max(1, row.input_length - hit)
+        tokens += miss
+        seconds += preset.prefill.seconds(miss, row.input_length)
+    return tokens / seconds

@@ -1,0 +1,50 @@
+"""What a replay shows: a table for people, JSON for programs."""
+
+from dataclasses import asdict
+from typing import Any
+
+from fairlead_simulator.replay.outcomes import Percentiles, RequestOutcome, Summary
+
+
+def summary_document(summary: Summary) -> dict[str, Any]:
+    """All figures, JSON-ready."""
+    return asdict(summary)
+
+
+def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
+    """One request, JSON-ready."""
+    return asdict(outcome) | {"tpot_seconds": outcome.tpot_seconds}
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """The table at the end of a replay, a line per fact."""
+    sums = "sums" if summary.accounted else "DOES NOT SUM"
+    ideal = "" if summary.ideal_token_hit_rate is None else f" (ideal {_share(summary.ideal_token_hit_rate)})"
+    facts = [
+        (
+            "requests",
+            f"{summary.sent} sent = {summary.served} served + {summary.rejected} rejected + {summary.failed} failed"
+            f" + {summary.cancelled} cancelled ({sums})",
+        ),
+        ("rate", f"{summary.requests_per_second:.2f}/s over {summary.wall_seconds:.1f} s, largest lag {summary.largest_lag_seconds:.3f} s"),
+        ("TTFT", _row(summary.ttft, 3)),
+        ("TPOT", _row(summary.tpot, 4, p99=False)),
+        ("E2E", _row(summary.e2e, 3, p99=False)),
+        ("SLO", f"{_share(summary.slo_attainment)} of all sent had TTFT under {summary.slo_ttft_seconds:g} s"),
+        ("token hit rate", _share(summary.token_hit_rate) + ideal),
+    ]
+    if summary.failovers or summary.retries:
+        facts.append(("failovers", f"{summary.failovers}, retries of rejected requests {summary.retries}"))
+    for title, counts in (("rejections", summary.rejections), ("failures", summary.failures), ("instances", summary.instances)):
+        if counts:
+            facts.append((title, "  ".join(f"{name} {count}" for name, count in counts.items())))
+    return [f"{title:<15} {text}" for title, text in facts]
+
+
+def _row(values: Percentiles, digits: int, p99: bool = True) -> str:
+    shown = [("p50", values.p50), ("p90", values.p90)] + ([("p99", values.p99)] if p99 else [])
+    return "  ".join(f"{name} {'–' if value is None else f'{value:.{digits}f} s'}" for name, value in shown)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"

@@ -1,0 +1,98 @@
+"""Routing tables of the simulated pool, version after version, as the control API would build them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fairlead.instances import InstanceState, Role
+from fairlead.tables import (
+    EarlyRejectionFacts,
+    EngineFacts,
+    InstanceEntry,
+    PoolKey,
+    RoutingFacts,
+    RoutingTable,
+    SessionFacts,
+    SloFacts,
+)
+from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
+from fairlead_simulator.engine_model.presets import EnginePreset
+
+POOL = PoolKey(namespace="simulation", name="pool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedPool:
+    """What a pool is made of. `instances` counts those of role both; with prefill and decode instances it is 0."""
+
+    preset: EnginePreset
+    instances: int
+    prefill_instances: int = 0
+    decode_instances: int = 0
+    policy: str = "dualmap"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    early_rejection: str = "Disabled"
+    headroom: float = 1.0
+    prefills_in_flight: int = 1
+    anchors: int = 160
+    slo_ttft_seconds: float = 5.0
+    slo_tpot_seconds: float = 0.1
+    prefill_tokens_per_second: float
+    """The speed the router believes in."""
+    fetching: bool = True
+    """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
+    session_ttl_seconds: float = 1800.0
+    seed: int = 0
+
+    def first_table(self) -> RoutingTable:
+        """Version 1: every instance Serving. Instance ids carry the seed, so that rings differ from seed to seed."""
+        preset = self.preset
+        roles = [Role.BOTH] * self.instances + [Role.PREFILL] * self.prefill_instances + [Role.DECODE] * self.decode_instances
+        return RoutingTable(
+            pool=POOL,
+            uid=f"simulation-{self.seed}",
+            version=1,
+            generation=1,
+            model=preset.name,
+            engine=EngineFacts(
+                type="simulated",
+                port=8000,
+                block_tokens=PREFIX_BLOCK_TOKENS,
+                prefill_tokens_per_second=self.prefill_tokens_per_second,
+                kv_cache_tokens=preset.cache_tokens,
+                decode_base_seconds=preset.decode.fixed,
+                decode_seconds_per_context_token=preset.decode.per_context_token,
+                decode_seconds_per_request=preset.decode.per_sequence,
+                kv_bytes_per_token=preset.transfer.bytes_per_token,
+                kv_transfer_bytes_per_second=preset.transfer.bytes_per_second if self.fetching else 0.0,
+                kv_transfer_latency_seconds=preset.transfer.latency_seconds,
+            ),
+            routing=RoutingFacts(policy=self.policy, parameters=dict(self.parameters), prefills_in_flight=self.prefills_in_flight),
+            session=SessionFacts(ttl_seconds=self.session_ttl_seconds),
+            slo=SloFacts(ttft_seconds=self.slo_ttft_seconds, tpot_seconds=self.slo_tpot_seconds),
+            early_rejection=EarlyRejectionFacts(mode=self.early_rejection, headroom=self.headroom),
+            instances=tuple(self.entry(number, role) for number, role in enumerate(roles)),
+        )
+
+    def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
+        """The entry of the instance numbered so; a restarted one has another address."""
+        name = f"{role.value[0]}{number:03d}-{self.seed}"
+        return InstanceEntry(
+            id=name,
+            address=f"{name}.{generation}:8000",
+            role=role,
+            state=InstanceState.SERVING,
+            anchors=0 if role is Role.DECODE else self.anchors,
+        )
+
+
+def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = None, **changes: Any) -> RoutingTable:
+    """The next version, with other instances or facts."""
+    entries = table.instances if instances is None else tuple(instances)
+    return replace(table, version=table.version + 1, instances=entries, **changes)
+
+
+def with_state(entry: InstanceEntry, state: InstanceState) -> InstanceEntry:
+    """The entry in another state; what does not accept has no anchors."""
+    changed = replace(entry, state=state)
+    return changed if changed.accepting else replace(changed, anchors=0)

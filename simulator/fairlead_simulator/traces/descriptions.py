@@ -1,0 +1,117 @@
+"""What a trace is like: rates, lengths, and how much of it a cache could serve."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """A distribution of token counts."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    maximum: float
+
+    @staticmethod
+    def of(values: Iterable[float]) -> "Distribution":
+        """Of at least one value; percentiles are nearest-rank."""
+        ordered = sorted(values)
+        return Distribution(
+            mean=sum(ordered) / len(ordered),
+            p50=percentile(ordered, 50),
+            p90=percentile(ordered, 90),
+            p99=percentile(ordered, 99),
+            maximum=ordered[-1],
+        )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Nearest-rank percentile of sorted, non-empty values."""
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, int(rank) - 1)]
+
+
+class IdealCache:
+    """An endless cache shared by everyone: the most that reuse of earlier prompts could ever save."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self.block_references = 0
+        self.block_hits = 0
+        self.prompt_tokens = 0
+        self.hit_tokens = 0
+
+    @property
+    def distinct_blocks(self) -> int:
+        return len(self._known)
+
+    @property
+    def token_hit_rate(self) -> float:
+        return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def block_hit_rate(self) -> float:
+        return self.block_hits / self.block_references if self.block_references else 0.0
+
+    def add(self, row: TraceRow) -> int:
+        """Look a prompt up and keep it; returns the reusable tokens (whole blocks only, and never the whole prompt)."""
+        known = 0
+        for block in row.hash_ids:
+            if block not in self._known:
+                break
+            known += 1
+        self._known.update(row.hash_ids)
+        tokens = min(known, (row.input_length - 1) // BLOCK_TOKENS) * BLOCK_TOKENS
+        self.block_references += len(row.hash_ids)
+        self.block_hits += known
+        self.prompt_tokens += row.input_length
+        self.hit_tokens += tokens
+        return tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceDescription:
+    """Figures of a whole trace. Rates are per second of trace time; hit rates those of an endless shared cache."""
+
+    requests: int
+    span_seconds: float
+    requests_per_second: float
+    distinct_stamps: int
+    input_tokens: Distribution
+    output_tokens: Distribution
+    block_references: int
+    distinct_blocks: int
+    block_hit_rate: float
+    token_hit_rate: float
+
+
+def describe(rows: Iterable[TraceRow]) -> TraceDescription:
+    """Figures of at least one row."""
+    cache = IdealCache()
+    stamps: set[float] = set()
+    inputs: list[float] = []
+    outputs: list[float] = []
+    first, last = float("inf"), float("-inf")
+    for row in rows:
+        cache.add(row)
+        stamps.add(row.timestamp_ms)
+        inputs.append(row.input_length)
+        outputs.append(row.output_length)
+        first, last = min(first, row.timestamp_ms), max(last, row.timestamp_ms)
+    span = (last - first) / 1e3
+    return TraceDescription(
+        requests=len(inputs),
+        span_seconds=span,
+        requests_per_second=len(inputs) / span if span > 0 else 0.0,
+        distinct_stamps=len(stamps),
+        input_tokens=Distribution.of(inputs),
+        output_tokens=Distribution.of(outputs),
+        block_references=cache.block_references,
+        distinct_blocks=cache.distinct_blocks,
+        block_hit_rate=cache.block_hit_rate,
+        token_hit_rate=cache.token_hit_rate,
+    )

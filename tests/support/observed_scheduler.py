@@ -1,0 +1,84 @@
+"""A scheduler that logs what it is told and what it answers, to prove that a second scheduler decides alike from the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import RoutingTable
+
+Answer = Dispatch | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One call of a scheduler's method with its arguments, and what it answered."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    answer: tuple[Answer, ...]
+
+
+class ObservedScheduler(PoolScheduler):
+    """A scheduler that keeps every call a simulation makes, with its answer, in `log`."""
+
+    log: list[Observation]
+
+    def submit(self, request: RoutingRequest, now: float) -> tuple[Answer, ...]:
+        return self._kept("submit", (request, now), super().submit(request, now))
+
+    def tick(self, now: float) -> tuple[Answer, ...]:
+        return self._kept("tick", (now,), super().tick(now))
+
+    def first_token(self, request_id: str, now: float) -> tuple[Answer, ...]:
+        return self._kept("first_token", (request_id, now), super().first_token(request_id, now))
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Answer, ...]:
+        answer = super().complete(request_id, now, output_tokens, cached_tokens)
+        return self._kept("complete", (request_id, now, output_tokens, cached_tokens), answer)
+
+    def retry(self, request_id: str, now: float, failed_instance: str) -> Answer:
+        answer = super().retry(request_id, now, failed_instance)
+        self._kept("retry", (request_id, now, failed_instance), (answer,))
+        return answer
+
+    def fail(self, request_id: str, now: float) -> tuple[Answer, ...]:
+        return self._kept("fail", (request_id, now), super().fail(request_id, now))
+
+    def instance_failed(self, instance: str, now: float) -> None:
+        super().instance_failed(instance, now)
+        self._kept("instance_failed", (instance, now), ())
+
+    def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
+        super().observe_engine(instance, kv_usage, now)
+        self._kept("observe_engine", (instance, kv_usage, now), ())
+
+    def transferred(self, request_id: str, now: float) -> None:
+        super().transferred(request_id, now)
+        self._kept("transferred", (request_id, now), ())
+
+    def update_table(self, table: RoutingTable, now: float) -> tuple[Answer, ...]:
+        return self._kept("update_table", (table, now), super().update_table(table, now))
+
+    def _kept(self, method: str, arguments: tuple[Any, ...], answer: tuple[Answer, ...]) -> tuple[Answer, ...]:
+        self.log.append(Observation(method, arguments, answer))
+        return answer
+
+
+def observed_scheduler(table: RoutingTable, router_id: str, seed: int) -> ObservedScheduler:
+    """A scheduler of `table` with an empty log."""
+    scheduler = ObservedScheduler(table, router_id, seed, sample_rate=0.0)
+    scheduler.log = []
+    return scheduler
+
+
+def replay_observations(log: Sequence[Observation], scheduler: PoolScheduler) -> int | None:
+    """Tell another scheduler the same; returns the position of the first call answered differently, None when all agree."""
+    for position, observation in enumerate(log):
+        answer = getattr(scheduler, observation.method)(*observation.arguments)
+        found = answer if isinstance(answer, tuple) else () if answer is None else (answer,)
+        if found != observation.answer:
+            return position
+    return None

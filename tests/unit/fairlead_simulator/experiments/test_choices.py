@@ -1,0 +1,54 @@
+"""What a person writes on the command line."""
+
+import pytest
+
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead_simulator.experiments.choices import early_rejection_modes, parse_policies, parse_rates
+
+
+def test_policies_carry_typed_parameters() -> None:
+    first, second = parse_policies("dualmap:slo_fraction=0.5;rebalance=false;max_examined=16, ear")
+    assert (first.name, first.label) == ("dualmap", "dualmap:slo_fraction=0.5;rebalance=false;max_examined=16")
+    assert first.parameters == {"slo_fraction": 0.5, "rebalance": False, "max_examined": 16}
+    assert (second.name, second.parameters) == ("ear", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("dualmap:nothing=1", "has no such parameter"),
+        ("dualmap:slo_fraction=high", "a number from"),
+        ("dualmap:rebalance=maybe", "a boolean"),
+        ("dualmap:max_examined=1.5", "an integer"),
+        ("dualmap:slo_fraction", "name:key=value"),
+        ("dualmap:=1", "name:key=value"),
+        ("dualmap:max_examined=1;max_examined=2", "max_examined is given twice"),
+        ("ear,ear", "named twice"),
+        ("", "at least one policy"),
+    ],
+)
+def test_impossible_parameters_are_told_in_one_line(text: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told) as caught:
+        parse_policies(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match=r"'fastest' is unknown; known: .*dualmap"):
+        parse_policies("fastest")
+    with pytest.raises(UnknownName, match="known: after-prefill, disabled, load, predicted"):
+        early_rejection_modes("disabled,sometimes")
+
+
+def test_rates_are_numbers_or_multiples_of_saturation() -> None:
+    assert parse_rates("3, 0.5x,1.25x", 8.0) == (3.0, 4.0, 10.0)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "fast", "x", "nan", "inf", "1,,2", "1e7", "1e6x", "2,2"])
+def test_rates_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="--rates"):
+        parse_rates(text, 8.0)
+
+
+def test_early_rejection_modes_are_those_of_a_table() -> None:
+    assert early_rejection_modes("Disabled, load,predicted,after-prefill") == ("Disabled", "Load", "Predicted", "AfterPrefill")
