@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairlead_sandbox.kubernetes_api.private_files import write_private
-from fairlead_sandbox.kubernetes_api.server import AddressInUse, running_server
+from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
+from fairlead_sandbox.kubernetes_api.serving.server import AddressInUse, running_server
 
 
 class StateInUse(RuntimeError):

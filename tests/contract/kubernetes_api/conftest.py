@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fairlead_sandbox.kubernetes_api.server import RunningServer, running_server
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer, running_server
 
 WIDGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from fairlead_sandbox.kubernetes_api.server import RunningServer
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlead_sandbox.kubernetes_api.server import RunningServer
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
 
 OPERATOR = """
 import kopf

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fairlead_sandbox.kubernetes_api.server import RunningServer
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")

@@ -10,7 +10,7 @@ import kubernetes
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from fairlead_sandbox.kubernetes_api.server import RunningServer
+from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
 
 
 @pytest.fixture(scope="module")

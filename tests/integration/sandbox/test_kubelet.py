@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from fairlead_sandbox.identities import ProcessIdentity, identity_of
 from fairlead_sandbox.kubeconfig import read_kubeconfig
-from fairlead_sandbox.kubernetes_api.server import running_server
+from fairlead_sandbox.kubernetes_api.serving.server import running_server
 from fairlead_sandbox.kubernetes_client import KubernetesClient
 from fairlead_sandbox.probing import ask_http
 

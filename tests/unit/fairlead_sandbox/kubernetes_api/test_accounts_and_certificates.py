@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-from fairlead_sandbox.kubernetes_api.accounts import ensure_accounts
-from fairlead_sandbox.kubernetes_api.certificates import ensure_certificates
-from fairlead_sandbox.kubernetes_api.private_files import write_private
+from fairlead_sandbox.kubernetes_api.serving.accounts import ensure_accounts
+from fairlead_sandbox.kubernetes_api.serving.certificates import ensure_certificates
+from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 
 
 def test_accounts_are_made_once_and_kept(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_sandbox.kubernetes_api.builtin_columns import BUILTIN_COLUMNS, age_since, duration_text
-from fairlead_sandbox.kubernetes_api.discovery import version_rank
-from fairlead_sandbox.kubernetes_api.json_paths import find, parse
-from fairlead_sandbox.kubernetes_api.objects import timestamp
+from fairlead_sandbox.kubernetes_api.objects.objects import timestamp
+from fairlead_sandbox.kubernetes_api.serving.builtin_columns import BUILTIN_COLUMNS, age_since, duration_text
+from fairlead_sandbox.kubernetes_api.serving.discovery import version_rank
+from fairlead_sandbox.kubernetes_api.serving.json_paths import find, parse
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ITEM = {

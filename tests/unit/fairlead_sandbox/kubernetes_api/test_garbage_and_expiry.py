@@ -10,13 +10,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_sandbox.kubernetes_api.deleting import DeleteOptions, delete
-from fairlead_sandbox.kubernetes_api.expiry import EVENT_LIFETIME, sweep
-from fairlead_sandbox.kubernetes_api.garbage import GarbageCollector
-from fairlead_sandbox.kubernetes_api.kinds import ResourceKind
-from fairlead_sandbox.kubernetes_api.registry import Registry
-from fairlead_sandbox.kubernetes_api.resources import Resources, WriteOptions
-from fairlead_sandbox.kubernetes_api.store import Store
+from fairlead_sandbox.kubernetes_api.collecting.deleting import DeleteOptions, delete
+from fairlead_sandbox.kubernetes_api.collecting.expiry import EVENT_LIFETIME, sweep
+from fairlead_sandbox.kubernetes_api.collecting.garbage import GarbageCollector
+from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
+from fairlead_sandbox.kubernetes_api.kinds.registry import Registry
+from fairlead_sandbox.kubernetes_api.storing.store import Store
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources, WriteOptions
 
 OPTIONS = WriteOptions(field_manager="test")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fairlead_sandbox.kubernetes_api.cel import parsed
-from fairlead_sandbox.kubernetes_api.cel_checking import Checked, check_expression
-from fairlead_sandbox.kubernetes_api.cel_types import declared_type
+from fairlead_sandbox.kubernetes_api.cel.checking import Checked, check_expression
+from fairlead_sandbox.kubernetes_api.cel.rules import parsed
+from fairlead_sandbox.kubernetes_api.cel.types import declared_type
 
 
 def text(**more: Any) -> dict[str, Any]:

@@ -1,0 +1,238 @@
+"""Validation rules of custom resources (`x-kubernetes-validations`), compiled once and evaluated at each write.
+
+Types and costs are checked by `definition_rules` when a definition is created. What the real server has and this one has not: a
+cost limit while evaluating, and optional types (`optionalOldSelf`, `?.`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol, cast
+
+import celpy
+import lark
+from celpy import celtypes
+from celpy.celparser import CELParseError
+from celpy.evaluation import CELEvalError
+
+from fairlead_sandbox.kubernetes_api.cel.functions import FUNCTIONS
+from fairlead_sandbox.kubernetes_api.cel.types import escaped_name
+from fairlead_sandbox.kubernetes_api.objects.errors import Cause, duplicate_value, forbidden_value, invalid_value, required_value
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, canonical, parse_timestamp
+from fairlead_sandbox.kubernetes_api.schemas.schemas import LIST_TYPE, RULES, child_schema, item_schema, key_of, list_keys
+from fairlead_sandbox.kubernetes_api.schemas.validation import ABSENT
+
+
+class InvalidRule(ValueError):
+    """A rule that cannot be compiled: says what is wrong with its text."""
+
+
+class _Runner(Protocol):
+    def evaluate(self, context: Mapping[str, Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One compiled rule of one schema node."""
+
+    text: str
+    runner: _Runner
+    is_transition: bool
+    message: str
+    message_runner: _Runner | None
+    reason: str
+    field_path: str
+
+
+@dataclass(slots=True, kw_only=True)
+class RuleTree:
+    """The rules at a schema node and below it; branches without rules are left out."""
+
+    schema: Object
+    rules: tuple[Rule, ...] = ()
+    properties: dict[str, RuleTree] = field(default_factory=dict)
+    additional: RuleTree | None = None
+    items: RuleTree | None = None
+
+
+def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
+    """The rules of a schema, or None when it has none. Raises InvalidRule naming the rule."""
+    tree = RuleTree(schema=schema, rules=tuple(_compile(rule) for rule in schema.get(RULES, ())))
+    for name, inner in schema.get("properties", {}).items():
+        if below := compile_rules(inner, f"{path}.{name}"):
+            tree.properties[name] = below
+    if isinstance(extra := schema.get("additionalProperties"), dict):
+        tree.additional = compile_rules(extra, path)
+    if (items := item_schema(schema)) is not None:
+        tree.items = compile_rules(items, path)
+    return tree if tree.rules or tree.properties or tree.additional or tree.items else None
+
+
+def check_rules(value: Any, tree: RuleTree, path: str = "", old: Any = ABSENT) -> list[Cause]:
+    """The rules that do not hold. Parts equal to their old value are not evaluated again (ratcheting)."""
+    if value is None or (old is not ABSENT and old == value):
+        return []
+    causes = _check_here(value, tree, path, old) if tree.rules else []
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        for name, member in value.items():
+            if name in tree.properties:
+                inner = f"{path}.{name}" if path else name
+                causes += check_rules(member, tree.properties[name], inner, before.get(name, ABSENT))
+            elif tree.additional is not None:
+                causes += check_rules(member, tree.additional, f"{path}[{name}]", before.get(name, ABSENT))
+    elif isinstance(value, list) and tree.items is not None:
+        keys = list_keys(tree.schema)
+        before = {canonical(list(key_of(item, keys, tree.schema))): item for item in old} if keys and isinstance(old, list) else {}
+        for index, item in enumerate(value):
+            counterpart = before.get(canonical(list(key_of(item, keys, tree.schema))), ABSENT)
+            causes += check_rules(item, tree.items, f"{path}[{index}]", counterpart)
+    return causes
+
+
+def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
+    causes = []
+    visible = _visible_at_root if not path else _unchanged
+    context = {"self": to_cel(visible(value), tree.schema)}
+    if old is not ABSENT and old is not None:
+        context["oldSelf"] = to_cel(visible(old), tree.schema)
+    for rule in tree.rules:
+        if rule.is_transition and "oldSelf" not in context:
+            continue
+        at = path + (rule.field_path if path else rule.field_path.lstrip("."))
+        try:
+            if not rule.runner.evaluate(context):
+                causes.append(_fault(rule, at, value, _message(rule, context)))
+        except (CELEvalError, TypeError, ValueError) as error:  # cel-python's macros let Python's own errors through
+            causes.append(invalid_value(at, value, f"{_reason_of(error)} evaluating rule: {rule.message or rule.text}"))
+    return causes
+
+
+def _visible_at_root(item: Object) -> Object:
+    """Of an object's metadata, rules see the name and nothing else."""
+    names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
+    return {**item, "metadata": names}
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _fault(rule: Rule, path: str, value: Any, message: str) -> Cause:
+    match rule.reason:
+        case "FieldValueRequired":
+            return required_value(path, message)
+        case "FieldValueForbidden":
+            return forbidden_value(path, message)
+        case "FieldValueDuplicate":
+            return duplicate_value(path, value)
+    if isinstance(value, dict | list):
+        return Cause(reason="FieldValueInvalid", field=path, message=f"Invalid value: {message}")
+    return invalid_value(path, value, message)
+
+
+def _message(rule: Rule, context: Mapping[str, Any]) -> str:
+    if rule.message_runner is not None:
+        try:
+            return str(rule.message_runner.evaluate(context))
+        except (CELEvalError, TypeError, ValueError):
+            pass  # the real server, too, falls back to the fixed message
+    return rule.message or f"failed rule: {rule.text}"
+
+
+def _reason_of(error: Exception) -> str:
+    cause = error.args[2] if len(error.args) > 2 and error.args[2] else ()
+    if error.args[1:2] == (KeyError,) or "no such member" in str(error.args[0]):
+        return str(error.args[0]).replace("no such member in mapping", "no such key").replace("'", "")
+    return f"{error.args[0]}{f' {cause[0]}' if cause else ''}".split(" (in activation")[0]
+
+
+def _compile(rule: Object) -> Rule:
+    text = str(rule.get("rule", ""))
+    if rule.get("optionalOldSelf"):
+        raise InvalidRule(f"rule {text!r}: optionalOldSelf is not supported by this server; test has() on self instead")
+    runner = _program(text)
+    expression = str(rule.get("messageExpression", ""))
+    return Rule(
+        text=text,
+        runner=runner,
+        is_transition=uses_old_self(parsed(text)),
+        message=str(rule.get("message", "")).strip(),
+        message_runner=_program(expression) if expression else None,
+        reason=str(rule.get("reason", "FieldValueInvalid")),
+        field_path=str(rule.get("fieldPath", "")),
+    )
+
+
+@cache
+def _environment() -> celpy.Environment:
+    return celpy.Environment()
+
+
+@cache
+def parsed(text: str) -> lark.Tree[Any]:
+    """The expression as a tree. Raises InvalidRule."""
+    try:
+        return _environment().compile(text)
+    except CELParseError as error:
+        if re.search(r"[.\[{]\s*\?", text):
+            raise InvalidRule("compilation failed: optional values (`.?`, `[?`) are not supported by this server; use has()") from error
+        line, column = error.line or 1, error.column or 1
+        shown = (text.splitlines() or [""])[min(line, len(text.splitlines() or [""])) - 1]
+        raise InvalidRule(
+            f"compilation failed: ERROR: <input>:{line}:{column}: Syntax error\n | {shown}\n | {'.' * (column - 1)}^"
+        ) from error
+
+
+def uses_old_self(tree: lark.Tree[Any]) -> bool:
+    """Whether a rule compares with the object before the write."""
+    return any(str(node.children[0]) == "oldSelf" for node in tree.find_data("ident"))
+
+
+@cache
+def _program(text: str) -> _Runner:
+    functions: Any = dict(FUNCTIONS)
+    return cast("_Runner", _environment().program(parsed(text), functions))
+
+
+def to_cel(value: Any, schema: Object | None) -> Any:
+    """A JSON value as CEL sees it under its schema: numbers, times and durations typed, field names escaped."""
+    schema = schema or {}
+    if isinstance(value, dict):
+        declared = schema.get("properties", {})
+        return celtypes.MapType(
+            {
+                celtypes.StringType((escaped_name(name) or name) if name in declared else name): to_cel(member, child_schema(schema, name))
+                for name, member in value.items()
+            }
+        )
+    if isinstance(value, list):
+        items = item_schema(schema)
+        members = [to_cel(item, items) for item in value]
+        if schema.get(LIST_TYPE) == "set":
+            members.sort(key=str)
+        return celtypes.ListType(members)
+    if isinstance(value, bool):
+        return celtypes.BoolType(value)
+    if isinstance(value, int):
+        return celtypes.DoubleType(value) if schema.get("type") == "number" else celtypes.IntType(value)
+    if isinstance(value, float):
+        return celtypes.IntType(int(value)) if schema.get("type") == "integer" else celtypes.DoubleType(value)
+    if isinstance(value, str):
+        return _text_to_cel(value, schema.get("format", ""))
+    return value
+
+
+def _text_to_cel(text: str, form: str) -> Any:
+    try:
+        match form:
+            case "date-time":
+                return celtypes.TimestampType(parse_timestamp(text))
+            case "duration":
+                return celtypes.DurationType(text)
+    except ValueError:
+        pass  # not what its format says, which validation reports; rules then see plain text
+    return celtypes.StringType(text)

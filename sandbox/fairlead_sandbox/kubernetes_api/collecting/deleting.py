@@ -1,0 +1,115 @@
+"""Deletion: preconditions, propagation, grace. What has to wait is marked; what need not is gone at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fairlead_sandbox.kubernetes_api.kinds.custom_resources import CLEANUP_FINALIZER
+from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
+from fairlead_sandbox.kubernetes_api.objects.errors import BadRequest, Conflict, Forbidden
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of, timestamp
+from fairlead_sandbox.kubernetes_api.storing.representations import to_external
+from fairlead_sandbox.kubernetes_api.storing.store import Stored
+from fairlead_sandbox.kubernetes_api.writing.pods import grace_seconds
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources, Written
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """`meta.v1.DeleteOptions`, from the body or the query."""
+
+    dry_run: bool = False
+    propagation: str = ""
+    grace_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+
+
+def parse_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
+    """Raises BadRequest for a policy or number that does not exist."""
+    given = body if isinstance(body, dict) else {}
+    propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    if not propagation and given.get("orphanDependents") is not None:
+        propagation = "Orphan" if given["orphanDependents"] else "Background"
+    if propagation not in {"", "Background", "Foreground", "Orphan"}:
+        raise BadRequest(f"propagationPolicy: {propagation!r} is not one of Background, Foreground, Orphan")
+    grace = given.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+    try:
+        seconds = None if grace is None else int(grace)
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"gracePeriodSeconds: {grace!r} is not a number of seconds") from error
+    preconditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=bool(given.get("dryRun") or query.get("dryRun")),
+        propagation=propagation,
+        grace_seconds=seconds,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+    )
+
+
+def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, options: DeleteOptions) -> Written:
+    """Raises NotFound, Conflict for a failed precondition, Forbidden for what must stay."""
+    stored = resources.require(kind, namespace, name)
+    _check_preconditions(stored, options)
+    if kind.kind == "Namespace" and name in _PROTECTED_NAMESPACES:
+        raise Forbidden(f'namespaces "{name}" is forbidden: this namespace may not be deleted')
+    item: Object = copy_of(stored.object)
+    metadata = item["metadata"]
+    _propagate(resources, kind, metadata, options)
+    _mark(resources, kind, item, options)
+    grace = metadata.get("deletionGracePeriodSeconds", 0)
+    waits = bool(metadata.get("finalizers")) or grace > 0 or kind.kind == "Namespace"
+    if not waits:
+        if not options.dry_run:
+            resources.store.remove(kind.storage, namespace, name, item)
+        return Written(object=to_external(kind, item), removed=True)
+    if kind.kind == "Namespace":
+        item["status"] = {**item.get("status", {}), "phase": "Terminating"}
+    if item != stored.object and not options.dry_run:
+        item = resources.store.put(kind.storage, namespace, name, item).object
+    return Written(object=to_external(kind, item))
+
+
+def _check_preconditions(stored: Stored, options: DeleteOptions) -> None:
+    metadata = stored.object["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        raise Conflict(f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}")
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        raise Conflict(
+            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
+            f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+        )
+
+
+def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, options: DeleteOptions) -> None:
+    """Sets the finalizers that make the collector act before the object goes."""
+    finalizers = list(metadata.get("finalizers", ()))
+    if options.propagation:
+        finalizers = [name for name in finalizers if name not in {FOREGROUND, ORPHAN}]
+    if options.propagation == "Foreground":
+        finalizers.append(FOREGROUND)
+    elif options.propagation == "Orphan":
+        finalizers.append(ORPHAN)
+    if kind.kind == "CustomResourceDefinition" and resources.store.count(metadata["name"]):
+        finalizers = [*(name for name in finalizers if name != CLEANUP_FINALIZER), CLEANUP_FINALIZER]
+    metadata.pop("finalizers", None)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+
+
+def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> None:
+    """Sets the deletion time; a second deletion can only shorten the grace of the first."""
+    metadata = item["metadata"]
+    grace = grace_seconds(item, options.grace_seconds) if kind.kind == "Pod" else 0
+    already = metadata.get("deletionGracePeriodSeconds", 0) if metadata.get("deletionTimestamp") else None
+    if already is not None and (kind.kind != "Pod" or options.grace_seconds is None or grace >= already):
+        return
+    metadata["deletionGracePeriodSeconds"] = grace
+    metadata["deletionTimestamp"] = timestamp(resources.clock() + timedelta(seconds=grace))
+    if "generation" in metadata and already is None:
+        metadata["generation"] += 1

@@ -1,0 +1,159 @@
+"""PodDisruptionBudgets: how many pods may go, whether one more eviction fits, and the status that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, TooManyRequests
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
+from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
+from fairlead_sandbox.kubernetes_api.storing.representations import scale_of
+from fairlead_sandbox.kubernetes_api.storing.store import Change, Stored
+from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED, is_ready
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources
+
+BUDGETS = "poddisruptionbudgets.policy"
+_SETTLE_SECONDS = 0.05
+_RETRY_SECONDS = 10
+
+
+class TooManyBudgets(ApiError):
+    code, reason = 500, "InternalError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """One budget against the pods of this moment."""
+
+    expected: int
+    healthy: int
+    desired: int
+
+    @property
+    def allowed(self) -> int:
+        return max(0, self.healthy - self.desired) if self.expected else 0
+
+    def as_status(self, generation: int) -> Object:
+        enough = self.allowed > 0
+        return {
+            "observedGeneration": generation,
+            "disruptionsAllowed": self.allowed,
+            "currentHealthy": self.healthy,
+            "desiredHealthy": self.desired,
+            "expectedPods": self.expected,
+            "conditions": [
+                {
+                    "type": "DisruptionAllowed",
+                    "status": "True" if enough else "False",
+                    "reason": "SufficientPods" if enough else "InsufficientPods",
+                    "message": "",
+                    "observedGeneration": generation,
+                }
+            ],
+        }
+
+
+def measure(resources: Resources, budget: Object) -> Budget:
+    """Counts the pods a budget selects. What their controllers want counts as expected, also while a pod is missing."""
+    spec = budget.get("spec", {})
+    selector = selector_of_object(spec.get("selector"))
+    namespace = budget["metadata"]["namespace"]
+    pods = [
+        stored.object
+        for stored in resources.store.list("pods", namespace)
+        if selector.matches(stored.object["metadata"].get("labels")) and at_path(stored.object, "status", "phase") not in FINISHED
+    ]
+    healthy = sum(is_ready(pod) and not pod["metadata"].get("deletionTimestamp") for pod in pods)
+    if isinstance(least := spec.get("minAvailable"), int):
+        return Budget(expected=len(pods), healthy=healthy, desired=least)
+    expected = _expected(resources, pods)
+    if least is not None:
+        return Budget(expected=expected, healthy=healthy, desired=_share(least, expected))
+    most = spec.get("maxUnavailable", 0)
+    unavailable = most if isinstance(most, int) else _share(most, expected)
+    return Budget(expected=expected, healthy=healthy, desired=max(0, expected - unavailable))
+
+
+def _share(percent: str, of: int) -> int:
+    return math.ceil(int(percent.rstrip("%")) * of / 100)
+
+
+def _expected(resources: Resources, pods: Iterable[Object]) -> int:
+    """What the pods' controllers ask for where they have a scale, otherwise one per pod there is."""
+    total = 0
+    by_controller: dict[str, int] = {}
+    for pod in pods:
+        owner = next((one for one in pod["metadata"].get("ownerReferences", ()) if one.get("controller")), None)
+        if owner is None:
+            total += 1
+        else:
+            by_controller[owner["uid"]] = by_controller.get(owner["uid"], 0) + 1
+    for uid, count in by_controller.items():
+        stored = resources.store.by_uid(uid)
+        kind = resources.registry.by_storage(stored.resource) if stored else None
+        if stored is not None and kind is not None and kind.scale is not None:
+            total += int(scale_of(kind.scale, stored.object)["spec"]["replicas"])
+        else:
+            total += count
+    return total
+
+
+def refuse_violation(resources: Resources, pod: Stored) -> None:
+    """Raises TooManyRequests when evicting this pod would violate a budget."""
+    if at_path(pod.object, "status", "phase") in {*FINISHED, "Pending"} or pod.object["metadata"].get("deletionTimestamp"):
+        return
+    labels = pod.object["metadata"].get("labels")
+    budgets = [
+        stored
+        for stored in resources.store.list(BUDGETS, pod.namespace)
+        if selector_of_object(at_path(stored.object, "spec", "selector")).matches(labels)
+    ]
+    if len(budgets) > 1:
+        raise TooManyBudgets("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+    for stored in budgets:
+        budget = measure(resources, stored.object)
+        policy = at_path(stored.object, "spec", "unhealthyPodEvictionPolicy", default="IfHealthyBudget")
+        if not is_ready(pod.object) and (policy == "AlwaysAllow" or budget.healthy >= budget.desired > 0):
+            continue
+        if budget.allowed < 1:
+            message = f"The disruption budget {stored.name} needs {budget.desired} healthy pods and has {budget.healthy} currently"
+            raise TooManyRequests(
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+                details={"causes": [{"reason": "DisruptionBudget", "message": message}]},
+                headers={"Retry-After": str(_RETRY_SECONDS)},
+            )
+
+
+class DisruptionController:
+    """Keeps the status of every budget true. Call `run` as a task; it ends when cancelled."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self._unsubscribe = resources.store.subscribe(self._note)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)  # lets a burst of pod changes become one update
+                self._wake.clear()
+                for stored in self._resources.store.list(BUDGETS):
+                    self._refresh(stored)
+        finally:
+            self._unsubscribe()
+
+    def _note(self, change: Change) -> None:
+        if change.now.resource in {"pods", BUDGETS}:
+            self._wake.set()
+
+    def _refresh(self, stored: Stored) -> None:
+        item: Object = copy_of(stored.object)
+        status = measure(self._resources, item).as_status(item["metadata"].get("generation", 0))
+        if item.get("status") != status:
+            item["status"] = status
+            self._resources.store.put(stored.resource, stored.namespace, stored.name, item)

@@ -1,0 +1,206 @@
+"""Collects what has lost its reason to exist: dependents without owners, the content of namespaces and definitions.
+
+Works from the store's changes, one object at a time, yielding between objects so that requests are served meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from fairlead_sandbox.kubernetes_api.collecting.deleting import FOREGROUND, ORPHAN, DeleteOptions, delete
+from fairlead_sandbox.kubernetes_api.kinds.custom_resources import CLEANUP_FINALIZER
+from fairlead_sandbox.kubernetes_api.kinds.registry import Registry
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of
+from fairlead_sandbox.kubernetes_api.storing.store import Change, EventType, Stored
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources
+
+_BACKGROUND = DeleteOptions(propagation="Background")
+_NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions.apiextensions.k8s.io"
+
+
+class GarbageCollector:
+    """Call `run` as a task; it ends when cancelled. `settled` waits until nothing is left to do."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._store = resources.store
+        self._registry: Registry = resources.registry
+        self._dependents: dict[str, set[str]] = {}
+        self._waiting: deque[Stored] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._unsubscribe = self._store.subscribe(self._note)
+        for resource in self._store.resources():
+            for stored in self._store.list(resource):
+                self._index(stored)
+                self._waiting.append(stored)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                while self._waiting:
+                    self._examine(self._waiting.popleft())
+                    await asyncio.sleep(0)
+                self._idle.set()
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            self._unsubscribe()
+
+    async def settled(self) -> None:
+        while self._waiting or not self._idle.is_set():
+            self._idle.clear()
+            self._wake.set()
+            await self._idle.wait()
+
+    def _note(self, change: Change) -> None:
+        now = change.now
+        if change.type is EventType.DELETED:
+            for owner in _owner_uids(now.object):
+                self._dependents.get(owner, set()).discard(now.uid)
+        else:
+            self._index(now)
+        if change.type is EventType.DELETED or _is_interesting(now.object):
+            self._waiting.append(now)
+            self._idle.clear()
+            self._wake.set()
+
+    def _index(self, stored: Stored) -> None:
+        for owner in _owner_uids(stored.object):
+            self._dependents.setdefault(owner, set()).add(stored.uid)
+
+    def _examine(self, stored: Stored) -> None:
+        current = self._store.by_uid(stored.uid)
+        if current is None:
+            self._after_removal(stored)
+        else:
+            self._examine_living(current)
+
+    def _after_removal(self, gone: Stored) -> None:
+        for uid in self._dependents.pop(gone.uid, set()):
+            if dependent := self._store.by_uid(uid):
+                self._release_from_missing_owners(dependent)
+        for owner in _owner_uids(gone.object):
+            if (found := self._store.by_uid(owner)) and found.object["metadata"].get("deletionTimestamp"):
+                self._examine_living(found)
+        namespace = self._store.get(_NAMESPACES, "", gone.namespace) if gone.namespace else None
+        if namespace is not None and namespace.object["metadata"].get("deletionTimestamp"):
+            self._empty_namespace(namespace)
+        definition = self._store.get(_DEFINITIONS, "", gone.resource)
+        if definition is not None and definition.object["metadata"].get("deletionTimestamp"):
+            self._empty_definition(definition)
+
+    def _examine_living(self, stored: Stored) -> None:
+        metadata = stored.object["metadata"]
+        if metadata.get("deletionTimestamp"):
+            finalizers = metadata.get("finalizers", ())
+            if stored.resource == _NAMESPACES:
+                self._empty_namespace(stored)
+            elif CLEANUP_FINALIZER in finalizers:
+                self._empty_definition(stored)
+            elif ORPHAN in finalizers:
+                self._orphan_dependents(stored)
+            elif FOREGROUND in finalizers:
+                self._delete_dependents_first(stored)
+        elif metadata.get("ownerReferences"):
+            self._release_from_missing_owners(stored)
+
+    def _release_from_missing_owners(self, stored: Stored) -> None:
+        """Deletes an object none of whose owners exists; otherwise drops the references to those that do not."""
+        owners = stored.object["metadata"].get("ownerReferences", [])
+        existing = [owner for owner in owners if self._store.by_uid(owner["uid"]) is not None]
+        if owners and not existing:
+            self._delete(stored)
+        elif len(existing) < len(owners):
+            self._put_owners(stored, existing)
+
+    def _orphan_dependents(self, owner: Stored) -> None:
+        for uid in self._dependents.pop(owner.uid, set()):
+            if dependent := self._store.by_uid(uid):
+                references = dependent.object["metadata"]["ownerReferences"]
+                self._put_owners(dependent, [one for one in references if one["uid"] != owner.uid])
+        self._drop_finalizer(owner, ORPHAN)
+
+    def _delete_dependents_first(self, owner: Stored) -> None:
+        dependents = self._dependents.get(owner.uid, set()).copy()
+        for uid in dependents:
+            dependent = self._store.by_uid(uid)
+            if dependent is None or dependent.object["metadata"].get("deletionTimestamp"):
+                continue
+            references = dependent.object["metadata"].get("ownerReferences", [])
+            if any(self._is_lasting(one["uid"]) for one in references):
+                self._put_owners(dependent, [one for one in references if one["uid"] != owner.uid])
+            else:
+                self._delete(dependent)
+        if not any((found := self._store.by_uid(uid)) and _blocks(found.object, owner.uid) for uid in dependents):
+            self._drop_finalizer(owner, FOREGROUND)
+
+    def _is_lasting(self, uid: str) -> bool:
+        """Whether an owner exists and does not itself wait for its dependents to go."""
+        found = self._store.by_uid(uid)
+        return found is not None and FOREGROUND not in found.object["metadata"].get("finalizers", ())
+
+    def _empty_namespace(self, namespace: Stored) -> None:
+        remaining = False
+        for kind in {kind.storage: kind for kind in self._registry if kind.namespaced}.values():
+            for stored in self._store.list(kind.storage, namespace.name):
+                if not stored.object["metadata"].get("deletionTimestamp"):
+                    self._delete(stored)
+                remaining = remaining or self._store.by_uid(stored.uid) is not None
+        current = self._store.get(_NAMESPACES, "", namespace.name)
+        if remaining or current is None:
+            return
+        item: Object = copy_of(current.object)
+        item.get("spec", {}).pop("finalizers", None)
+        if item["metadata"].get("finalizers"):
+            if item != current.object:
+                self._store.put(_NAMESPACES, "", namespace.name, item)
+        else:
+            self._store.remove(_NAMESPACES, "", namespace.name, item)
+
+    def _empty_definition(self, definition: Stored) -> None:
+        resource = definition.name
+        for stored in self._store.list(resource):
+            if not stored.object["metadata"].get("deletionTimestamp"):
+                self._delete(stored)
+        if not self._store.count(resource) and (current := self._store.by_uid(definition.uid)):
+            self._drop_finalizer(current, CLEANUP_FINALIZER)
+
+    def _delete(self, stored: Stored) -> None:
+        kind = self._registry.by_storage(stored.resource)
+        if kind is not None:
+            delete(self._resources, kind, stored.namespace, stored.name, _BACKGROUND)
+
+    def _put_owners(self, stored: Stored, owners: list[Object]) -> None:
+        item: Object = copy_of(stored.object)
+        item["metadata"].pop("ownerReferences", None)
+        if owners:
+            item["metadata"]["ownerReferences"] = owners
+        self._store.put(stored.resource, stored.namespace, stored.name, item)
+
+    def _drop_finalizer(self, stored: Stored, finalizer: str) -> None:
+        item: Object = copy_of(stored.object)
+        finalizers = [name for name in item["metadata"].get("finalizers", ()) if name != finalizer]
+        item["metadata"].pop("finalizers", None)
+        if finalizers:
+            item["metadata"]["finalizers"] = finalizers
+            self._store.put(stored.resource, stored.namespace, stored.name, item)
+        elif not item["metadata"].get("deletionGracePeriodSeconds"):
+            self._store.remove(stored.resource, stored.namespace, stored.name, item)
+        else:
+            self._store.put(stored.resource, stored.namespace, stored.name, item)
+
+
+def _owner_uids(item: Object) -> list[str]:
+    return [owner["uid"] for owner in item["metadata"].get("ownerReferences", ())]
+
+
+def _is_interesting(item: Object) -> bool:
+    metadata = item["metadata"]
+    return bool(metadata.get("deletionTimestamp") or metadata.get("ownerReferences"))
+
+
+def _blocks(dependent: Object, owner_uid: str) -> bool:
+    references = dependent["metadata"].get("ownerReferences", ())
+    return any(one["uid"] == owner_uid and one.get("blockOwnerDeletion") for one in references)

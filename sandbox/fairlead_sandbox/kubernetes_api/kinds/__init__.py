@@ -1,0 +1,4 @@
+"""Which kinds there are, built in and defined, and how a path finds one.
+
+It must not read objects. Its danger: two definitions that claim one path.
+"""

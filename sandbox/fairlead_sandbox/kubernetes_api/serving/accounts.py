@@ -1,0 +1,102 @@
+"""Who may talk to the server: accounts, their tokens, and the kubeconfig file of each."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hmac
+import io
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from fairlead_sandbox.kubernetes_api.objects.objects import Object
+from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
+
+ADMIN = "admin"
+_SERVICE_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:fairlead", "system:authenticated")
+_WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (ADMIN, "system:admin", ("system:masters", "system:authenticated")),
+    ("fairlead-operator", "system:serviceaccount:fairlead:operator", _SERVICE_GROUPS),
+    ("fairlead-api", "system:serviceaccount:fairlead:api", _SERVICE_GROUPS),
+    ("kubelet", "system:node:sandbox", ("system:nodes", "system:authenticated")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One account; all are allowed everything."""
+
+    name: str
+    username: str
+    groups: tuple[str, ...]
+    token: str
+
+    def as_user(self) -> Object:
+        return {"username": self.username, "uid": self.name, "groups": list(self.groups)}
+
+
+class Accounts:
+    """The accounts of one server. Tokens compare in constant time."""
+
+    def __init__(self, accounts: Sequence[Account]) -> None:
+        self._accounts = tuple(accounts)
+
+    def all(self) -> tuple[Account, ...]:
+        return self._accounts
+
+    def named(self, name: str) -> Account:
+        return next(account for account in self._accounts if account.name == name)
+
+    def authenticate(self, token: str) -> Account | None:
+        """Looks at every account whatever the token, so that time tells nothing about it."""
+        given = token.encode()
+        found = None
+        for account in self._accounts:
+            if hmac.compare_digest(account.token.encode(), given):
+                found = account
+        return found
+
+
+def ensure_accounts(token_file: Path) -> Accounts:
+    """Reads the token file (`token,user,name,"groups"` per line, as kube-apiserver takes it); adds missing accounts."""
+    known: dict[str, Account] = {}
+    if token_file.exists():
+        for row in csv.reader(io.StringIO(token_file.read_text(encoding="utf-8"))):
+            token, username, name, joined = row
+            known[name] = Account(name=name, username=username, groups=tuple(joined.split(",")), token=token)
+    missing = [one for one in _WANTED if one[0] not in known]
+    for name, username, groups in missing:
+        known[name] = Account(name=name, username=username, groups=groups, token=secrets.token_urlsafe(32))
+    if missing:
+        text = io.StringIO()
+        csv.writer(text).writerows([one.token, one.username, one.name, ",".join(one.groups)] for one in known.values())
+        write_private(token_file, text.getvalue().encode())
+    return Accounts(tuple(known.values()))
+
+
+def kubeconfig(url: str, authority: bytes, account: Account) -> bytes:
+    """A kubeconfig with everything embedded, for one account."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "fairlead-sandbox",
+        "preferences": {},
+        "clusters": [
+            {
+                "name": "fairlead-sandbox",
+                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()},
+            }
+        ],
+        "users": [{"name": account.name, "user": {"token": account.token}}],
+        "contexts": [
+            {
+                "name": "fairlead-sandbox",
+                "context": {"cluster": "fairlead-sandbox", "user": account.name, "namespace": "default"},
+            }
+        ],
+    }
+    return yaml.safe_dump(config, sort_keys=False).encode()

@@ -1,0 +1,292 @@
+"""The columns `kubectl get` shows for built-in kinds, as the real server's printers compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, parse_timestamp
+from fairlead_sandbox.kubernetes_api.storing.representations import selector_text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column and how its cell is made from an object and the present moment."""
+
+    name: str
+    cell: Callable[[Object, datetime], Any]
+    type: str = "string"
+    priority: int = 0
+
+
+def duration_text(seconds: float) -> str:
+    """Short for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
+    total = int(seconds)
+    if total < 0:
+        return "<invalid>" if total < -1 else "0s"
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 120:
+        return f"{total}s"
+    if minutes < 10:
+        return f"{minutes}m{total % 60}s" if total % 60 else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    if days < 730:
+        return f"{days}d"
+    return f"{days // 365}y"
+
+
+def age_since(time: str | None, now: datetime) -> str:
+    if not time:
+        return "<unknown>"
+    try:
+        return duration_text((now - parse_timestamp(time)).total_seconds())
+    except ValueError:
+        return "<invalid>"
+
+
+def _at(*path: str, default: Any = "<none>") -> Callable[[Object, datetime], Any]:
+    def cell(item: Object, _now: datetime) -> Any:
+        value = at_path(item, *path)
+        return default if value is None or value == "" else value
+
+    return cell
+
+
+def _size(*names: str) -> Callable[[Object, datetime], Any]:
+    return lambda item, _now: sum(len(item.get(name) or ()) for name in names)
+
+
+def _selector(item: Object, _now: datetime) -> str:
+    selector = at_path(item, "spec", "selector")
+    if not selector:
+        return "<none>"
+    return selector_text(selector if item["kind"] != "Service" else {"matchLabels": selector})
+
+
+def _containers(field: str) -> Callable[[Object, datetime], str]:
+    def cell(item: Object, _now: datetime) -> str:
+        containers = at_path(item, "spec", "template", "spec", "containers", default=[])
+        return ",".join(container.get(field, "") for container in containers)
+
+    return cell
+
+
+def _pod_ready(pod: Object, _now: datetime) -> str:
+    total = len(at_path(pod, "spec", "containers", default=[]))
+    ready = sum(bool(one.get("ready")) for one in at_path(pod, "status", "containerStatuses", default=[]))
+    return f"{ready}/{total}"
+
+
+def _pod_status(pod: Object, _now: datetime) -> str:
+    status = pod.get("status", {})
+    text = status.get("reason") or status.get("phase", "Unknown")
+    for container in reversed(status.get("containerStatuses", [])):
+        state = container.get("state", {})
+        waiting, ended = state.get("waiting", {}), state.get("terminated")
+        if waiting.get("reason"):
+            text = waiting["reason"]
+        elif ended is not None:
+            text = ended.get("reason") or f"ExitCode:{ended.get('exitCode', 0)}"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    return str(text)
+
+
+def _pod_restarts(pod: Object, now: datetime) -> str:
+    statuses = at_path(pod, "status", "containerStatuses", default=[])
+    count = sum(one.get("restartCount", 0) for one in statuses)
+    ended = [at_path(one, "lastState", "terminated", "finishedAt") for one in statuses]
+    latest = max((time for time in ended if time), default=None)
+    return f"{count} ({age_since(latest, now)} ago)" if count and latest else str(count)
+
+
+def _readiness_gates(pod: Object, _now: datetime) -> str:
+    gates = at_path(pod, "spec", "readinessGates", default=[])
+    conditions = {one.get("type"): one.get("status") for one in at_path(pod, "status", "conditions", default=[])}
+    passed = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
+    return f"{passed}/{len(gates)}" if gates else "<none>"
+
+
+def _service_ports(service: Object, _now: datetime) -> str:
+    def text(port: Object) -> str:
+        node = f":{port['nodePort']}" if port.get("nodePort") else ""
+        return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
+
+    return ",".join(map(text, at_path(service, "spec", "ports", default=[]))) or "<none>"
+
+
+def _endpoint_list(item: Object, _now: datetime) -> str:
+    found = [
+        f"{address.get('ip')}:{port.get('port')}"
+        for subset in item.get("subsets") or ()
+        for address in subset.get("addresses") or ()
+        for port in subset.get("ports") or ()
+    ]
+    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or "<none>"
+
+
+def _slice_ports(item: Object, _now: datetime) -> str:
+    return ",".join(str(port.get("port", "*")) for port in item.get("ports") or ()) or "<unset>"
+
+
+def _slice_addresses(item: Object, _now: datetime) -> str:
+    found = [address for endpoint in item.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or "<unset>"
+
+
+def _node_status(node: Object, _now: datetime) -> str:
+    conditions = {one.get("type"): one.get("status") for one in at_path(node, "status", "conditions", default=[])}
+    ready = {"True": "Ready", None: "Unknown"}.get(conditions.get("Ready"), "NotReady")
+    return ready + (",SchedulingDisabled" if at_path(node, "spec", "unschedulable") else "")
+
+
+def _node_roles(node: Object, _now: datetime) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = node["metadata"].get("labels", {})
+    return ",".join(sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))) or "<none>"
+
+
+def _node_address(kind: str) -> Callable[[Object, datetime], str]:
+    def cell(node: Object, _now: datetime) -> str:
+        addresses = at_path(node, "status", "addresses", default=[])
+        return next((one["address"] for one in addresses if one.get("type") == kind), "<none>")
+
+    return cell
+
+
+def _event_seen(event: Object, now: datetime) -> str:
+    times = (event.get("lastTimestamp"), event.get("deprecatedLastTimestamp"), at_path(event, "series", "lastObservedTime"))
+    fallback = event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    return age_since(next(filter(None, times), fallback), now)
+
+
+def _event_object(event: Object, _now: datetime) -> str:
+    target = event.get("involvedObject") or event.get("regarding") or {}
+    return f"{str(target.get('kind', '')).lower()}/{target.get('name', '')}"
+
+
+def _event_message(event: Object, _now: datetime) -> str:
+    return str(event.get("message") or event.get("note") or "").strip()
+
+
+def _ready_replicas(item: Object, _now: datetime) -> str:
+    return f"{at_path(item, 'status', 'readyReplicas', default=0)}/{at_path(item, 'spec', 'replicas', default=0)}"
+
+
+def _role_reference(item: Object, _now: datetime) -> str:
+    return f"{at_path(item, 'roleRef', 'kind')}/{at_path(item, 'roleRef', 'name')}"
+
+
+_AGE = Column("Age", lambda item, now: age_since(item["metadata"].get("creationTimestamp"), now))
+_CREATED_AT = Column("Created At", _at("metadata", "creationTimestamp"), "date")
+_TEMPLATE = (
+    Column("Containers", _containers("name"), priority=1),
+    Column("Images", _containers("image"), priority=1),
+    Column("Selector", _selector, priority=1),
+)
+
+
+def _count(*path: str) -> Callable[[Object, datetime], Any]:
+    return _at(*path, default=0)
+
+
+BUILTIN_COLUMNS: dict[str, tuple[Column, ...]] = {
+    "Namespace": (Column("Status", _at("status", "phase")), _AGE),
+    "Pod": (
+        Column("Ready", _pod_ready),
+        Column("Status", _pod_status),
+        Column("Restarts", _pod_restarts),
+        _AGE,
+        Column("IP", _at("status", "podIP"), priority=1),
+        Column("Node", _at("spec", "nodeName"), priority=1),
+        Column("Nominated Node", _at("status", "nominatedNodeName"), priority=1),
+        Column("Readiness Gates", _readiness_gates, priority=1),
+    ),
+    "Service": (
+        Column("Type", _at("spec", "type")),
+        Column("Cluster-IP", _at("spec", "clusterIP")),
+        Column("External-IP", _at("spec", "externalName")),
+        Column("Port(s)", _service_ports),
+        _AGE,
+        Column("Selector", _selector, priority=1),
+    ),
+    "Endpoints": (Column("Endpoints", _endpoint_list), _AGE),
+    "EndpointSlice": (
+        Column("AddressType", _at("addressType")),
+        Column("Ports", _slice_ports),
+        Column("Endpoints", _slice_addresses),
+        _AGE,
+    ),
+    "ConfigMap": (Column("Data", _size("data", "binaryData"), "integer"), _AGE),
+    "Secret": (Column("Type", _at("type")), Column("Data", _size("data"), "integer"), _AGE),
+    "ServiceAccount": (Column("Secrets", _size("secrets"), "integer"), _AGE),
+    "Event": (
+        Column("Last Seen", _event_seen),
+        Column("Type", _at("type")),
+        Column("Reason", _at("reason")),
+        Column("Object", _event_object),
+        Column("Message", _event_message),
+    ),
+    "Node": (
+        Column("Status", _node_status),
+        Column("Roles", _node_roles),
+        _AGE,
+        Column("Version", _at("status", "nodeInfo", "kubeletVersion")),
+        Column("Internal-IP", _node_address("InternalIP"), priority=1),
+        Column("External-IP", _node_address("ExternalIP"), priority=1),
+        Column("OS-Image", _at("status", "nodeInfo", "osImage", default="<unknown>"), priority=1),
+    ),
+    "Deployment": (
+        Column("Ready", _ready_replicas),
+        Column("Up-to-date", _count("status", "updatedReplicas"), "integer"),
+        Column("Available", _count("status", "availableReplicas"), "integer"),
+        _AGE,
+        *_TEMPLATE,
+    ),
+    "ReplicaSet": (
+        Column("Desired", _count("spec", "replicas"), "integer"),
+        Column("Current", _count("status", "replicas"), "integer"),
+        Column("Ready", _count("status", "readyReplicas"), "integer"),
+        _AGE,
+        *_TEMPLATE,
+    ),
+    "StatefulSet": (Column("Ready", _ready_replicas), _AGE, *_TEMPLATE[:2]),
+    "DaemonSet": (
+        Column("Desired", _count("status", "desiredNumberScheduled"), "integer"),
+        Column("Current", _count("status", "currentNumberScheduled"), "integer"),
+        Column("Ready", _count("status", "numberReady"), "integer"),
+        _AGE,
+        *_TEMPLATE,
+    ),
+    "PodDisruptionBudget": (
+        Column("Min Available", _at("spec", "minAvailable", default="N/A")),
+        Column("Max Unavailable", _at("spec", "maxUnavailable", default="N/A")),
+        Column("Allowed Disruptions", _count("status", "disruptionsAllowed"), "integer"),
+        _AGE,
+    ),
+    "Lease": (Column("Holder", _at("spec", "holderIdentity")), _AGE),
+    "Role": (_CREATED_AT,),
+    "ClusterRole": (_CREATED_AT,),
+    "RoleBinding": (Column("Role", _role_reference), _AGE),
+    "ClusterRoleBinding": (Column("Role", _role_reference), _AGE),
+    "PriorityClass": (
+        Column("Value", _count("value"), "integer"),
+        Column("Global-Default", lambda item, _now: bool(item.get("globalDefault")), "boolean"),
+        _AGE,
+        Column("PreemptionPolicy", _at("preemptionPolicy")),
+    ),
+    "NetworkPolicy": (
+        Column("Pod-Selector", lambda item, _now: selector_text(at_path(item, "spec", "podSelector", default={})) or "<none>"),
+        _AGE,
+    ),
+    "CustomResourceDefinition": (_CREATED_AT,),
+}

@@ -1,0 +1,268 @@
+"""The REST verbs over objects: list, get, create, change, delete and watch, for every kind alike."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from fairlead_sandbox.kubernetes_api.collecting.deleting import DeleteOptions, delete, parse_delete_options
+from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
+from fairlead_sandbox.kubernetes_api.objects.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    MethodNotAllowed,
+    UnsupportedMediaType,
+)
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode
+from fairlead_sandbox.kubernetes_api.objects.selectors import Selects, parse_field_selector, parse_label_selector, selects
+from fairlead_sandbox.kubernetes_api.serving.accounts import Account
+from fairlead_sandbox.kubernetes_api.serving.exchanges import (
+    Output,
+    answer,
+    is_true,
+    raw_answer,
+    read_body,
+    success,
+    transformed,
+    wanted_output,
+    write_options,
+)
+from fairlead_sandbox.kubernetes_api.serving.request_paths import Target
+from fairlead_sandbox.kubernetes_api.serving.tables import table
+from fairlead_sandbox.kubernetes_api.storing.representations import is_stored_form, to_external
+from fairlead_sandbox.kubernetes_api.storing.store import Stored
+from fairlead_sandbox.kubernetes_api.storing.watches import DEFAULT_TIMEOUT_SECONDS, Watch, WatchRequest
+from fairlead_sandbox.kubernetes_api.writing.patches import json_patch, merge_patch, strategic_merge_patch
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources, Written
+
+_RETURNS_DELETED = frozenset({"Pod", "Service", "Namespace", "PersistentVolumeClaim"})
+
+
+class Endpoints:
+    """Handlers for resource URLs. `open_watches` are the watches to close at shutdown."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._store = resources.store
+        self.open_watches: dict[Watch, ResourceKind] = {}
+
+    async def collection(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+        kind = target.kind
+        if request.method == "GET" and "list" in kind.verbs:
+            if is_true(request.query.get("watch")):
+                return await self._watch(request, target)
+            return self._list(request, target)
+        if request.method == "POST" and (target.namespace or not kind.namespaced):
+            body = await read_body(request)
+            written = self._resources.create(kind, target.namespace, body, write_options(request, account.username))
+            return self._written(request, kind, written, status=201)
+        if request.method == "DELETE" and "deletecollection" in kind.verbs and (target.namespace or not kind.namespaced):
+            return await self._delete_collection(request, target)
+        raise not_allowed(request)
+
+    async def item(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+        kind = target.kind
+        match request.method:
+            case "GET":
+                if is_true(request.query.get("watch")):
+                    return await self._watch(request, target)
+                stored = self._resources.require(kind, target.namespace, target.name)
+                return self._stored(request, kind, stored)
+            case "PUT" | "PATCH":
+                return self._written(request, kind, await self.change(request, target, account))
+            case "DELETE":
+                options = parse_delete_options(await read_body(request), dict(request.query))
+                written = delete(self._resources, kind, target.namespace, target.name, options)
+                metadata = written.object["metadata"]
+                if written.removed and kind.kind not in _RETURNS_DELETED:
+                    return answer(success(kind, metadata["name"], metadata["uid"]))
+                return self._written(request, kind, written)
+        raise not_allowed(request)
+
+    async def change(self, request: web.Request, target: Target, account: Account) -> Written:
+        """PUT or PATCH of an object or its status."""
+        kind, namespace, name = target.kind, target.namespace, target.name
+        options = write_options(request, account.username)
+        body = await read_body(request) if request.method == "PUT" else None
+        if request.method == "PUT":
+            return self._resources.update(kind, namespace, name, lambda _: body, options, subresource=target.subresource, replace=True)
+        if request.content_type in {"application/apply-patch+yaml", "application/apply-patch+cbor"}:
+            if not request.query.get("fieldManager"):
+                raise BadRequest('PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch')
+            applied = await _read_patch(request)
+            return self._resources.apply(kind, namespace, name, applied, options, subresource=target.subresource)
+        patch = patch_function(request.content_type, await _read_patch(request), kind)
+        return self._resources.update(kind, namespace, name, patch, options, subresource=target.subresource)
+
+    def _stored(self, request: web.Request, kind: ResourceKind, stored: Stored) -> web.Response:
+        output = wanted_output(request)
+        if not output.form and is_stored_form(kind):
+            return raw_answer(stored.body)
+        return answer(transformed(kind, to_external(kind, stored.object), output, self._resources.clock()))
+
+    def _written(self, request: web.Request, kind: ResourceKind, written: Written, status: int = 200) -> web.Response:
+        item = transformed(kind, written.object, wanted_output(request), self._resources.clock())
+        return answer(item, status=201 if written.created else status, warnings=written.warnings)
+
+    def _selects(self, request: web.Request, target: Target) -> Selects | None:
+        labels = parse_label_selector(request.query.get("labelSelector", ""))
+        fields = parse_field_selector(request.query.get("fieldSelector", ""), target.kind.selectable_fields)
+        chosen = selects(labels, fields)
+        if not target.name:
+            return chosen
+        return lambda item: item["metadata"]["name"] == target.name and (chosen is None or chosen(item))
+
+    def _list(self, request: web.Request, target: Target) -> web.Response:
+        kind, output = target.kind, wanted_output(request)
+        found = self._store.list(kind.storage, target.namespace)
+        if (chosen := self._selects(request, target)) is not None:
+            found = [stored for stored in found if chosen(to_external(kind, stored.object))]
+        version = self._list_version(request)
+        found, metadata = self._page(request, found, version)
+        if output.form == "Table":
+            items = [to_external(kind, stored.object) for stored in found]
+            now = self._resources.clock()
+            answered = table(kind, items, version=metadata["resourceVersion"], include=output.include, now=now)
+            return answer({**answered, "metadata": metadata})
+        if output.form:
+            items = [transformed(kind, stored.object, output, self._resources.clock()) for stored in found]
+            head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+            return answer({**head, "items": items})
+        stored_form = is_stored_form(kind)
+        bodies = [stored.body if stored_form else encode(to_external(kind, stored.object)) for stored in found]
+        head_bytes = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
+        return raw_answer(head_bytes[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
+
+    def _list_version(self, request: web.Request) -> int:
+        """The resource version the list is answered with. Raises Expired for one that cannot be served."""
+        current = self._store.version
+        text = request.query.get("resourceVersion", "")
+        if text in {"", "0"} or "continue" in request.query:
+            return current
+        if not text.isdigit():
+            raise BadRequest(f'resourceVersion: Invalid value: "{text}": it is not a number')
+        if int(text) > current:
+            raise TooLargeVersion(
+                f"Too large resource version: {text}, current: {current}",
+                details={
+                    "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+                    "retryAfterSeconds": 1,
+                },
+            )
+        if request.query.get("resourceVersionMatch") == "Exact" and int(text) != current:
+            raise Expired(f"The provided resource version {text} is too old to be listed exactly; current is {current}")
+        return current
+
+    def _page(self, request: web.Request, found: list[Stored], version: int) -> tuple[list[Stored], Object]:
+        """One page. Later pages keep the first one's resource version, so that a watch from it misses nothing."""
+        text = request.query.get("limit", "0") or "0"
+        if not text.isdigit():
+            raise BadRequest(f'limit: Invalid value: "{text}": it is not a number of objects')
+        limit = int(text)
+        if token := request.query.get("continue"):
+            try:
+                version, namespace, name = decode(base64.urlsafe_b64decode(token))
+            except ValueError as error:
+                raise BadRequest("continue key is not valid; list again without it") from error
+            if found and version < self._store.oldest_resumable(found[0].resource):
+                raise Expired("The provided continue parameter is too old to display a consistent list result")
+            found = [stored for stored in found if stored.key > (namespace, name)]
+        metadata: Object = {"resourceVersion": str(version)}
+        if limit and len(found) > limit:
+            last = found[limit - 1]
+            metadata["continue"] = base64.urlsafe_b64encode(encode([version, *last.key])).decode()
+            metadata["remainingItemCount"] = len(found) - limit
+            found = found[:limit]
+        return found, metadata
+
+    async def _delete_collection(self, request: web.Request, target: Target) -> web.Response:
+        kind = target.kind
+        options = parse_delete_options(await read_body(request), dict(request.query))
+        chosen = self._selects(request, target)
+        deleted = []
+        for stored in self._store.list(kind.storage, target.namespace):
+            if chosen is None or chosen(to_external(kind, stored.object)):
+                each = DeleteOptions(dry_run=options.dry_run, propagation=options.propagation, grace_seconds=options.grace_seconds)
+                deleted.append(delete(self._resources, kind, stored.namespace, stored.name, each).object)
+        metadata = {"resourceVersion": str(self._store.version)}
+        return answer({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": deleted})
+
+    async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+        watch = Watch(self._store, self._watch_request(request, target))
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+        self.open_watches[watch] = target.kind
+        try:
+            await response.prepare(request)
+            async for lines in watch.lines():
+                await response.write(lines)
+            await response.write_eof()
+        except ConnectionResetError:
+            pass  # the client went away, which is how most watches end
+        finally:
+            del self.open_watches[watch]
+        return response
+
+    def _watch_request(self, request: web.Request, target: Target) -> WatchRequest:
+        query, output = request.query, wanted_output(request)
+        try:
+            seconds = float(query.get("timeoutSeconds") or DEFAULT_TIMEOUT_SECONDS)
+        except ValueError as error:
+            raise BadRequest(f"timeoutSeconds: {query['timeoutSeconds']!r} is not a number of seconds") from error
+        initial = None if "sendInitialEvents" not in query else is_true(query["sendInitialEvents"])
+        if initial is not None and query.get("resourceVersionMatch") != "NotOlderThan":
+            raise BadRequest("sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        return WatchRequest(
+            kind=target.kind,
+            namespace=target.namespace,
+            selects=self._selects(request, target),
+            resource_version=query.get("resourceVersion", ""),
+            bookmarks=is_true(query.get("allowWatchBookmarks")),
+            initial_events=initial,
+            timeout_seconds=seconds,
+            transform=self._transform(target.kind, output) if output.form else None,
+        )
+
+    def _transform(self, kind: ResourceKind, output: Output) -> Callable[[Object], Object]:
+        return lambda item: transformed(kind, item, output, self._resources.clock())
+
+    def close_watches(self, kind: ResourceKind | None = None) -> None:
+        """Ends all watches, or those of one kind that is served no longer."""
+        for watch, watched in tuple(self.open_watches.items()):
+            if kind is None or watched.resource == kind.resource:
+                watch.close()
+
+
+class TooLargeVersion(ApiError):
+    code, reason = 504, "Timeout"
+
+
+def not_allowed(request: web.Request) -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource", details={"kind": request.path})
+
+
+async def _read_patch(request: web.Request) -> Any:
+    body = await request.read()
+    if not body:
+        raise BadRequest("the patch is empty; send a patch document")
+    return await read_body(request)
+
+
+def patch_function(media: str, patch: Any, kind: ResourceKind) -> Callable[[Object], object]:
+    """The change a patch makes. Raises UnsupportedMediaType for formats this kind has not."""
+    match media:
+        case "application/merge-patch+json":
+            if not isinstance(patch, dict):
+                raise BadRequest("a merge patch is an object")
+            return lambda current: merge_patch(current, patch)
+        case "application/json-patch+json":
+            return lambda current: json_patch(current, patch)
+        case "application/strategic-merge-patch+json" if not kind.custom:
+            if not isinstance(patch, dict):
+                raise BadRequest("a strategic merge patch is an object")
+            return lambda current: strategic_merge_patch(current, patch, kind.schema)
+    accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {accepted}")

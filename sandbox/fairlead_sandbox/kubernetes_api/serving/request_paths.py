@@ -1,0 +1,51 @@
+"""Reads request paths: which kind, namespace, name and subresource a URL means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
+from fairlead_sandbox.kubernetes_api.kinds.registry import Registry
+from fairlead_sandbox.kubernetes_api.objects.errors import NotFound
+
+NO_SUCH_RESOURCE = "the server could not find the requested resource"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a resource URL names. `name` and `subresource` are empty for collections."""
+
+    kind: ResourceKind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def resource_target(registry: Registry, path: str) -> Target:
+    """`/api/v1/namespaces/default/pods/web/log` and its like. Raises NotFound for everything not served."""
+    parts = [part for part in path.split("/") if part]
+    group, version, rest = _split(parts)
+    if not rest:
+        raise NotFound(NO_SUCH_RESOURCE)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and registry.find(group, version, rest[2]) is not None:
+        namespace, rest = rest[1], rest[2:]
+    kind = registry.find(group, version, rest[0])
+    if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
+        raise NotFound(NO_SUCH_RESOURCE)
+    if kind.namespaced and not namespace and len(rest) > 1:
+        raise NotFound(NO_SUCH_RESOURCE)
+    return Target(
+        kind=kind,
+        namespace=namespace,
+        name=rest[1] if len(rest) > 1 else "",
+        subresource=rest[2] if len(rest) > 2 else "",
+    )
+
+
+def _split(parts: list[str]) -> tuple[str, str, list[str]]:
+    if parts[:1] == ["api"] and len(parts) > 1:
+        return "", parts[1], parts[2:]
+    if parts[:1] == ["apis"] and len(parts) > 2:
+        return parts[1], parts[2], parts[3:]
+    raise NotFound(NO_SUCH_RESOURCE)

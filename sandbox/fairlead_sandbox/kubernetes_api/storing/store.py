@@ -1,0 +1,189 @@
+"""Objects in memory, every change written through to one SQLite file before anyone hears of it.
+
+A commit survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`); losing the machine's power may lose
+the last commits, which a sandbox accepts for a write of a tenth of a millisecond. Objects handed out are shared and
+must not be changed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode, metadata_of
+
+Key = tuple[str, str]
+"""(namespace, name); the namespace of a cluster-scoped object is empty."""
+
+HISTORY_LENGTH = 2000
+"""Events kept per resource for watches that resume; older ones answer 410 Gone."""
+FIRST_RESOURCE_VERSION = 100
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS objects (
+  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY (resource, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class EventType(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One object at one resource version, with its encoded form."""
+
+    resource: str
+    namespace: str
+    name: str
+    version: int
+    object: Object
+    body: bytes
+
+    @property
+    def key(self) -> Key:
+        return (self.namespace, self.name)
+
+    @property
+    def uid(self) -> str:
+        return str(metadata_of(self.object).get("uid", ""))
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """One committed change. `before` is what watches with selectors compare against."""
+
+    type: EventType
+    version: int
+    now: Stored
+    before: Stored | None
+    line: bytes = field(default=b"")
+    """The encoded watch event, made by the first watch that needs it and shared by the others."""
+
+
+Listener = Callable[[Change], None]
+
+
+class Store:
+    """The single writer. All methods are called on one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
+        self._objects: dict[str, dict[Key, Stored]] = {}
+        self._by_uid: dict[str, Stored] = {}
+        self._history: dict[str, deque[Change]] = {}
+        self._floor: dict[str, int] = {}
+        self._listeners: list[Listener] = []
+        row = self._database.execute("SELECT value FROM counters WHERE name = 'resource_version'").fetchone()
+        self._version: int = row[0] if row else FIRST_RESOURCE_VERSION
+        self._start = self._version
+        for resource, namespace, name, body in self._database.execute("SELECT resource, namespace, name, body FROM objects"):
+            item: Object = decode(body)
+            version = int(metadata_of(item)["resourceVersion"])
+            self._remember(Stored(resource=resource, namespace=namespace, name=name, version=version, object=item, body=body))
+
+    @property
+    def version(self) -> int:
+        """The resource version of the newest commit."""
+        return self._version
+
+    def oldest_resumable(self, resource: str) -> int:
+        """The oldest resource version a watch of this resource can resume from without missing anything."""
+        return self._floor.get(resource, self._start)
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+        return self._objects.get(resource, {}).get((namespace, name))
+
+    def by_uid(self, uid: str) -> Stored | None:
+        return self._by_uid.get(uid)
+
+    def list(self, resource: str, namespace: str = "") -> list[Stored]:
+        """All objects of a resource, of one namespace if given, in the order of their keys."""
+        found = self._objects.get(resource, {})
+        keys = sorted(key for key in found if not namespace or key[0] == namespace)
+        return [found[key] for key in keys]
+
+    def count(self, resource: str) -> int:
+        return len(self._objects.get(resource, {}))
+
+    def resources(self) -> tuple[str, ...]:
+        return tuple(resource for resource, found in self._objects.items() if found)
+
+    def put(self, resource: str, namespace: str, name: str, item: Object) -> Stored:
+        """Creates or replaces. Stamps `metadata.resourceVersion` into `item`, which belongs to the store from here."""
+        before = self.get(resource, namespace, name)
+        version = self._version + 1
+        item["metadata"]["resourceVersion"] = str(version)
+        body = encode(item)
+        self._commit(
+            version,
+            "INSERT INTO objects VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET body = excluded.body",
+            (resource, namespace, name, body),
+        )
+        now = Stored(resource=resource, namespace=namespace, name=name, version=version, object=item, body=body)
+        self._remember(now)
+        self._publish(EventType.MODIFIED if before else EventType.ADDED, now, before)
+        return now
+
+    def remove(self, resource: str, namespace: str, name: str, final: Object) -> Stored:
+        """Deletes. `final` is the object's last state; watches see it with the resource version of the deletion."""
+        before = self._objects[resource][(namespace, name)]
+        version = self._version + 1
+        final["metadata"]["resourceVersion"] = str(version)
+        self._commit(
+            version,
+            "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
+            (resource, namespace, name),
+        )
+        del self._objects[resource][(namespace, name)]
+        self._by_uid.pop(before.uid, None)
+        now = Stored(resource=resource, namespace=namespace, name=name, version=version, object=final, body=encode(final))
+        self._publish(EventType.DELETED, now, before)
+        return now
+
+    def changes_since(self, resource: str, version: int) -> Iterator[Change]:
+        """The kept changes of a resource that are newer than `version`, oldest first."""
+        return (change for change in self._history.get(resource, ()) if change.version > version)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` for every change after it is durable; returns the function that stops it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _commit(self, version: int, statement: str, parameters: tuple[str | bytes, ...]) -> None:
+        run = self._database.execute
+        run("BEGIN IMMEDIATE")
+        try:
+            run(statement, parameters)
+            run("INSERT INTO counters VALUES ('resource_version', ?) ON CONFLICT DO UPDATE SET value = excluded.value", (version,))
+            run("COMMIT")
+        except sqlite3.Error:
+            run("ROLLBACK")
+            raise
+        self._version = version
+
+    def _remember(self, stored: Stored) -> None:
+        self._objects.setdefault(stored.resource, {})[stored.key] = stored
+        self._by_uid[stored.uid] = stored
+
+    def _publish(self, kind: EventType, now: Stored, before: Stored | None) -> None:
+        change = Change(type=kind, version=now.version, now=now, before=before)
+        history = self._history.setdefault(now.resource, deque())
+        history.append(change)
+        if len(history) > HISTORY_LENGTH:
+            self._floor[now.resource] = history.popleft().version
+        for listener in tuple(self._listeners):
+            listener(change)

@@ -1,0 +1,132 @@
+"""Pods: what the server fills in, what it refuses, and how it reads their condition."""
+
+from __future__ import annotations
+
+from fairlead_sandbox.kubernetes_api.objects.errors import Cause, duplicate_value, forbidden_value, not_supported, required_value
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
+
+DEFAULT_GRACE_SECONDS = 30
+FINISHED = frozenset({"Succeeded", "Failed"})
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
+
+
+def default_pod_spec(spec: Object) -> None:
+    """Fills a pod spec in place, here and in every template."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        _default_container(container)
+    for volume in spec.get("volumes", ()):
+        for source in ("configMap", "secret", "projected", "downwardAPI"):
+            if source in volume:
+                volume[source].setdefault("defaultMode", 420)
+
+
+def _default_container(container: Object) -> None:
+    image = container.get("image", "")
+    tag = image.rsplit("/", 1)[-1].partition(":")[2]
+    container.setdefault("imagePullPolicy", "IfNotPresent" if tag and tag != "latest" else "Always")
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    for port in container.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+    resources = container["resources"]
+    for name, limit in resources.get("limits", {}).items():
+        resources.setdefault("requests", {}).setdefault(name, limit)
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if name in container:
+            _default_probe(container[name])
+
+
+def _default_probe(probe: Object) -> None:
+    for name, number in {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}.items():
+        probe.setdefault(name, number)
+    if "httpGet" in probe:
+        probe["httpGet"].setdefault("path", "/")
+        probe["httpGet"].setdefault("scheme", "HTTP")
+
+
+def default_pod(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("enableServiceLinks", True)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def initial_status(pod: Object) -> Object:
+    return {"phase": "Pending", "qosClass": qos_class(pod)}
+
+
+def qos_class(pod: Object) -> str:
+    resources = [container.get("resources", {}) for container in at_path(pod, "spec", "containers", default=[])]
+    if not any(one.get("requests") or one.get("limits") for one in resources):
+        return "BestEffort"
+    guaranteed = all(
+        {"cpu", "memory"} <= one.get("limits", {}).keys() and one.get("requests", one["limits"]) == one["limits"] for one in resources
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def pod_spec_faults(spec: Object, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if not spec.get("containers"):
+        causes.append(required_value(f"{path}.containers"))
+    if spec.get("restartPolicy", "Always") not in _RESTART_POLICIES:
+        causes.append(not_supported(f"{path}.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES))
+    names: set[str] = set()
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group, ())):
+            at = f"{path}.{group}[{index}]"
+            if container.get("name") in names:
+                causes.append(duplicate_value(f"{at}.name", container["name"]))
+            names.add(container.get("name", ""))
+            if not container.get("image"):
+                causes.append(required_value(f"{at}.image"))
+            if container.get("imagePullPolicy", "Always") not in _PULL_POLICIES:
+                causes.append(not_supported(f"{at}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES))
+    volumes = {volume.get("name") for volume in spec.get("volumes", ())}
+    for index, container in enumerate(spec.get("containers", ())):
+        for position, mount in enumerate(container.get("volumeMounts", ())):
+            if mount.get("name") not in volumes:
+                field = f"{path}.containers[{index}].volumeMounts[{position}].name"
+                causes.append(Cause(reason="FieldValueNotFound", field=field, message=f'Not found: "{mount.get("name")}"'))
+    return causes
+
+
+def pod_faults(pod: Object, old: Object | None) -> list[Cause]:
+    causes = pod_spec_faults(pod.get("spec", {}), "spec")
+    if old is not None and _frozen_part(pod) != _frozen_part(old):
+        causes.append(forbidden_value("spec", f"pod updates may not change fields other than {_MUTABLE_SPEC}"))
+    return causes
+
+
+def _frozen_part(pod: Object) -> Object:
+    """The part of a pod's spec that no update may change."""
+    spec: Object = copy_of(pod.get("spec", {}))
+    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"):
+        spec.pop(name, None)
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        container.pop("image", None)
+        container.pop("imagePullPolicy", None)
+    return spec
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = at_path(pod, "status", "conditions", default=[])
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def grace_seconds(pod: Object, requested: int | None) -> int:
+    """How long a deletion waits for the kubelet: not at all for pods that run nowhere."""
+    if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
+        return 0
+    if requested is not None:
+        return max(0, requested)
+    return int(at_path(pod, "spec", "terminationGracePeriodSeconds", default=DEFAULT_GRACE_SECONDS))

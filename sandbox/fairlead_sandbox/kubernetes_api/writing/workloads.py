@@ -1,0 +1,56 @@
+"""Deployments, ReplicaSets, StatefulSets and DaemonSets: defaults and checks. No controller acts on them here."""
+
+from __future__ import annotations
+
+from fairlead_sandbox.kubernetes_api.objects.errors import Cause, invalid_value, required_value
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path
+from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
+from fairlead_sandbox.kubernetes_api.writing.pods import default_pod_spec, pod_spec_faults
+
+_ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
+
+
+def default_workload(item: Object) -> None:
+    spec = item.setdefault("spec", {})
+    kind = item["kind"]
+    if kind != "DaemonSet":
+        spec.setdefault("replicas", 1)
+    if kind == "Deployment":
+        strategy = spec.setdefault("strategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            strategy["rollingUpdate"] = {**_ROLLING, **strategy.get("rollingUpdate", {})}
+        spec.setdefault("progressDeadlineSeconds", 600)
+    elif kind in {"StatefulSet", "DaemonSet"}:
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            default = {"partition": 0} if kind == "StatefulSet" else {"maxUnavailable": 1, "maxSurge": 0}
+            strategy["rollingUpdate"] = {**default, **strategy.get("rollingUpdate", {})}
+    if kind == "StatefulSet":
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    if kind != "ReplicaSet":
+        spec.setdefault("revisionHistoryLimit", 10)
+    if isinstance(pod_spec := at_path(spec, "template", "spec"), dict):
+        default_pod_spec(pod_spec)
+
+
+def workload_faults(item: Object, old: Object | None) -> list[Cause]:
+    spec = item.get("spec", {})
+    causes: list[Cause] = []
+    if (replicas := spec.get("replicas", 0)) < 0:
+        causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
+    selector = spec.get("selector")
+    template = spec.get("template", {})
+    if not selector:
+        causes.append(required_value("spec.selector"))
+    elif not selector_of_object(selector).requirements:
+        causes.append(invalid_value("spec.selector", selector, f"empty selector is invalid for {item['kind'].lower()}"))
+    elif not selector_of_object(selector).matches(at_path(template, "metadata", "labels")):
+        labels = at_path(template, "metadata", "labels", default={})
+        causes.append(invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
+    causes += pod_spec_faults(template.get("spec", {}), "spec.template.spec")
+    if old is not None and at_path(old, "spec", "selector") != selector:
+        causes.append(invalid_value("spec.selector", selector, "field is immutable"))
+    return causes
