@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fairlead_router.dialects import Dialect
 from fairlead_router.settings import Timeouts
-from fairlead_router.upstream import UpstreamConnection, UpstreamFailure
+from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 STALLED_CLIENT_SECONDS = 5.0
 """How long past the total time a client may take to read the end before its connection is dropped."""

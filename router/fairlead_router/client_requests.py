@@ -5,27 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.server import ServerState
 
-if TYPE_CHECKING:
-    from fairlead_router.serving import ClientConnection
-
-
-def _status_line(status: int) -> bytes:
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = ""
-    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
-
-
-STATUS_LINES = {status: _status_line(status) for status in range(100, 1000)}
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
 """How much of a body is kept before the application asked for it."""
-
 
 STREAMED_BODY_BYTES = 256 * 1024
 """How much of a body that is passed on as it arrives is held before its client is paused."""
@@ -37,6 +27,18 @@ class BodyTooLarge(Exception):
 
 class ClientGone(Exception):
     """The client closed its connection before its request was read."""
+
+
+class Connection(Protocol):
+    """What a request uses of the connection it came on."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    flow: FlowControl
+    server_state: ServerState
+
+    def forget(self, request: ClientRequest) -> None:
+        """The request was answered."""
 
 
 class ClientRequest:
@@ -51,7 +53,7 @@ class ClientRequest:
         "_streaming", "_waiter", "_writable", "gone",
     )  # fmt: skip
 
-    def __init__(self, connection: ClientConnection, cycle: RequestResponseCycle) -> None:
+    def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection
         self._cycle = cycle
         self._pieces: list[bytes] = []

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.client_requests import ClientGone
 from fairlead_router.dialects import error_event
-from fairlead_router.pools import Pool
+from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest, ErrorAnswer, nobody_serves, upstream_failed
 from fairlead_router.requests import forwarded_headers
-from fairlead_router.sending import Sender, fault, passed_headers, refuse_engine_faults
-from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
+from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults
+from fairlead_router.upstream import UpstreamPool
+from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 PROBES_AT_ONCE = 8
 PROBE_SECONDS = 2.0
@@ -94,7 +95,7 @@ class DirectRelay:
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
         address = pool.addresses[instance]
         if upload is None:
-            return await self._sender.begin(call, pool, instance, address)
+            return await self._sender.begin(call, instance, address, credentials=pool.pass_credentials)
         connection = await self._upstream.connect(address)
         self._calls.await_answer(call, connection)
         connection.send(b"%shost: %s\r\n\r\n" % (call.head, address.encode()), _framed(call.body, upload.chunked))
@@ -110,7 +111,7 @@ class DirectRelay:
         self._calls.await_answer(call, connection)
         await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, pool, instance)
+        refuse_engine_faults(connection, instance, credentials=pool.pass_credentials)
         return connection
 
     async def _pass_on(self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client) -> None:
@@ -140,7 +141,7 @@ class DirectRelay:
 
     def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
         call.drop_connection()
-        fault(pool, instance, failure, self._now())
+        pool.engine_failed(instance, failure.kind, self._now())
         extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "problem": str(failure)}
         logger.warning("engine failed a direct request", extra=extra)
 

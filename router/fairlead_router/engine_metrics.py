@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 from fairlead.instances import REACHABLE
 from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pool, Pools
-from fairlead_router.upstream import UpstreamFailure, UpstreamPool
+from fairlead_router.pool import Pool
+from fairlead_router.pools import Pools
+from fairlead_router.upstream import UpstreamPool
+from fairlead_router.upstream_connections import UpstreamFailure
 
 INTERVAL_SECONDS = 1.0
 TIMEOUT_SECONDS = 0.9

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
 from fairlead_router import paths
+from fairlead_router.bodies import BodyReader, header_value
 from fairlead_router.calls import Call, Calls
-from fairlead_router.client_requests import BodyTooLarge, ClientGone, ClientRequest
+from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
 from fairlead_router.forms import FormPrefix
@@ -19,7 +20,8 @@ from fairlead_router.informing import Informing, Scope, Send, send_answer
 from fairlead_router.keys import GatewayKeys
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
-from fairlead_router.pools import Pool, Pools
+from fairlead_router.pool import Pool
+from fairlead_router.pools import Pools
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
 from fairlead_router.requests import forwarded_headers, parse_request, request_head, session_name
@@ -58,6 +60,7 @@ class Gateway:
         self._metrics = metrics
         self._now = now
         self._keys = GatewayKeys(settings.gateway_keys)
+        self._bodies = BodyReader(settings, now)
         self._handlers = {
             Handling.ROUTED: self._route,
             Handling.SPREAD: self._spread,
@@ -100,10 +103,10 @@ class Gateway:
     async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
         """Through the pool's scheduler."""
         arrived = self._now()
-        body = await self._body(scope, client)
+        body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        pool = self._pools.resolve(parsed.model, _header(headers, b"x-fairlead-pool"))
+        pool = self._pools.resolve(parsed.model, header_value(headers, b"x-fairlead-pool"))
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
@@ -135,9 +138,9 @@ class Gateway:
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
         """To the instance with the least under way."""
         arrived = self._now()
-        body = await self._body(scope, client)
+        body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
-        pool = self._pools.resolve(parsed.model, _header(scope["headers"], b"x-fairlead-pool"))
+        pool = self._pools.resolve(parsed.model, header_value(scope["headers"], b"x-fairlead-pool"))
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)
         call = self._direct_call(scope, client, endpoint, pool, arrived, body, length=len(body))
@@ -147,13 +150,8 @@ class Gateway:
         """A form: read until its model is known, then streamed through to the instance with the least under way."""
         arrived = self._now()
         headers = scope["headers"]
-        declared = _header(headers, b"content-length")
-        length = int(declared) if declared is not None and declared.isdecimal() else None
-        limit = self._settings.max_upload_bytes
-        if length is not None and length > limit:
-            raise _too_large(limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
-        form = FormPrefix(_header(headers, b"content-type"))
-        pieces = self._pieces(client, arrived + self._settings.timeouts.body, limit)
+        form = FormPrefix(header_value(headers, b"content-type"))
+        length, pieces = self._bodies.upload(headers, client, arrived)
         async for piece in pieces:
             form.feed(piece)
             if form.model is not None:
@@ -163,7 +161,7 @@ class Gateway:
                 raise BadRequest(400, "missing_field", message, "model")
         if not form.model:
             raise BadRequest(400, "missing_field", "model: is missing; name the model in the form's field `model`", "model")
-        pool = self._pools.resolve(form.model, _header(headers, b"x-fairlead-pool"))
+        pool = self._pools.resolve(form.model, header_value(headers, b"x-fairlead-pool"))
         body = form.taken(pool.table.model)
         if length is not None:
             length += len(body) - form.size
@@ -173,7 +171,7 @@ class Gateway:
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
         """To the instance that made the response; one that is not remembered is looked for. Neither path has a use for a body, so none is passed on."""
         arrived = self._now()
-        await self._body(scope, client)
+        await self._bodies.whole(scope["headers"], client)
         response = paths.response_id(scope["raw_path"])
         home = self._held.find(response)
         pool = self._pools.get(home[0]) if home is not None else None
@@ -207,36 +205,6 @@ class Gateway:
         call = self._calls.new(call_id, arrived, head, body, stream=False, dialect=endpoint.dialect)
         client.watch(call.client_gone)
         return call
-
-    # ── bodies ──
-
-    async def _body(self, scope: Scope, client: ClientRequest) -> bytes:
-        """The whole body. Raises BadRequest 413 as soon as it is known to be too large, 408, or ClientGone."""
-        limit, seconds = self._settings.max_body_bytes, self._settings.timeouts.body
-        length = _header(scope["headers"], b"content-length")
-        if length is not None and length.isdecimal() and int(length) > limit:
-            raise _too_large(limit, "FAIRLEAD_MAX_BODY_BYTES")
-        try:
-            return await client.body(limit, seconds)
-        except BodyTooLarge:
-            raise _too_large(limit, "FAIRLEAD_MAX_BODY_BYTES") from None
-        except TimeoutError:
-            raise _body_timeout(seconds) from None
-
-    async def _pieces(self, client: ClientRequest, until: float, limit: int) -> AsyncIterator[bytes]:
-        """The body as it arrives, never more of it in memory than one piece and what the connection holds."""
-        size = 0
-        while True:
-            try:
-                piece = await client.next_piece(max(0.0, until - self._now()))
-            except TimeoutError:
-                raise _body_timeout(self._settings.timeouts.body) from None
-            if not piece:
-                return
-            size += len(piece)
-            if size > limit:
-                raise _too_large(limit, "FAIRLEAD_MAX_UPLOAD_BYTES")
-            yield piece
 
     # ── refusing ──
 
@@ -278,18 +246,3 @@ def _wrong_method(endpoint: Endpoint, method: str) -> BadRequest:
     allowed = ", ".join(endpoint.methods)
     message = f"{endpoint.path} takes {allowed}, not {method}"
     return BadRequest(405, "method_not_allowed", message, None, [(b"allow", allowed.encode())])
-
-
-def _too_large(limit: int, setting: str) -> BadRequest:
-    return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")
-
-
-def _body_timeout(seconds: float) -> BadRequest:
-    return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
-
-
-def _header(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
-    for key, value in headers:
-        if key == name:
-            return value.decode("latin-1")
-    return None

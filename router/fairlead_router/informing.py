@@ -12,7 +12,8 @@ import orjson
 
 from fairlead_router.metrics import InstanceReading, RouterMetrics, render
 from fairlead_router.paths import Endpoint
-from fairlead_router.pools import Pool, Pools
+from fairlead_router.pool import Pool
+from fairlead_router.pools import Pools
 from fairlead_router.refusals import BadRequest, ErrorAnswer
 from fairlead_router.upstream import UpstreamPool
 

@@ -23,6 +23,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_router.admin import serving_admin
 from fairlead_router.calls import Calls
+from fairlead_router.client_connections import ConnectionLimits
 from fairlead_router.clock import WallClock
 from fairlead_router.control_plane import ControlPlane
 from fairlead_router.direct import DirectRelay
@@ -36,7 +37,7 @@ from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.proxying import Proxy
 from fairlead_router.reporting import Reporter, spooled_changes
 from fairlead_router.sending import Sender
-from fairlead_router.serving import ConnectionLimits, GatewayServer, bind, connections_for, server_config
+from fairlead_router.serving import GatewayServer, bind, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.spool import Spool
 from fairlead_router.table_cache import TableCache

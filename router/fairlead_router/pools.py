@@ -1,115 +1,22 @@
-"""Pools as this router knows them: a routing table, its scheduler, and the requests submitted to it; and which pool serves which model."""
+"""All pools of this router: which serves a request, and how routing tables and bindings reach them."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fairlead.errors import FairleadError
 from fairlead.reports import Acknowledgement, Binding, BindingChange
-from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
+from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_router.accounting import Ticket
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
 
 SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
 logger = logging.getLogger("fairlead.router.pools")
-
-
-class Pool:
-    """One pool being served. Everything the scheduler answers comes through `deliver`."""
-
-    __slots__ = (
-        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics",
-        "pass_credentials", "scheduler",
-        "session_header", "table", "ticked_at", "tickets", "waiting",
-    )  # fmt: skip
-
-    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics) -> None:
-        self.key = table.pool
-        self.scheduler = scheduler
-        self.metrics = metrics
-        self.counters = metrics.pool(str(table.pool))
-        self.header = str(table.pool).encode()
-        self.tickets: dict[str, Ticket] = {}
-        self.direct: Counter[str] = Counter()
-        """Requests under way to each instance past the scheduler."""
-        self.waiting = 0
-        self.ticked_at = 0.0
-        self.kv_usage: dict[str, float] = {}
-        self._take(table)
-
-    def _take(self, table: RoutingTable) -> None:
-        self.table = table
-        self.session_header = table.session.header.lower().encode("latin-1")
-        self.pass_credentials = table.engine.pass_client_credentials
-        self.bytes_per_token = table.engine.bytes_per_token
-        self.block_bytes = table.engine.block_tokens * table.engine.bytes_per_token
-        self.addresses = {entry.id: entry.address for entry in table.instances}
-        self.metrics.tables[str(table.pool)] = table.version
-        for gone in self.kv_usage.keys() - self.addresses.keys():
-            del self.kv_usage[gone]
-
-    def update(self, table: RoutingTable, now: float) -> None:
-        """Take a newer table live. Raises FairleadError and changes nothing when the scheduler cannot use it."""
-        results = self.scheduler.update_table(table, now)
-        self._take(table)
-        self.deliver(results, now)
-
-    def submit(self, request: RoutingRequest, now: float) -> Ticket:
-        """Hand a request to the scheduler. The ticket may already have its verdict."""
-        ticket = Ticket(self, request)
-        self.tickets[request.id] = ticket
-        self.waiting += 1
-        self.counters.submitted += 1
-        self.counters.prompt_tokens += request.prompt_tokens
-        try:
-            results = self.scheduler.submit(request, now)
-        except BaseException:
-            self.counters.submitted -= 1
-            self.close(ticket)  # the scheduler refused to know it, so nothing may be kept of it here
-            raise
-        self.deliver(results, now)
-        return ticket
-
-    def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
-        """Pass verdicts to the tickets they are for."""
-        for result in results:
-            ticket = self.tickets.get(result.request.id)
-            if ticket is None or ticket.verdict is not None:
-                self.metrics.accounting_errors += 1
-                logger.error("verdict for a request not waiting", extra={"pool": str(self.key), "request": result.request.id})
-                if ticket is None and isinstance(result, Dispatch):
-                    self.deliver(self.scheduler.cancel(result.request.id, now), now)
-                continue
-            self.waiting -= 1
-            if isinstance(result, Dispatch):
-                self.counters.hit_tokens += result.hit_tokens
-                self.counters.queued.observe(now - ticket.request.arrived_at)
-            ticket.resolve(result, now)
-
-    def close(self, ticket: Ticket) -> None:
-        """The ticket ended; forget it."""
-        if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
-            self.waiting -= 1
-
-    def least_loaded(self, excluded: Collection[str]) -> str | None:
-        """The accepting instance with the least under way, for a request that needs no particular one; None when there is none left."""
-        accepting = {entry.id for entry in self.table.instances if entry.accepting and entry.id not in excluded}
-        rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
-        free = [row for row in rows if row[1] in accepting]
-        return min(free)[1] if free else None
-
-    def tick(self, now: float) -> None:
-        """Called often: lets the scheduler dispatch, expire, rebalance and see the end of prefills whose first token nobody sees."""
-        if self.tickets or now - self.ticked_at >= 1.0:
-            self.ticked_at = now
-            self.deliver(self.scheduler.tick(now), now)
 
 
 class Pools:
@@ -191,7 +98,7 @@ class Pools:
         """Refuse everything that waits in a queue; what was dispatched goes on."""
         now = self._clock()
         for pool in self.living():
-            pool.deliver(pool.scheduler.shut_down(now), now)
+            pool.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
         """Tell schedulers what the API knows of sessions, and which own changes `lost` against it; bindings of unknown pools are ignored."""
@@ -241,7 +148,3 @@ class Pools:
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
         """The table version each pool is routed by."""
         return tuple(Acknowledgement(pool=pool.key, version=pool.table.version) for pool in self._by_key.values())
-
-    def in_flight_total(self) -> int:
-        """Requests not ended yet, in all pools."""
-        return sum(len(pool.tickets) for pool in self.living())

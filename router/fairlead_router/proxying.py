@@ -13,20 +13,50 @@ from dataclasses import replace
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead_router.accounting import Ticket
 from fairlead_router.answers import StreamReader, first_id, read_usage
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.held_responses import HeldResponses
-from fairlead_router.pools import Pool
+from fairlead_router.pool import Pool, Ticket
 from fairlead_router.refusals import ErrorAnswer, refusal_answer, upstream_failed
-from fairlead_router.sending import Sender, fault, passed_headers
-from fairlead_router.upstream import UpstreamConnection, UpstreamFailure
+from fairlead_router.sending import Sender, passed_headers
+from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 """An unstreamed answer is held until it is complete, so that losing its engine can still be told by status; beyond this it is passed on."""
 
 logger = logging.getLogger("fairlead.router.requests")
+
+
+class Exchange:
+    """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into `pool`'s account by `ticket`."""
+
+    __slots__ = ("call", "client", "connection", "dispatch", "instance", "pool", "ticket")
+
+    def __init__(self, call: Call, client: Client, pool: Pool, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection) -> None:
+        self.call = call
+        self.client = client
+        self.pool = pool
+        self.ticket = ticket
+        self.dispatch = dispatch
+        self.instance = dispatch.instance
+        self.connection = connection
+
+    def answer_headers(self) -> bytes:
+        """Header lines: the engine's that may pass, and what was decided."""
+        dispatch, ticket = self.dispatch, self.ticket
+        lines = passed_headers(self.connection)
+        lines.append(
+            b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
+            % (
+                self.pool.header,
+                dispatch.instance.encode(),
+                dispatch.decision_id.encode(),
+                dispatch.reason.value.encode(),
+                (ticket.dispatched_at - ticket.request.arrived_at) * 1000.0,
+            )
+        )
+        return b"".join(lines)
 
 
 class Proxy:
@@ -52,51 +82,41 @@ class Proxy:
                 verdict = await ticket.decided()
             while isinstance(verdict, Dispatch):
                 try:
-                    connection = await self._sender.begin(call, pool, verdict.instance, verdict.address)
+                    connection = await self._sender.begin(call, verdict.instance, verdict.address, credentials=pool.pass_credentials)
                 except UpstreamFailure as failure:
-                    verdict = self._retry(call, ticket, verdict, failure)
+                    verdict = self._retry(call, pool, ticket, verdict.instance, failure)
                     continue
+                exchange = Exchange(call, client, pool, ticket, verdict, connection)
                 if call.stream and connection.status < 400:
-                    await self._stream(call, ticket, verdict, connection, client)
+                    await self._stream(exchange)
                     return None
-                return await self._whole(call, ticket, verdict, connection, client)
+                return await self._whole(exchange)
             return refusal_answer(verdict, pool.header, call.dialect)
         except asyncio.CancelledError:
             if not call.gone:
                 raise
             if ticket is not None:
-                ticket.cancel(self._now())
+                pool.cancel(ticket, self._now())
             return None
         finally:
             if ticket is not None and not ticket.ended:
-                ticket.fail(self._now())
+                pool.fail(ticket, self._now())
             self._calls.leave(call)
 
-    def _retry(self, call: Call, ticket: Ticket, dispatch: Dispatch, failure: UpstreamFailure) -> Dispatch | Refusal:
+    def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal:
         now = self._now()
         call.drop_connection()
         call.first_byte_due = call.quiet_since = 0.0
-        pool = ticket.pool
-        fault(pool, dispatch.instance, failure, now)
-        logger.warning(
-            "engine failed before the first byte",
-            extra={
-                "pool": str(pool.key),
-                "instance": dispatch.instance,
-                "request": call.id,
-                "kind": failure.kind,
-                "problem": str(failure),
-            },
-        )
-        verdict = ticket.retry(now, dispatch.instance)
+        pool.engine_failed(instance, failure.kind, now)
+        _log_failure("engine failed before the first byte", call, pool, instance, failure)
+        verdict = pool.retry(ticket, instance, now)
         if isinstance(verdict, Refusal):
             return replace(verdict, message=f"{verdict.message}; the last: {failure}")
         return verdict
 
-    async def _whole(
-        self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client
-    ) -> ErrorAnswer | None:
+    async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:
         """Pass on an unstreamed answer once it is complete, so that an engine lost halfway can still be told by status."""
+        call, client, connection = exchange.call, exchange.client, exchange.connection
         try:
             body = await connection.read()
             if not connection.complete:
@@ -106,36 +126,32 @@ class Proxy:
                     size += len(piece)
                 body = b"".join(parts)
         except UpstreamFailure as failure:
-            self._lost(call, ticket, dispatch, failure)
-            return upstream_failed(f"{dispatch.instance} was lost while it answered: {failure}", ticket.pool.header, call.dialect)
-        headers = _answer_headers(connection, ticket, dispatch)
+            self._lost(exchange, failure)
+            return upstream_failed(f"{exchange.instance} was lost while it answered: {failure}", exchange.pool.header, call.dialect)
+        headers = exchange.answer_headers()
         if not connection.complete:
             client.begin(connection.status, headers, None)
             client.write(body)
-            await self._pass_on(call, ticket, dispatch, connection, client)
+            await self._pass_on(exchange)
             return None
         status = connection.status
         if call.dialect is Dialect.RESPONSES and status < 400:
-            self._held.remember(first_id(body), ticket.pool.key, dispatch.instance)
-        self._answered(call, ticket, dispatch, connection, read_usage(body) or (0, None))
+            self._held.remember(first_id(body), exchange.pool.key, exchange.instance)
+        self._answered(exchange, read_usage(body) or (0, None))
         client.begin(status, headers, len(body))
         client.end(body)
         return None
 
-    async def _stream(self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client) -> None:
+    async def _stream(self, exchange: Exchange) -> None:
         """Pass on a streamed answer. Its first bytes are its first token, in the dialects that begin with it."""
-        if call.dialect is Dialect.OPENAI:
-            self._first_token(ticket)
-        client.begin(connection.status, _answer_headers(connection, ticket, dispatch), None)
-        await self._pass_on(call, ticket, dispatch, connection, client)
+        if exchange.call.dialect is Dialect.OPENAI:
+            exchange.pool.first_token(exchange.ticket, self._now())
+        exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
+        await self._pass_on(exchange)
 
-    def _first_token(self, ticket: Ticket) -> None:
-        now = self._now()
-        ticket.first_token(now)
-        ticket.pool.counters.ttft.observe(now - ticket.request.arrived_at)
-
-    async def _pass_on(self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, client: Client) -> None:
+    async def _pass_on(self, exchange: Exchange) -> None:
         """Send pieces as they come, from the engine's callback straight to the client; a slow client pauses the engine."""
+        call, client, connection = exchange.call, exchange.client, exchange.connection
         reader = StreamReader(call.dialect)
         client.on_writable(connection.resume)
 
@@ -144,76 +160,54 @@ class Proxy:
             return client.write(piece)
 
         def watching_sink(piece: bytes) -> bool:
-            self._watch_events(call, ticket, dispatch, reader, piece)
+            self._watch_events(exchange, reader, piece)
             return client.write(piece)
 
         watches = call.stream and call.dialect is not Dialect.OPENAI
         try:
             last = await connection.pipe(watching_sink if watches else sink)
         except UpstreamFailure as failure:
-            self._lost(call, ticket, dispatch, failure)
+            self._lost(exchange, failure)
             if not call.stream:
                 client.abort()
                 return
-            message = f"the answer ended early, {dispatch.instance} was lost: {failure}"
+            message = f"the answer ended early, {exchange.instance} was lost: {failure}"
             client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=reader.events))
             return
         if watches:
-            self._watch_events(call, ticket, dispatch, reader, last)
+            self._watch_events(exchange, reader, last)
         else:
             reader.feed(last)
-        self._answered(call, ticket, dispatch, connection, reader.usage())
+        self._answered(exchange, reader.usage())
         client.end(last)
 
-    def _watch_events(self, call: Call, ticket: Ticket, dispatch: Dispatch, reader: StreamReader, piece: bytes) -> None:
+    def _watch_events(self, exchange: Exchange, reader: StreamReader, piece: bytes) -> None:
         """Where a stream begins before its first token: see that token, and the name of the response that others will ask for."""
         begun = reader.events
         reader.feed(piece)
-        if begun == 0 and reader.events and call.dialect is Dialect.RESPONSES:
-            self._held.remember(first_id(reader.head), ticket.pool.key, dispatch.instance)
-        if reader.began and not ticket.saw_first_token and not ticket.ended:
-            self._first_token(ticket)
+        if begun == 0 and reader.events and exchange.call.dialect is Dialect.RESPONSES:
+            self._held.remember(first_id(reader.head), exchange.pool.key, exchange.instance)
+        if reader.began and not exchange.ticket.saw_first_token:
+            exchange.pool.first_token(exchange.ticket, self._now())
 
-    def _answered(
-        self, call: Call, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection, usage: tuple[int, int | None]
-    ) -> None:
+    def _answered(self, exchange: Exchange, usage: tuple[int, int | None]) -> None:
         """The engine's answer is complete: settle the account and give the connection back."""
         now = self._now()
-        ticket.pool.scheduler.instance_worked(dispatch.instance, now)
-        if connection.status < 400:
-            ticket.complete(now, *usage)
+        exchange.pool.engine_worked(exchange.instance, now)
+        if exchange.connection.status < 400:
+            exchange.pool.complete(exchange.ticket, now, *usage)
         else:
-            ticket.decline(now)
-        self._sender.release(call, connection)
+            exchange.pool.decline(exchange.ticket, now)
+        self._sender.release(exchange.call, exchange.connection)
 
-    def _lost(self, call: Call, ticket: Ticket, dispatch: Dispatch, failure: UpstreamFailure) -> None:
+    def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()
-        fault(ticket.pool, dispatch.instance, failure, now)
-        ticket.fail(now)
-        call.drop_connection()
-        logger.warning(
-            "engine lost while answering",
-            extra={
-                "pool": str(ticket.pool.key),
-                "instance": dispatch.instance,
-                "request": call.id,
-                "kind": failure.kind,
-                "problem": str(failure),
-            },
-        )
+        exchange.pool.engine_failed(exchange.instance, failure.kind, now)
+        exchange.pool.fail(exchange.ticket, now)
+        exchange.call.drop_connection()
+        _log_failure("engine lost while answering", exchange.call, exchange.pool, exchange.instance, failure)
 
 
-def _answer_headers(connection: UpstreamConnection, ticket: Ticket, dispatch: Dispatch) -> bytes:
-    """Header lines: the engine's that may pass, and what was decided."""
-    lines = passed_headers(connection)
-    lines.append(
-        b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
-        % (
-            ticket.pool.header,
-            dispatch.instance.encode(),
-            dispatch.decision_id.encode(),
-            dispatch.reason.value.encode(),
-            (ticket.dispatched_at - ticket.request.arrived_at) * 1000.0,
-        )
-    )
-    return b"".join(lines)
+def _log_failure(event: str, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
+    extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "problem": str(failure)}
+    logger.warning(event, extra=extra)

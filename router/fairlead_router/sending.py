@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairlead_router.calls import Call, Calls
-from fairlead_router.pools import Pool
-from fairlead_router.upstream import UpstreamConnection, UpstreamFailure, UpstreamPool
+from fairlead_router.upstream import UpstreamPool
+from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 # Hop-by-hop headers (RFC 9110 §7.6.1), what the router's own server says, and what an engine has no business telling a client.
 _WITHHELD = frozenset(
@@ -23,9 +23,10 @@ class Sender:
         self._upstream = upstream
         self._calls = calls
 
-    async def begin(self, call: Call, pool: Pool, instance: str, address: str) -> UpstreamConnection:
+    async def begin(self, call: Call, instance: str, address: str, *, credentials: bool) -> UpstreamConnection:
         """Send, and wait for the beginning of the answer. A kept-alive connection the engine closed meanwhile is no failure of the engine: one fresh
-        connection is tried. Raises UpstreamFailure, also for a status that says that the engine, not the request, is at fault."""
+        connection is tried. `credentials`: whether the engine got those of the client. Raises UpstreamFailure, also for a status that says that the
+        engine, not the request, is at fault."""
         connection = self._upstream.take_idle(address)
         if connection is None:
             connection = await self._upstream.connect(address)
@@ -42,7 +43,7 @@ class Sender:
             connection.send(head, call.body)
             await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, pool, instance)
+        refuse_engine_faults(connection, instance, credentials=credentials)
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:
@@ -51,7 +52,7 @@ class Sender:
         self._upstream.release(connection)
 
 
-def refuse_engine_faults(connection: UpstreamConnection, pool: Pool, instance: str) -> None:
+def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, credentials: bool) -> None:
     """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, redirects, which lead who knows where, and the demand
     for a credential that the pool does not let the client give."""
     status = connection.status
@@ -59,7 +60,7 @@ def refuse_engine_faults(connection: UpstreamConnection, pool: Pool, instance: s
         raise UpstreamFailure("busy" if status in (429, 503) else "status", f"{instance} answered {status}")
     if 300 <= status < 400:
         raise UpstreamFailure("status", f"{instance} answered {status}, a redirect, which is not passed on")
-    if status in (401, 403) and not pool.pass_credentials:
+    if status in (401, 403) and not credentials:
         remedy = "set spec.engine.passClientCredentials, or let the engines serve without one"
         raise UpstreamFailure("credential", f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}")
 
@@ -77,10 +78,3 @@ def passed_headers(connection: UpstreamConnection) -> list[bytes]:
     if any(token not in (b"keep-alive", b"close") for token in named):
         lines = [line for line in lines if line.partition(b":")[0] not in named]
     return lines
-
-
-def fault(pool: Pool, instance: str, failure: UpstreamFailure, now: float) -> None:
-    """Count an engine's failure, and tell the scheduler of those that say something about the instance."""
-    pool.counters.upstream_errors[failure.kind] += 1
-    if failure.kind not in ("busy", "deadline", "credential"):
-        pool.scheduler.instance_failed(instance, now)

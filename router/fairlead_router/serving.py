@@ -1,5 +1,4 @@
-"""The HTTP server around the gateway: uvicorn's httptools protocol with limits on headers, their time and connections, which ignores upgrades and
-answers what it cannot read; and a server that drains."""
+"""The HTTP server around the gateway: its sockets, how many connections it may have, and how it drains on a signal."""
 
 from __future__ import annotations
 
@@ -7,221 +6,19 @@ import asyncio
 import logging
 import resource
 import socket
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead.errors import InvalidInput
-from fairlead_router.client_requests import STATUS_LINES, ClientRequest
-from fairlead_router.refusals import BadRequest
+from fairlead_router.client_connections import ClientConnection, ConnectionLimits
 
 FILES_KEPT_BACK = 256
 """Open files that are not for clients' connections and their engines': logs, spool, the control API, sockets that listen."""
 
 logger = logging.getLogger("fairlead.router.serving")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """What a client's connection may cost. `refused` counts what was refused, by the code the client was told."""
-
-    header_bytes: int = 64 * 1024
-    """Request line and headers together."""
-    header_seconds: float = 10.0
-    """From the first byte of a request until its headers are complete."""
-    keep_alive_seconds: float = 75.0
-    """How long a connection may idle, before its first request and between requests."""
-    connections: int = 8192
-    refused: Counter[str] = field(default_factory=Counter)
-
-
-class _HeadersTooLarge(Exception):
-    """More header bytes than allowed."""
-
-
-class ClientConnection(HttpToolsProtocol):
-    """One client's connection. What it cannot read or allow it answers in OpenAI's form, since no path is known to say otherwise."""
-
-    limits = ConnectionLimits()
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._in_head = True
-        self._head_bytes = 0
-        self._unparsed_bytes = 0
-        self._too_large = False
-        self._passing_over_head = False
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._head_timed = False  # whether part of a head has come, and the timer is for the rest of it
-        self._arriving: ClientRequest | None = None
-        self._open: list[ClientRequest] = []
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
-        super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            message = f"this router has {self.limits.connections} connections already; try again, or another router"
-            self._answer(BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")]))
-            return
-        self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
-
-    def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            limit = self.limits.header_bytes
-            self._unparsed_bytes += len(data)
-            if self._unparsed_bytes > limit and b"\r\n\r\n" not in data[:limit]:
-                self._refuse_headers()
-                return
-        self._unset_keepalive_if_required()
-        self._parse(data)
-        if self._in_head and not self._head_timed and not self.transport.is_closing():
-            self._forget_head_timer()
-            self._head_timed = True
-            self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)
-
-    def _parse(self, data: bytes) -> None:
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self.send_400_response("")
-
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """The client offered another protocol, as Java's does with `Upgrade: h2c` on every request; a server may decline by going on in this one (RFC
-        9110 §7.8). The parser has stopped before the body: another one is told how the body is framed and reads on from there."""
-        framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._passing_over_head = True
-        try:
-            self._parse(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
-        finally:
-            self._passing_over_head = False
-        if rest and not self.transport.is_closing():
-            self._parse(rest)
-
-    def eof_received(self) -> None:
-        """The client closed its side. One that only did that is told that nobody will answer; one that left does not hear it."""
-        if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
-            message = "the client closed its side before the answer; keep it open until the answer has come"
-            self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always it is gone altogether
-
-    def _headers_overdue(self) -> None:
-        self._head_timer = None
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)  # first what is being answered
-        elif self._head_timed:
-            message = f"the headers did not arrive within {self.limits.header_seconds:g} s"
-            self._answer(BadRequest(408, "headers_timeout", message))
-        else:
-            self.limits.refused["idle_connection"] += 1
-            self.transport.close()
-
-    def _forget_head_timer(self) -> None:
-        self._head_timed = False
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def on_message_begin(self) -> None:
-        if self._passing_over_head:
-            return
-        self._in_head = True
-        self._head_bytes = 0
-        super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        if self._passing_over_head:
-            return
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._passing_over_head:
-            return
-        self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        if self._passing_over_head:
-            return
-        self._forget_head_timer()
-        self._in_head = False
-        self._unparsed_bytes = 0
-        super().on_headers_complete()
-        self._arriving = request = ClientRequest(self, self.cycle)
-        self._open.append(request)
-        self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
-
-    def on_body(self, body: bytes) -> None:
-        if self._arriving is not None:
-            self._arriving.arrived(body)
-
-    def on_message_complete(self) -> None:
-        if self.parser.should_upgrade():
-            return  # its body is still to come, see _ignore_upgrade
-        super().on_message_complete()
-        if self._arriving is not None:
-            self._arriving.completed()
-            self._arriving = None
-
-    def forget(self, request: ClientRequest) -> None:
-        """The request was answered."""
-        if request in self._open:
-            self._open.remove(request)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        for request in tuple(self._open):
-            request.caught_up()
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self.limits.header_bytes:
-            self._too_large = True
-            raise _HeadersTooLarge
-
-    def send_400_response(self, msg: str) -> None:
-        if self._too_large:
-            self._refuse_headers()
-        else:
-            self._answer(BadRequest(400, "invalid_http", "the request is not valid HTTP"))
-
-    def _refuse_headers(self) -> None:
-        limit = self.limits.header_bytes
-        self._answer(BadRequest(431, "headers_too_large", f"request line and headers are larger than {limit} bytes; send shorter ones"))
-
-    def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
-        """Answer outside ASGI and close. A request whose answer has not begun gets this one; an answer in progress is cut instead."""
-        if self.transport.is_closing():
-            return
-        if counted:
-            self.limits.refused[problem.code] += 1
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
-            answer = problem.answer(close=True)
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers)
-            self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
-        if cycle is not None:
-            cycle.disconnected = True
-        self.transport.close()
-        self._leave()
-
-    def _leave(self) -> None:
-        requests, self._open = self._open, []
-        for request in requests:
-            request.left()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._forget_head_timer()
-        self._leave()
 
 
 class GatewayServer(uvicorn.Server):

@@ -233,8 +233,9 @@ class RunningRouter:
 
     def busy(self) -> int:
         """Requests anybody still counts anywhere."""
-        counted = sum(row.in_flight + row.waiting for pool in self.router.pools.living() for row in pool.scheduler.in_flight())
-        return counted + self.router.pools.in_flight_total() + self.router.calls.active()
+        pools = tuple(self.router.pools.living())
+        counted = sum(row.in_flight + row.waiting for pool in pools for row in pool.scheduler.in_flight())
+        return counted + sum(len(pool.tickets) for pool in pools) + self.router.calls.active()
 
     async def ask(self, *, stream: bool = False, script: str = "", text: str = "hello", **more: Any) -> httpx.Response:
         headers = {"x-script": script, **more.pop("headers", {})}

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlead_router.upstream import HIGH_WATER, UpstreamConnection, UpstreamFailure, UpstreamPool
+from fairlead_router.upstream import UpstreamPool
+from fairlead_router.upstream_connections import HIGH_WATER, UpstreamConnection, UpstreamFailure
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

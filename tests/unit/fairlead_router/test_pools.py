@@ -13,7 +13,8 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pool, Pools
+from fairlead_router.pool import Pool
+from fairlead_router.pools import Pools
 from fairlead_router.refusals import BadRequest
 from fake_control_api import CHAT, routing_table
 
@@ -33,6 +34,8 @@ class CheckingScheduler:
         self.dispatched: dict[str, RoutingRequest] = {}
         self.ended: dict[str, str] = {}
         self.bindings: list[Binding] = []
+        self.strays: list[Dispatch | Refusal] = []
+        """Verdicts nobody waits for, told with the next tick."""
 
     def _dispatch(self, request: RoutingRequest) -> Dispatch:
         self.dispatched[request.id] = request
@@ -70,7 +73,8 @@ class CheckingScheduler:
         return self._drain()
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        return self._drain()
+        strays, self.strays = self.strays, []
+        return (*strays, *self._drain())
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         assert request_id in self.dispatched
@@ -156,23 +160,23 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
         elif tickets:
             ticket = tickets[choice % len(tickets)]
             if action == "first_token" and ticket.request.id in scheduler.dispatched:
-                ticket.first_token(1.0)
+                pool.first_token(ticket, 1.0)
             elif action == "complete" and (ticket.ended or ticket.request.id in scheduler.dispatched):
-                ticket.complete(1.0, 1, None)
+                pool.complete(ticket, 1.0, 1, None)
             elif action == "fail":
-                ticket.fail(1.0)
+                pool.fail(ticket, 1.0)
             elif action == "decline":
-                ticket.decline(1.0)
+                pool.decline(ticket, 1.0)
             elif action == "cancel":
-                ticket.cancel(1.0)
+                pool.cancel(ticket, 1.0)
             elif action.startswith("retry") and not ticket.ended and isinstance(ticket.verdict, Dispatch):
                 if action == "retry-refused":
                     scheduler.refuse.add(ticket.request.id)
-                ticket.retry(1.0, "i0")
+                pool.retry(ticket, "i0", 1.0)
         assert pool.waiting == len(scheduler.queue)
         assert pool.tickets.keys() == scheduler.dispatched.keys() | {request.id for request in scheduler.queue}
     for ticket in tickets:
-        ticket.cancel(2.0)
+        pool.cancel(ticket, 2.0)
     assert not pool.tickets
     assert pool.waiting == 0
     assert scheduler.ended.keys() == {ticket.request.id for ticket in tickets}
@@ -185,7 +189,7 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
 @pytest.mark.parametrize("told", [-1, 2**63])
 def test_token_counts_that_cannot_be_are_taken_as_unknown_and_counted(told: int) -> None:
     pool, _ = _pool()
-    pool.submit(_request("r"), 1.0).complete(2.0, told, told)
+    pool.complete(pool.submit(_request("r"), 1.0), 2.0, told, told)
     assert (pool.counters.served, pool.counters.output_tokens, pool.counters.implausible_usages) == (1, 0, 2)
 
 
@@ -197,7 +201,7 @@ def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
     pools.shut_down()
     assert [isinstance(ticket.verdict, Refusal) for ticket in tickets] == [False, False, True, True]
     assert sum(pool.counters.refused.values()) == 2
-    tickets[0].complete(2.0, 1, None)
+    pool.complete(tickets[0], 2.0, 1, None)
     assert pool.counters.served == 1
 
 
@@ -206,7 +210,7 @@ async def test_a_queued_request_waits_for_its_dispatch() -> None:
     first = pool.submit(_request("a"), 1.0)
     second = pool.submit(_request("b"), 1.0)
     assert second.verdict is None
-    first.complete(2.0, 3, None)
+    pool.complete(first, 2.0, 3, None)
     assert isinstance(await second.decided(), Dispatch)
     assert second.dispatched_at == 2.0
 
@@ -215,9 +219,9 @@ def test_the_scheduler_alone_bounds_the_retries_and_its_refusal_ends_the_ticket(
     pool, scheduler = _pool()
     ticket = pool.submit(_request("a"), 1.0)
     for _ in range(20):
-        assert isinstance(ticket.retry(1.0, "i0"), Dispatch)
+        assert isinstance(pool.retry(ticket, "i0", 1.0), Dispatch)
     scheduler.refuse.add("a")
-    assert isinstance(ticket.retry(1.0, "i0"), Refusal)
+    assert isinstance(pool.retry(ticket, "i0", 1.0), Refusal)
     assert ticket.ended
     assert scheduler.ended == {"a": "refused"}
     assert pool.counters.retries == 20
@@ -227,7 +231,8 @@ def test_the_scheduler_alone_bounds_the_retries_and_its_refusal_ends_the_ticket(
 def test_a_verdict_nobody_waits_for_is_counted_and_taken_back() -> None:
     pool, scheduler = _pool()
     stray = scheduler._dispatch(_request("stray"))
-    pool.deliver((stray,), 1.0)
+    scheduler.strays.append(stray)
+    pool.tick(1.0)
     assert pool.metrics.accounting_errors == 1
     assert scheduler.ended == {"stray": "cancelled"}
 
@@ -281,9 +286,9 @@ def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
     assert pools.delete(CHAT)
     assert isinstance(waiting.verdict, Refusal)
     assert len(pools) == 0
-    assert pools.in_flight_total() == 2
+    assert sum(len(pool.tickets) for pool in pools.living()) == 2
     for ticket in running:
-        ticket.complete(2.0, 1, None)
+        pool.complete(ticket, 2.0, 1, None)
     pools.tick()
     assert list(pools.living()) == []
     with pytest.raises(BadRequest):

@@ -1,0 +1,224 @@
+"""One pool as this router serves it: its routing table, its scheduler, and an account of every request submitted to it.
+
+The scheduler hears of a request through its pool alone, and each request ends exactly once: refused, completed, failed, declined or cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
+from fairlead.tables import RoutingTable
+from fairlead_router.metrics import RouterMetrics
+
+MOST_TOKENS = 2**24
+"""More than any model's context holds."""
+
+logger = logging.getLogger("fairlead.router.pools")
+
+
+class Ticket:
+    """The account of one submitted request. Its pool keeps it; others read it."""
+
+    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "verdict")
+
+    def __init__(self, request: RoutingRequest) -> None:
+        self.request = request
+        self.verdict: Dispatch | Refusal | None = None
+        """What the scheduler decided last; None while the request waits in its queue."""
+        self.ended = False
+        self.saw_first_token = False
+        self.dispatched_at = 0.0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def decide(self, verdict: Dispatch | Refusal) -> None:
+        """The scheduler decided: wake the task that waits for it."""
+        self.verdict = verdict
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def decided(self) -> Dispatch | Refusal:
+        """Wait in the scheduler's queue until there is a verdict."""
+        while self.verdict is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self.verdict
+
+
+class Pool:
+    """One pool being served. After a ticket has ended the scheduler hears no more of its request, so ending it twice is harmless."""
+
+    __slots__ = (
+        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics",
+        "pass_credentials", "scheduler",
+        "session_header", "table", "ticked_at", "tickets", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics) -> None:
+        self.key = table.pool
+        self.scheduler = scheduler
+        self.metrics = metrics
+        self.counters = metrics.pool(str(table.pool))
+        self.header = str(table.pool).encode()
+        self.tickets: dict[str, Ticket] = {}
+        self.direct: Counter[str] = Counter()
+        """Requests under way to each instance past the scheduler."""
+        self.waiting = 0
+        """Tickets without a verdict."""
+        self.ticked_at = 0.0
+        self.kv_usage: dict[str, float] = {}
+        self._take(table)
+
+    # ── the table ──
+
+    def _take(self, table: RoutingTable) -> None:
+        self.table = table
+        self.session_header = table.session.header.lower().encode("latin-1")
+        self.pass_credentials = table.engine.pass_client_credentials
+        self.bytes_per_token = table.engine.bytes_per_token
+        self.block_bytes = table.engine.block_tokens * table.engine.bytes_per_token
+        self.addresses = {entry.id: entry.address for entry in table.instances}
+        self.metrics.tables[str(table.pool)] = table.version
+        for gone in self.kv_usage.keys() - self.addresses.keys():
+            del self.kv_usage[gone]
+
+    def update(self, table: RoutingTable, now: float) -> None:
+        """Take a newer table live. Raises FairleadError and changes nothing when the scheduler cannot use it."""
+        results = self.scheduler.update_table(table, now)
+        self._take(table)
+        self._deliver(results, now)
+
+    # ── a request's way through ──
+
+    def submit(self, request: RoutingRequest, now: float) -> Ticket:
+        """Hand a request to the scheduler. The ticket may already have its verdict."""
+        ticket = Ticket(request)
+        self.tickets[request.id] = ticket
+        self.waiting += 1
+        self.counters.submitted += 1
+        self.counters.prompt_tokens += request.prompt_tokens
+        try:
+            results = self.scheduler.submit(request, now)
+        except BaseException:
+            self.counters.submitted -= 1
+            self._end(ticket)  # the scheduler refused to know it, so nothing may be kept of it here
+            raise
+        self._deliver(results, now)
+        return ticket
+
+    def first_token(self, ticket: Ticket, now: float) -> None:
+        """The engine began to stream; only the first call counts."""
+        if not ticket.ended and not ticket.saw_first_token:
+            ticket.saw_first_token = True
+            self.counters.ttft.observe(now - ticket.request.arrived_at)
+            self._deliver(self.scheduler.first_token(ticket.request.id, now), now)
+
+    def retry(self, ticket: Ticket, failed_instance: str, now: float) -> Dispatch | Refusal:
+        """The instance failed before the first byte. A further dispatch, or a refusal that ends the ticket: the scheduler counts the attempts."""
+        assert not ticket.ended
+        verdict = self.scheduler.retry(ticket.request.id, now, failed_instance)
+        ticket.verdict = verdict
+        if isinstance(verdict, Refusal):
+            self._refuse(ticket, verdict)
+        else:
+            self.counters.retries += 1
+            ticket.dispatched_at = now
+            ticket.saw_first_token = False
+        return verdict
+
+    def complete(self, ticket: Ticket, now: float, output_tokens: int, cached_tokens: int | None) -> None:
+        """Answered in full. `cached_tokens` is the engine's own count, None if it told none; counts that cannot be true are taken as not told."""
+        if self._end(ticket):
+            if not 0 <= output_tokens <= MOST_TOKENS:
+                self.counters.implausible_usages += 1
+                output_tokens = 0
+            if cached_tokens is not None and not 0 <= cached_tokens <= MOST_TOKENS:
+                self.counters.implausible_usages += 1
+                cached_tokens = None
+            self.counters.served += 1
+            self.counters.output_tokens += output_tokens
+            self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
+
+    def fail(self, ticket: Ticket, now: float) -> None:
+        """Lost after the first byte, or given up."""
+        if self._end(ticket):
+            self.counters.failed += 1
+            self._deliver(self.scheduler.fail(ticket.request.id, now), now)
+
+    def decline(self, ticket: Ticket, now: float) -> None:
+        """The engine refused it as its client made it: the client's fault, not the engine's."""
+        if self._end(ticket):
+            self.counters.rejected_by_engine += 1
+            self._deliver(self.scheduler.decline(ticket.request.id, now), now)
+
+    def cancel(self, ticket: Ticket, now: float) -> None:
+        """The client went away."""
+        if self._end(ticket):
+            self.counters.cancelled += 1
+            self._deliver(self.scheduler.cancel(ticket.request.id, now), now)
+
+    def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
+        if self._end(ticket):
+            self.counters.refused[refusal.reason.value] += 1
+
+    def _end(self, ticket: Ticket) -> bool:
+        """Forget the ticket; False when it had ended before."""
+        if ticket.ended:
+            return False
+        ticket.ended = True
+        if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
+            self.waiting -= 1
+        return True
+
+    def _deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
+        """Give verdicts to the tickets they are for: an event about one request may decide others."""
+        for result in results:
+            ticket = self.tickets.get(result.request.id)
+            if ticket is None or ticket.verdict is not None:
+                self.metrics.accounting_errors += 1
+                logger.error("verdict for a request not waiting", extra={"pool": str(self.key), "request": result.request.id})
+                if ticket is None and isinstance(result, Dispatch):
+                    self._deliver(self.scheduler.cancel(result.request.id, now), now)
+                continue
+            self.waiting -= 1
+            ticket.decide(result)
+            if isinstance(result, Refusal):
+                self._refuse(ticket, result)
+            else:
+                ticket.dispatched_at = now
+                self.counters.hit_tokens += result.hit_tokens
+                self.counters.queued.observe(now - ticket.request.arrived_at)
+
+    def tick(self, now: float) -> None:
+        """Called often: lets the scheduler dispatch, expire, rebalance and see the end of prefills whose first token nobody sees."""
+        if self.tickets or now - self.ticked_at >= 1.0:
+            self.ticked_at = now
+            self._deliver(self.scheduler.tick(now), now)
+
+    def shut_down(self, now: float) -> None:
+        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        self._deliver(self.scheduler.shut_down(now), now)
+
+    # ── engines ──
+
+    def least_loaded(self, excluded: Collection[str]) -> str | None:
+        """The accepting instance with the least under way, for a request that needs no particular one; None when there is none left."""
+        accepting = {entry.id for entry in self.table.instances if entry.accepting and entry.id not in excluded}
+        rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
+        free = [row for row in rows if row[1] in accepting]
+        return min(free)[1] if free else None
+
+    def engine_failed(self, instance: str, kind: str, now: float) -> None:
+        """Count an engine's failure, and tell the scheduler of those that say something about the instance."""
+        self.counters.upstream_errors[kind] += 1
+        if kind not in ("busy", "deadline", "credential"):
+            self.scheduler.instance_failed(instance, now)
+
+    def engine_worked(self, instance: str, now: float) -> None:
+        """An engine answered in full."""
+        self.scheduler.instance_worked(instance, now)

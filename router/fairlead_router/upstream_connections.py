@@ -1,0 +1,250 @@
+"""One connection to an engine, over asyncio.Protocol and llhttp: a client library costs more than the rest of the router together.
+
+A connection carries one request at a time. Reading is paused while the client is slower than the engine, so memory per stream is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import cast
+
+import httptools
+
+HIGH_WATER = 256 * 1024
+"""Bytes of an answer held for a slow client before the engine is paused."""
+
+
+class UpstreamFailure(Exception):
+    """An engine did not answer as HTTP should. `kind`: refused, timeout, lost, protocol or status."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to an engine. After `send`, `first` waits for the beginning of the answer; then either `read` takes what has arrived since, or
+    `pipe` hands every piece on from within the event loop's callback, which spares a stream waking a task per token."""
+
+    __slots__ = (
+        "_failure", "_framed", "_interim", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_size", "_transport", "_waiter",
+        "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
+    )  # fmt: skip
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, lost: Callable[[UpstreamConnection], None]) -> None:
+        """A connection to `address` (host:port) that calls `lost` once when it has closed."""
+        self._loop = loop
+        self._lost = lost
+        self.address = address
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.paused = False
+        self._sink: Callable[[bytes], bool] | None = None
+        self._failure: UpstreamFailure | None = None
+        self._framed = False
+        self._interim = False
+        self._sending_paused = False
+        self.received = 0
+        """How often anything came on this connection: what does not grow has fallen silent."""
+        self.half_sent = False
+        """The request was answered before all of it was sent: what came next would be taken for its rest."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.status = 0
+        self.busy = False
+        self.reused = False
+        self.closed = False
+        self.complete = False
+        self.keep_alive = False
+        self.idle_since = 0.0
+
+    # ── sending a request and reading its answer ──
+
+    def send(self, head: bytes, body: bytes) -> None:
+        """Write one request: `head` up to and including the empty line, then `body`."""
+        transport = self._transport
+        assert transport is not None
+        self.busy = True
+        self.complete = False
+        self.keep_alive = False
+        self.status = 0
+        self.headers = []
+        self._framed = False
+        self._failure = None
+        self._pieces = []
+        self._size = 0
+        if len(body) < 16384:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+    async def send_more(self, piece: bytes) -> None:
+        """Write more of the request's body; waits while the engine is slow to take it. Raises UpstreamFailure when the engine is lost."""
+        while self._sending_paused and self._failure is None:
+            await self._wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self._transport is not None
+        self._transport.write(piece)
+
+    async def first(self) -> None:
+        """Wait for status, headers and the first body bytes (or the end). Raises UpstreamFailure."""
+        while not (self.status and (self._pieces or self.complete)):
+            if self._failure is not None:
+                raise self._failure
+            await self._wait()
+
+    async def read(self) -> bytes:
+        """Body bytes that have arrived; b"" when the answer is over. Raises UpstreamFailure when the engine is lost before that."""
+        while not self._pieces:
+            if self.complete:
+                return b""
+            if self._failure is not None:
+                raise self._failure
+            await self._wait()
+        self.resume()
+        return self._take()
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
+        """Hand every piece but the last to `sink`, which answers whether it can take more; when not, the engine is paused until `resume`.
+
+        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the engine is lost before that.
+        """
+        self._sink = sink
+        try:
+            if not self.complete and self._pieces:
+                self._flow(sink)
+            while not self.complete:
+                if self._failure is not None:
+                    raise self._failure
+                await self._wait()
+        finally:
+            self._sink = None
+        return self._take()
+
+    def resume(self) -> None:
+        """The sink can take more again."""
+        if self.paused and self._transport is not None and not self.closed:
+            self.paused = False
+            self._transport.resume_reading()
+
+    def _flow(self, sink: Callable[[bytes], bool]) -> None:
+        if not sink(self._take()) and not self.paused and self._transport is not None and not self.closed:
+            self.paused = True
+            self._transport.pause_reading()
+
+    def _take(self) -> bytes:
+        pieces = self._pieces
+        self._pieces = []
+        self._size = 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def abort(self, failure: UpstreamFailure | None = None) -> None:
+        """Drop the connection now; whoever waits on it gets `failure`."""
+        if self._failure is None:
+            self._failure = failure or UpstreamFailure("lost", f"the connection to {self.address} was dropped")
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+        self._wake()
+
+    def close(self) -> None:
+        """Close an idle connection."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # ── waking ──
+
+    async def _wait(self) -> None:
+        self._waiter = waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # ── asyncio.Protocol ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses
+        connected = transport.get_extra_info("socket")
+        if connected is not None:
+            with contextlib.suppress(OSError):  # not TCP, so there is nothing to delay
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def pause_writing(self) -> None:
+        self._sending_paused = True
+
+    def resume_writing(self) -> None:
+        self._sending_paused = False
+        self._wake()
+
+    def data_received(self, data: bytes) -> None:
+        self.received += 1
+        if not self.busy or self.complete:
+            self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.abort(UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}"))
+            return
+        if self.complete:
+            self._wake()
+        elif self._pieces:
+            sink = self._sink
+            if sink is not None:
+                self._flow(sink)
+                return
+            if self._size > HIGH_WATER and not self.paused and self._transport is not None:
+                self.paused = True
+                self._transport.pause_reading()
+            self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._lost(self)
+        if self.busy and not self.complete:
+            if exc is None and self.status and not self._framed:
+                self.complete = True  # an answer without length ends with its connection
+            elif self._failure is None:
+                self._failure = UpstreamFailure("lost", f"{self.address} closed the connection before the answer was complete")
+        self._wake()
+
+    # ── httptools callbacks ──
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower()):
+            self._framed = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._interim = True
+            self.headers = []
+            self._framed = False
+            return
+        self.status = status
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self._size += len(body)
+
+    def on_message_complete(self) -> None:
+        if self._interim:
+            self._interim = False
+            return
+        self.complete = True
+        self.keep_alive = self._parser.should_keep_alive()
