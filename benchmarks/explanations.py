@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from fairlead_sandbox.secret_tokens import load_or_create
-from running_sandbox import RunningSandbox, fairlead, result_of, running_sandbox
-from sandbox_pools import pool, replay_arguments
+from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
+from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of, running_sandbox
 
 
 def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, directory: Path) -> None:

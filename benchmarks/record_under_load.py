@@ -28,8 +28,8 @@ import httpx
 import psycopg
 
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, write_trace
-from record_facts import contradictions
-from running_sandbox import RunningSandbox, running_sandbox
+from fairlead_testing.builders.record_facts import contradictions
+from fairlead_testing.running.sandbox import RunningSandbox, running_sandbox
 
 OLDEST_SECONDS = 3.0
 """How old a report may become while the control API is there, on a machine that does nothing else."""

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from running_sandbox import RunningSandbox, result_of, running_sandbox, until
-from sandbox_pools import pool, replay_arguments
+from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
+from fairlead_testing.running.sandbox import RunningSandbox, result_of, running_sandbox, until
 
 POOL = "default/chaos"
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from api_running import CHAT
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
 from fairlead_api.services.plans.plans import ClusterGateway
-from fake_cluster_gateway import FakeClusterGateway
-from pod_phases import KubernetesClient
-from running_operator import POOLS, running_kubernetes_api
+from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
+from fairlead_testing.running.api import CHAT
+from fairlead_testing.running.operator_process import POOLS, running_kubernetes_api
+from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 NOPE = PoolKey(namespace="default", name="nope")
 

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.schemas import structural_schema
-from pod_phases import KubernetesClient
-from running_operator import POOLS, ROOT, running_kubernetes_api
+from fairlead_testing.running.operator_process import POOLS, ROOT, running_kubernetes_api
+from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 CRD = ROOT / "crds" / "inferencepools.fairlead.dev.yaml"
 GOOD = sorted((ROOT / "examples").glob("*.yaml"))

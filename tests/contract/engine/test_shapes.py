@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine_shapes import CASES, Shape, shape_of
-from running_engine import engine_starter
+from fairlead_testing.builders.engine_shapes import CASES, Shape, shape_of
+from fairlead_testing.running.engine import engine_starter
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("vllm-0.32.json").read_text())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from running_sandbox import RunningSandbox, running_sandbox
+from fairlead_testing.running.sandbox import RunningSandbox, running_sandbox
 
 
 @pytest.fixture(scope="session")

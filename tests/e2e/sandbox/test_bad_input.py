@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from running_sandbox import RunningSandbox, fairlead, until
-from sandbox_pools import pool
+from fairlead_testing.builders.sandbox_pools import pool
+from fairlead_testing.running.sandbox import RunningSandbox, fairlead, until
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from running_sandbox import RunningSandbox, result_of, until
-from sandbox_pools import pool, replay_arguments
+from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
+from fairlead_testing.running.sandbox import RunningSandbox, result_of, until
 
 
 def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(sandbox: RunningSandbox, tmp_path: Path) -> None:

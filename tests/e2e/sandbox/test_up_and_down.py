@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from fairlead_sandbox.identities import marked_processes
-from running_sandbox import RunningSandbox, fairlead, is_listening, running_sandbox
+from fairlead_testing.running.sandbox import RunningSandbox, fairlead, is_listening, running_sandbox
 
 LONGEST_START_SECONDS = 120
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from browser_site import RunningSite, running_site, signed_in, watch_troubles
+from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, watch_troubles
 
 CHROMIUM = Path("/usr/bin/chromium")
 

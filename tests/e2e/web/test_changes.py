@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
-from browser_site import RunningSite, signed_in
-from fake_loads import CHAT, HOSTILE
+from fairlead_testing.fakes.loads import CHAT, HOSTILE
+from fairlead_testing.running.browser_site import RunningSite, signed_in
 
 pytestmark = pytest.mark.browser
 

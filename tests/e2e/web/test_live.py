@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
-from browser_site import RunningSite, signed_in, wait_until
 from fairlead_client.resources.moves import Migration
+from fairlead_testing.fakes.loads import CHAT, CODE, INSTANCES
+from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
-from fake_loads import CHAT, CODE, INSTANCES
 
 pytestmark = pytest.mark.browser
 

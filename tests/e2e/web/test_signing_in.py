@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser
 
-from browser_site import SESSION_COOKIE, RunningSite, signed_in
+from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in
 
 pytestmark = pytest.mark.browser
 

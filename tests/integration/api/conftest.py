@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from api_running import ApiInstance, running_api
 from fairlead_api.store.upgrading import upgrade
-from postgres import PostgresProcess, fresh_database, shared_server
+from fairlead_testing.running.api import ApiInstance, running_api
+from fairlead_testing.running.postgres import PostgresProcess, fresh_database, shared_server
 
 DURABLE = ["listen_addresses=", "max_connections=40", "shared_buffers=32MB"]
 

@@ -10,13 +10,13 @@ import httpx
 import psycopg
 import pytest
 
-from api_running import CHAT, SECRETS, ApiInstance, a_report, a_state, an_instance
 from fairlead.reports import RouterGone
 from fairlead_api.services.access.denials import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
-from postgres import plain
-from streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 OPEN = {"/healthz", "/readyz", "/v1/login"}
 ADMIN = {"/v1/login-links", "/v1/tokens", "/v1/tokens.csv", "/v1/tokens/{token_id}"}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead.reports import BindingReason, MigrationOutcome, MigrationRecord, MoveOutcome, Report, ReRouteRecord
 from fairlead_client.client import BindingsLine, StreamLine, SyncedLine
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 
 
 async def with_instances(api: ApiInstance, *names: str) -> None:

@@ -16,11 +16,11 @@ from benchmarks.history_rows import SMALL, fill
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from api_running import SECRETS, running_api
 from fairlead_api.store import paging
 from fairlead_api.store.history import reads as history_reads
-from postgres import fresh_database, plain
-from streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.api import SECRETS, running_api
+from fairlead_testing.running.postgres import fresh_database, plain
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUND = 500

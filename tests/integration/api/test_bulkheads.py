@@ -6,9 +6,9 @@ import time
 import psycopg
 import pytest
 
-from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_client.problems import ApiProblem
-from postgres import plain
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 
 
 async def outcome(calling: "asyncio.Future[object] | asyncio.Task[object]") -> tuple[int, str]:

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from api_running import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead.reports import Report, ReportReceipt
 from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
 from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
-from postgres import PostgresProcess
-from streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
+from fairlead_testing.running.postgres import PostgresProcess
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:

@@ -9,12 +9,12 @@ import httpx
 import psycopg
 import pytest
 
-from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_client.client import BindingsLine, SyncedLine
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import TokenRequest
-from postgres import PostgresProcess, plain
-from streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api, until_ready
+from fairlead_testing.running.postgres import PostgresProcess, plain
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 MOST_SECONDS = 2.0
 READS = ("/v1/pools", "/v1/pools/default/chat", "/v1/sessions", "/v1/migrations", "/v1/decisions", "/v1/audit", "/v1/tokens")

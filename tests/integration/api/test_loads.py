@@ -10,12 +10,12 @@ import numpy as np
 import psycopg
 import pytest
 
-from api_running import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 from fairlead.instances import InstanceState
 from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord, Weighing
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
-from postgres import plain
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 
 STEP = 10
 MOVE = """
@@ -224,7 +224,7 @@ async def test_rows_of_impossible_times_are_dropped_and_the_rest_kept(api: ApiIn
 
 
 async def test_sessions_not_heard_of_end_and_routers_are_told(api: ApiInstance) -> None:
-    from api_running import a_binding
+    from fairlead_testing.running.api import a_binding
 
     spec = {**SPEC, "routing": {"session": {"ttl": "1m"}}}
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))

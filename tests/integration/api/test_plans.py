@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead.instances import InstanceState
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import TokenRequest
 from fairlead_client.resources.plans import ApplyRequest
-from fake_cluster_gateway import FakeClusterGateway
+from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 
 
 @pytest.fixture

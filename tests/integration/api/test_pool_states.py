@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from api_running import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolEvent
 from fairlead.reports import Acknowledgement, InstanceInFlight, RouterGone
 from fairlead_client.problems import ApiProblem
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance
 
 
 def acknowledging(name: str, version: int, router: str = "router-0", **content: object) -> object:

@@ -10,7 +10,6 @@ import httpx
 import msgspec
 import pytest
 
-from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance
 from fairlead.reports import (
     Binding,
     BindingChange,
@@ -24,8 +23,9 @@ from fairlead.reports import (
     Weighing,
 )
 from fairlead.routing.knowledge.bindings import SessionBindings
-from record_facts import contradictions
-from streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.builders.record_facts import contradictions
+from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 HOSTS = ("a", "b", "c", "d")
 DAY = 86_400.0

@@ -6,12 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead.errors import InvalidInput
 from fairlead_api.settings import Retention, from_environment
 from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_client.resources.access import LoginLinkRequest
-from postgres import plain
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.postgres import plain
 
 OLD = timedelta(days=40)
 GROWING = {one.table for sweeps in SWEEPS.values() for one in sweeps}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import psycopg
 
-from api_running import settings_for
 from fairlead_api.app import create_api
 from fairlead_api.documenting import openapi
 from fairlead_api.store.upgrading import check, downgrade, upgrade
-from postgres import fresh_database, plain
+from fairlead_testing.running.api import settings_for
+from fairlead_testing.running.postgres import fresh_database, plain
 
 ROOT = Path(__file__).resolve().parents[3]
 

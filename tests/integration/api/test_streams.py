@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from api_running import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead.instances import InstanceState
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_client.client import (
@@ -19,6 +18,7 @@ from fairlead_client.client import (
     SyncedLine,
     TableLine,
 )
+from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance
 
 
 @asynccontextmanager

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from api_running import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason, MigrationRecord, Report
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_cli.verify import collect
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.verifying import Verifier
-from routing_builders import request, table
+from fairlead_testing.builders.routing import request, table
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 
 
 async def reported(api: ApiInstance, policy: str) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from client_doors import Door, Doors
-from fake_control_api import FakeControlApi
-from router_worlds import World
-from running_engine import engine_starter
+from fairlead_testing.fakes.control_api import FakeControlApi
+from fairlead_testing.running.client_doors import Door, Doors
+from fairlead_testing.running.engine import engine_starter
+from fairlead_testing.worlds.router_worlds import World
 
 
 @pytest.fixture

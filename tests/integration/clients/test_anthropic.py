@@ -6,7 +6,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from client_doors import MODEL, Door, Doors
+from fairlead_testing.running.client_doors import MODEL, Door, Doors
 
 QUESTION = "Tell me about prefix caches. " * 40
 

@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from client_doors import MODEL, Doors
+from fairlead_testing.running.client_doors import MODEL, Doors
 
 KEY = "a-key-of-this-gateway"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from client_doors import MODEL, Doors
-from router_worlds import until
+from fairlead_testing.running.client_doors import MODEL, Doors
+from fairlead_testing.worlds.router_worlds import until
 
 ROOT = Path(__file__).parents[3]
 REQUESTS = 12

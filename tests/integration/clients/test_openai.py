@@ -11,9 +11,9 @@ import httpx
 import openai
 import pytest
 
-from client_doors import MODEL, Door, Doors
 from fairlead.tables import EarlyRejectionFacts
-from router_worlds import until
+from fairlead_testing.running.client_doors import MODEL, Door, Doors
+from fairlead_testing.worlds.router_worlds import until
 
 TURNS = "Tell me about prefix caches. " * 40
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fake_pool_states import running_fake_control_api
-from pod_phases import KubernetesClient, running_pod_phases
-from running_operator import OperatorProcess, Stage, eventually, running_kubernetes_api
+from fairlead_testing.fakes.pool_states import running_fake_control_api
+from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api
+from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from running_operator import Stage, eventually
+from fairlead_testing.running.operator_process import Stage, eventually
 
 
 def test_routing_slo_and_early_rejection_change_without_touching_an_instance(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from running_operator import Stage, eventually
+from fairlead_testing.running.operator_process import Stage, eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fairlead_operator.cluster import Cluster, ClusterError, ClusterRefused, ClusterUnavailable, HttpCluster, Resource
-from fake_cluster import FakeCluster
+from fairlead_testing.fakes.cluster import FakeCluster
 
 NAMESPACE = "default"
 

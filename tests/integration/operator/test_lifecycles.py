@@ -1,6 +1,6 @@
 """Pools from creation to deletion, with the operator as a process."""
 
-from running_operator import Stage, eventually
+from fairlead_testing.running.operator_process import Stage, eventually
 
 
 def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: Stage) -> None:

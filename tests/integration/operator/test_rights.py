@@ -9,10 +9,10 @@ import yaml
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
 from fairlead_operator.manifests import PoolIdentity
-from fake_pool_states import running_fake_control_api
-from pod_phases import KubernetesClient, running_pod_phases
-from recording_proxy import RecordingProxy, Right, recording_proxy
-from running_operator import ROOT, OperatorProcess, Stage, eventually, free_port, health
+from fairlead_testing.fakes.pool_states import running_fake_control_api
+from fairlead_testing.running.operator_process import ROOT, OperatorProcess, Stage, eventually, free_port, health
+from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
+from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZERS = ("fairlead.dev", "inferencepools/finalizers", "update")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from running_operator import OperatorProcess, Stage, eventually, free_port, health
+from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, free_port, health
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairlead-operator"
 

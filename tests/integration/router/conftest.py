@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fake_control_api import FakeControlApi
-from router_worlds import World
+from fairlead_testing.fakes.control_api import FakeControlApi
+from fairlead_testing.worlds.router_worlds import World
 
 
 @pytest.fixture

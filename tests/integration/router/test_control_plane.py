@@ -5,8 +5,8 @@ import asyncio
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason, Report
 from fairlead.tables import PoolKey
-from fake_control_api import CHAT
-from router_worlds import RunningRouter, World, until
+from fairlead_testing.fakes.control_api import CHAT
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
 async def _turns(running: RunningRouter, sessions: list[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.tables import EarlyRejectionFacts, PoolKey
 from fairlead_router.settings import Timeouts
-from router_worlds import RunningRouter, World, until
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
 async def _raw(running: RunningRouter, data: bytes) -> bytes:

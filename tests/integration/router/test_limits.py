@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead_router.settings import Timeouts
-from router_worlds import RunningRouter, World, until
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 BODY = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hello"}]}).encode()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead.tables import PoolKey
-from router_worlds import RunningRouter, World, until
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
 def _seen(world: World) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from router_worlds import World, until
+from fairlead_testing.worlds.router_worlds import World, until
 
 
 def _free_port() -> int:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from fairlead_router.settings import Timeouts
-from router_worlds import RunningRouter, World, until
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
 async def _settled(running: RunningRouter) -> None:

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from fairlead.instances import InstanceState
-from router_worlds import RunningRouter, World, until
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 SCRIPTS = ("", "", "", "", "error-500", "hang-up", "busy", "die-mid-stream", "die-halfway", "bad-request", "silent", "stepwise")
 

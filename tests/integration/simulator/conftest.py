@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from running_engine import StartEngine, engine_starter
+from fairlead_testing.running.engine import StartEngine, engine_starter
 
 
 @pytest.fixture

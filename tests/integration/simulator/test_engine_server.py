@@ -12,7 +12,7 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from running_engine import RunningEngine, StartEngine
+from fairlead_testing.running.engine import RunningEngine, StartEngine
 
 CHAT = "/v1/chat/completions"
 

@@ -13,7 +13,7 @@ import pytest
 from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow, write_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
-from running_engine import StartEngine
+from fairlead_testing.running.engine import StartEngine
 
 COMMAND = [sys.executable, "-m", "fairlead_simulator.replay"]
 FAST = ("--time-scale", "100", "--prefill-tokens-per-second", "40000")

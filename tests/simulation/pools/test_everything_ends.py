@@ -17,7 +17,7 @@ from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 from fairlead_simulator.workloads.kinds import KINDS
-from watched_policy import watched_policies
+from fairlead_testing.worlds.watched_policy import watched_policies
 
 WORKLOAD = load_workload(islice(KINDS["tool-agent"].rows(None, None, 2), 450), requests=350, max_input=10_000, infer_sessions=True)
 MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")

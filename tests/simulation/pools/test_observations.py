@@ -12,7 +12,7 @@ from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Fail, ScaleTo
 from fairlead_simulator.workloads.kinds import KINDS
-from observed_scheduler import Observation, ObservedScheduler, observed_scheduler, replay_observations
+from fairlead_testing.worlds.observed_scheduler import Observation, ObservedScheduler, observed_scheduler, replay_observations
 
 WORKLOAD = load_workload(islice(KINDS["conversation"].rows(None, None, 9), 500), requests=None, max_input=20_480, infer_sessions=True)
 

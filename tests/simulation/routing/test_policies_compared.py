@@ -14,8 +14,8 @@ from fairlead.routing.policies.catalogue import policy_names
 from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from routing_builders import entry, table
-from virtual_pool import PoolRun, VirtualPool, conversations
+from fairlead_testing.builders.routing import entry, table
+from fairlead_testing.worlds.virtual_pool import PoolRun, VirtualPool, conversations
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 

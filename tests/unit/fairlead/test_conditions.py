@@ -16,7 +16,7 @@ from fairlead.conditions import (
     pool_conditions,
 )
 from fairlead.instances import InstanceState
-from pool_worlds import answer, instance, seen, wanted
+from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
 S = InstanceState
 

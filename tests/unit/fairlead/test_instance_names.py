@@ -11,7 +11,7 @@ from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.naming import instance_name
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import ObservedInstance
-from pool_worlds import answer, instance, wanted
+from fairlead_testing.worlds.pool_worlds import answer, instance, wanted
 
 
 def test_a_name_is_the_pool_the_role_letter_and_five_characters() -> None:

@@ -8,7 +8,7 @@ from fairlead.instances import InstanceState
 from fairlead.reconciling.actions import CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, RecordState
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import Limits, PodHealth
-from pool_worlds import answer, instance, seen, wanted
+from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
 S = InstanceState
 NOW = 1000.0

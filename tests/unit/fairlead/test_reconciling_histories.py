@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
-from pool_worlds import World, wanted
+from fairlead_testing.worlds.pool_worlds import World, wanted
 
 happenings = st.one_of(
     st.tuples(st.just("second"), st.integers(0, 20)),

@@ -11,8 +11,8 @@ from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
 from fairlead_operator.queues import PoolQueues
 from fairlead_operator.settings import LeaseSettings, Pace
-from fake_cluster import FakeCluster
-from virtual_time import run_virtually, virtual_now
+from fairlead_testing.fakes.cluster import FakeCluster
+from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 SETTINGS = LeaseSettings(namespace="default", name="fairlead-operator", seconds=10)
 

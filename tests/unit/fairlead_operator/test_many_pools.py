@@ -15,7 +15,7 @@ from fairlead_operator.queues import PoolQueues
 from fairlead_operator.settings import ControlPlaneSettings, Pace
 from fairlead_operator.state_exchange import StateExchange
 from fairlead_operator.synchronizing import HttpControlPlane
-from virtual_time import run_virtually, virtual_now
+from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 POOLS = 300
 STATE = PoolState(uid="u", generation=1, resource_version="1", spec={}, changed_by="kubectl", instances=())

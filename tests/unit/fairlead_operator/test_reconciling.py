@@ -3,8 +3,8 @@
 import pytest
 
 from fairlead_operator.cluster import ClusterRefused, Resource
-from fake_cluster import merged
-from operator_stages import KEY, SETTINGS, VirtualStage
+from fairlead_testing.fakes.cluster import merged
+from fairlead_testing.worlds.operator_stages import KEY, SETTINGS, VirtualStage
 
 
 async def test_a_new_pool_settles_and_is_then_left_alone() -> None:

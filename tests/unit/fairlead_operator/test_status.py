@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_operator.status import is_urgent, merge_patch
-from fake_cluster import merged
+from fairlead_testing.fakes.cluster import merged
 
 values: st.SearchStrategy[Any] = st.recursive(
     st.integers(0, 3) | st.text(max_size=2) | st.lists(st.integers(0, 2), max_size=2),

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead_operator.cluster import ClusterRefused, Resource
-from fake_cluster import FakeCluster
-from operator_stages import SETTINGS, VirtualStage
+from fairlead_testing.fakes.cluster import FakeCluster
+from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
 QUOTA = "pods is forbidden: exceeded quota: gpus"
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead_operator.cluster import ClusterUnavailable
 from fairlead_operator.health import Health
 from fairlead_operator.wiring import EndlessPauses, wait_for_kubernetes
-from virtual_time import run_virtually, virtual_now
+from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 
 class AwayUntil:

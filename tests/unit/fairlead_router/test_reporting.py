@@ -19,7 +19,7 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.reporting import BATCH_RECORDS, Lane, Record, Reporter, encode_batches, spooled_changes
 from fairlead_router.spool import Cargo, Spool
-from fake_control_api import CHAT
+from fairlead_testing.fakes.control_api import CHAT
 
 
 def _change(session: str, instance: str = "i0", based_on: int = 0) -> BindingChange:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from fairlead_client.resources.pools import Condition
+from fairlead_testing.fakes.loads import CHAT, CODE
+from fairlead_testing.fakes.public_data import World
 from fairlead_web import findings
 from fairlead_web.health import condition_level, health_of, pain, state_mark
-from fake_loads import CHAT, CODE
-from fake_public_data import World
 
 WORLD = World(now=datetime(2026, 11, 21, 10, 0, tzinfo=UTC))
 QUIET = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)

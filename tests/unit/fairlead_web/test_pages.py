@@ -10,11 +10,11 @@ from datetime import timedelta
 
 import pytest
 
+from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, INSTANCES
+from fairlead_testing.running.web_client import visitor
 from fairlead_web.addresses import session_path
 from fairlead_web.formats import told
 from fairlead_web.security import csrf_token
-from fake_loads import CHAT, CODE, HOSTILE, INSTANCES
-from web_client import visitor
 
 INSTANCE = INSTANCES[CHAT][2]
 PAGES = (

@@ -3,10 +3,10 @@
 import pytest
 
 from fairlead.errors import InvalidInput
+from fairlead_testing.running.web_client import COOKIE, ORIGIN, visitor
 from fairlead_web.app import PAGES, WRITES
 from fairlead_web.security import CONTENT_SECURITY_POLICY, csrf_matches, csrf_token, local_path
 from fairlead_web.settings import web_settings
-from web_client import COOKIE, ORIGIN, visitor
 
 FILL = {"namespace": "default", "name": "chat", "instance": "x", "session:path": "s", "migration:path": "m", "decision:path": "d"}
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fairlead_client.resources.instances import InstanceTransition
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, TimelineBucket
 from fairlead_client.resources.sessions import BindingHistoryItem
+from fairlead_testing.fakes.loads import CHAT, CODE
+from fairlead_testing.fakes.public_data import World
 from fairlead_web import findings, formats
 from fairlead_web.addresses import Here, instance_path, session_path
 from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks
@@ -18,8 +20,6 @@ from fairlead_web.pages.instances import state_band
 from fairlead_web.pages.migrations import flow_matrix, phases
 from fairlead_web.time_ranges import parse_range
 from fairlead_web.yaml_text import yaml_diff, yaml_text
-from fake_loads import CHAT, CODE
-from fake_public_data import World
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 WORLD = World(now=NOW)

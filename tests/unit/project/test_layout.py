@@ -23,7 +23,7 @@ def test_component_folders_hold_packages_only(component: str) -> None:
 
 
 def test_tests_are_not_packages() -> None:
-    assert not list((ROOT / "tests").rglob("__init__.py"))
+    assert [found for found in (ROOT / "tests").rglob("__init__.py") if "fairlead_testing" not in found.parts] == []
 
 
 def test_every_package_says_what_it_is_for() -> None:

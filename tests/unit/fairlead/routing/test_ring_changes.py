@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.routing.knowledge.rings import CandidateRings, DualRing, HashRing, Key
-from routing_builders import entries, entry
+from fairlead_testing.builders.routing import entries, entry
 
 FIRST = [(100, "A"), (400, "B"), (700, "C")]
 KEYS: list[Key] = [(1, number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in range(600)]

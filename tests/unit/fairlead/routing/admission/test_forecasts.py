@@ -18,7 +18,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from routing_builders import ScriptedView, dispatches, entry, refusals, request, table, view_over
+from fairlead_testing.builders.routing import ScriptedView, dispatches, entry, refusals, request, table, view_over
 
 NOW = 1_000.0
 

@@ -13,7 +13,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from routing_builders import POOL, ScriptedView, dispatches, entry, refusals, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, refusals, request, table
 
 
 def view_of(pending: list[int], mode: str = "Load", headroom: float = 1.0, hits: dict[tuple[str, str], int] | None = None) -> ScriptedView:

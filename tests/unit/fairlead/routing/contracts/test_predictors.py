@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 from fairlead.routing.contracts.predictors import InstanceFeatures, Predictor, candidate_features
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from routing_builders import load_of, request, table, view_over
+from fairlead_testing.builders.routing import load_of, request, table, view_over
 
 
 class Notebook:

@@ -14,7 +14,7 @@ from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
-from routing_builders import POOL, entry, request, table
+from fairlead_testing.builders.routing import POOL, entry, request, table
 
 NAMES = tuple(f"i{number:02d}" for number in range(14))
 STEP = st.tuples(st.sampled_from(["count", "first", "end", "insert", "drop", "break", "role"]), st.sampled_from(NAMES), st.integers(0, 3))

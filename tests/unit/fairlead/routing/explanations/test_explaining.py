@@ -11,7 +11,7 @@ from fairlead.routing.explanations.explaining import explain, in_words, pair_in_
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.routing.explanations.policy_terms import POLICY_TERMS, ground_of, terms_of
 from fairlead.routing.policies.catalogue import policy_names
-from watched_policy import Recorded
+from fairlead_testing.worlds.watched_policy import Recorded
 
 
 def scored(instance: str, total: float, hit: int = 0, ttft: float = 1.0, **terms: float) -> CandidateScore:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fairlead.reports import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.knowledge.bindings import SessionBindings
-from routing_builders import POOL, entry
+from fairlead_testing.builders.routing import POOL, entry
 
 
 def known() -> tuple[SessionBindings, dict[str, InstanceLoad]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead.routing.knowledge.estimators import FURTHEST, DecodeTimes, PrefillTimes
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EngineFacts
-from routing_builders import dispatches, request, table
+from fairlead_testing.builders.routing import dispatches, request, table
 
 ENGINE = EngineFacts(type="vllm", port=8000, prefill_tokens_per_second=6250.0)
 

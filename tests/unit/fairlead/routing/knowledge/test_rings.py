@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.routing.knowledge.rings import CandidateRings, DualRing, HashRing, Key, anchor_count, key_shares
-from routing_builders import entries, entry
+from fairlead_testing.builders.routing import entries, entry
 
 WORKED = [(100, "A"), (300, "B"), (600, "C"), (900, "D")]
 KEYS: list[Key] = [(2, number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in range(2000)]

@@ -9,7 +9,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.policies.batch_migration import MigrationRules, decode_delay_seconds, plan_moves
-from routing_builders import ScriptedView, entry, request, table
+from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
 RULES = MigrationRules(slo_seconds=5.0)
 

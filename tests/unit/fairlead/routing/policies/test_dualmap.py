@@ -16,7 +16,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.rings import CandidateRings
 from fairlead.routing.policies.dualmap import DualMap
 from fairlead.routing.policies.policy_parameters import DualMapParameters
-from routing_builders import POOL, ScriptedView, entries, entry, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, entries, entry, request, table
 
 PAIR = ("i00", "i01")
 NONE: Mapping[str, Any] = MappingProxyType({})

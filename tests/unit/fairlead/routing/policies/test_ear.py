@@ -12,7 +12,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.policies.ear import Ear, free_kv_tokens, prefix_session
 from fairlead.routing.policies.policy_parameters import EarParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from routing_builders import POOL, ScriptedView, dispatches, entry, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, request, table
 
 CAPACITY = 100_000
 

@@ -16,7 +16,7 @@ from fairlead.routing.policies.fairlead import Fairlead
 from fairlead.routing.policies.policy_parameters import FairleadParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
-from routing_builders import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
+from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
 
 TOKENS = 8000
 SECOND = 6250

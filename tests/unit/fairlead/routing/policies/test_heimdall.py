@@ -7,7 +7,7 @@ from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.heimdall import Heimdall, max_score
 from fairlead.routing.policies.policy_parameters import HeimdallParameters
 from fairlead.routing.policies.scorers import loads, prefixes
-from routing_builders import ScriptedView, entry, request, table
+from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
 WAITING = np.array([0, 4, 8])
 USAGE = np.array([0.2, 0.5, 0.9])

@@ -8,7 +8,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.policies.mooncake import Mooncake
 from fairlead.routing.policies.policy_parameters import MooncakeParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from routing_builders import ScriptedView, dispatches, entry, load_of, request, table, view_over
+from fairlead_testing.builders.routing import ScriptedView, dispatches, entry, load_of, request, table, view_over
 
 SPEED = 10_000.0
 """0.1 ms per token; a transfer takes 0.01 ms per token."""

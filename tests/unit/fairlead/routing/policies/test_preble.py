@@ -3,7 +3,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.policies.policy_parameters import PrebleParameters
 from fairlead.routing.policies.preble import Preble
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from routing_builders import ScriptedView, dispatches, load_of, request, table, view_over
+from fairlead_testing.builders.routing import ScriptedView, dispatches, load_of, request, table, view_over
 
 
 def asked(name: str, *blocks: int, tokens: int | None = None) -> RoutingRequest:

@@ -28,7 +28,7 @@ from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshol
 from fairlead.routing.policies.random_choice import RandomChoice
 from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from routing_builders import dispatches, load_of, request, table, view_over
+from fairlead_testing.builders.routing import dispatches, load_of, request, table, view_over
 
 COUNTS = np.array([7, 4, 25, 15])
 MATCHES = np.array([20, 40, 80, 60])

@@ -9,7 +9,7 @@ from fairlead.routing.policies.cache_affinity import CacheAffinity
 from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.policies.least_loaded import LeastLoaded
 from fairlead.routing.policies.round_robin import RoundRobin
-from routing_builders import ScriptedView, entries, entry, load_of, request, table, view_over
+from fairlead_testing.builders.routing import ScriptedView, entries, entry, load_of, request, table, view_over
 
 
 def test_round_robin_takes_every_instance_in_turn() -> None:

@@ -3,7 +3,7 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.policies.sticky import Sticky
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from routing_builders import POOL, ScriptedView, dispatches, request, table
+from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, request, table
 
 
 def sticky_pool(home: str | None = None) -> tuple[Sticky, ScriptedView]:

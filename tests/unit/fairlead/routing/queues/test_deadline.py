@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.deadline import STEP_SECONDS, DeadlineQueue, LateRules, next_pace
-from routing_builders import load_of, request
+from fairlead_testing.builders.routing import load_of, request
 
 TARGET = 5.0
 DUE = TARGET * 0.98

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.lanes import DISCIPLINES, InstanceQueue
-from routing_builders import request
+from fairlead_testing.builders.routing import request
 
 
 def tracked(name: str, hit: int = 0, since: float = 0.0) -> TrackedRequest:

@@ -7,7 +7,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.late_requests import LateRequests
-from routing_builders import entry, request, table
+from fairlead_testing.builders.routing import entry, request, table
 
 PARAMETERS = QueueParameters()
 

@@ -20,8 +20,8 @@ from fairlead.routing.policies.catalogue import policy_names
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
-from routing_builders import POOL, entry, request, table
-from watched_policy import watched_policies
+from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.worlds.watched_policy import watched_policies
 
 MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 UNFIT = (InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST, InstanceState.STARTING)

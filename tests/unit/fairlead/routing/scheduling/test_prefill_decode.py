@@ -16,7 +16,7 @@ from fairlead.routing.policies.policy_parameters import StaticPdParameters
 from fairlead.routing.policies.static_pd import StaticPd
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry, RoutingTable
-from routing_builders import dispatches, entry, refusals, request, table, view_over
+from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table, view_over
 
 
 def split_pool(policy: str = "static-pd", prefill: int = 2, decode: int = 2, **facts: object) -> RoutingTable:

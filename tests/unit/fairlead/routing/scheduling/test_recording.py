@@ -7,7 +7,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.load_samples import LoadSeconds, Reservoir
 from fairlead.routing.scheduling.recording import Recorder
-from routing_builders import POOL, entry, request, table
+from fairlead_testing.builders.routing import POOL, entry, request, table
 
 
 def recorder(rate: float = 1.0, limit: int = 100) -> Recorder:

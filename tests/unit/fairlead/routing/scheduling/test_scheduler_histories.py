@@ -20,7 +20,7 @@ from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
-from routing_builders import POOL, entry, request, table
+from fairlead_testing.builders.routing import POOL, entry, request, table
 
 NAMES = tuple(f"i{number}" for number in range(5))
 STATES = st.sampled_from(

@@ -2,7 +2,7 @@
 
 import psycopg
 
-from postgres import plain
+from fairlead_testing.running.postgres import plain
 
 CONTRADICTIONS = {
     "versions of a session have gaps": (

@@ -22,7 +22,7 @@ import yaml
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
 PYTHONPATH = ":".join(
     str(ROOT / folder) for folder in ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")

@@ -12,7 +12,7 @@ from fairlead_operator.observing import format_second
 from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
 from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent
-from fake_cluster import FakeCluster
+from fairlead_testing.fakes.cluster import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")
 SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(url="http://api", token="t"), engine_image="fairlead/engine:1")

@@ -17,7 +17,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.app import create_api
 from fairlead_api.settings import BootstrapToken, Settings
 from fairlead_client.client import ControlApi
-from streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 CHAT = PoolKey(namespace="default", name="chat")
 SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system-operator", "system-router")}

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.rejections import RejectionGroup, RejectionSample
-from fake_loads import CHAT, CODE, HOSTILE, noise
+from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, noise
 
 
 def rejections(start: datetime, end: datetime) -> list[RejectionGroup]:

@@ -12,8 +12,8 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from pod_phases import KubernetesClient
-from running_operator import free_port
+from fairlead_testing.running.operator_process import free_port
+from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 Right = tuple[str, str, str]
 """API group, resource (with its subresource), verb."""

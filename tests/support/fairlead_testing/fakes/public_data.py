@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-import fake_records
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.routing.explanations.policy_terms import ground_of
@@ -23,7 +22,8 @@ from fairlead_client.resources.pools import Condition, PoolEventItem, PoolRevisi
 from fairlead_client.resources.rejections import RejectionGroup
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
-from fake_loads import CHAT, CODE, HOSTILE, INSTANCES, SLO_TTFT, TRIGGERS, cell, heatmap_of, name_suffix, noise
+from fairlead_testing.fakes import records as fake_records
+from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, INSTANCES, SLO_TTFT, TRIGGERS, cell, heatmap_of, name_suffix, noise
 
 
 @dataclass(kw_only=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fake_control_api import routing_table
-from router_worlds import RunningRouter, World, until
-from running_engine import RunningEngine, StartEngine
+from fairlead_testing.fakes.control_api import routing_table
+from fairlead_testing.running.engine import RunningEngine, StartEngine
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 MODEL = "tiny/qwen"
 ENGINE_FLAGS = ("--model", MODEL, "--kv-cache-tokens", "8192", "--time-scale", "20")

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import yaml
 
-from fake_pool_states import TOKEN, FakeControlApi
-from pod_phases import KubernetesClient, PodPhases
+from fairlead_testing.fakes.pool_states import TOKEN, FakeControlApi
+from fairlead_testing.worlds.pod_phases import KubernetesClient, PodPhases
 
 Value = TypeVar("Value")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 KUBECONFIG_VARIABLE = "FAIRLEAD_TEST_KUBECONFIG"
 """Names a kubeconfig of a cluster that tests/integration/operator then runs against, in its namespace `default`. Never one that matters."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

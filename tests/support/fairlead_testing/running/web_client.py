@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import httpx
 
+from fairlead_testing.fakes.public_api import FakePublicApi
+from fairlead_testing.fakes.public_data import World
 from fairlead_web.app import create_web_app
 from fairlead_web.settings import web_settings
-from fake_public_api import FakePublicApi
-from fake_public_data import World
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ORIGIN = "http://127.0.0.1:8080"

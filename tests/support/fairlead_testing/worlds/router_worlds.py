@@ -18,7 +18,7 @@ from fairlead_router.admin import AdminApp
 from fairlead_router.main import Router, pool_scheduler_factory
 from fairlead_router.serving import GatewayServer, bind, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
-from fake_control_api import FakeControlApi, routing_table
+from fairlead_testing.fakes.control_api import FakeControlApi, routing_table
 
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "tok "}}]}
 USAGE = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}

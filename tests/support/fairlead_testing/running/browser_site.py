@@ -13,9 +13,9 @@ import httpx
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from fairlead_testing.fakes.public_api import FakePublicApi
+from fairlead_testing.fakes.public_data import World
 from fairlead_web.app import create_web_app
-from fake_public_api import FakePublicApi
-from fake_public_data import World
 
 SESSION_COOKIE = "fairlead-session"
 

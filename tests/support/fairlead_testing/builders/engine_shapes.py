@@ -1,9 +1,8 @@
 """Requests to an engine and the shapes of its answers, so that the simulated engine can be held against a recording of a real vLLM.
 
-`python tests/support/engine_shapes.py URL MODEL FILE` records: run it against `vllm serve` (with VLLM_ENABLE_RESPONSES_API_STORE=1 and
---enable-prompt-tokens-details), once with a model that generates and once with `--runner pooling --convert embed` and `classify`; shapes of the kinds
-a server does not serve are left out and those recorded before are kept.
-"""
+`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` records: run it against `vllm serve` (with
+VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details), once with a model that generates and once with `--runner pooling
+--convert embed` and `classify`; shapes of the kinds a server does not serve are left out and those recorded before are kept."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import SessionDetail
+from fairlead_testing.fakes.loads import HOSTILE, INSTANCES
+from fairlead_testing.fakes.plans import PlanBook
+from fairlead_testing.fakes.public_data import World
 from fairlead_web.time_ranges import parse_range
-from fake_loads import HOSTILE, INSTANCES
-from fake_plans import PlanBook
-from fake_public_data import World
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 RANKS = {"viewer": 1, "operator": 2, "admin": 3}

@@ -23,7 +23,7 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=", "max_connections=200", "shared_buffers=64MB"]
 TEMPLATE = "fairlead_template"
 

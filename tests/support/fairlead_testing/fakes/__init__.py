@@ -1,0 +1,1 @@
+"""Stand-ins for what lies beyond a seam, in memory or on loopback. They must not be cleverer than the real thing. Their danger: drifting from it."""
