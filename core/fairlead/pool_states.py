@@ -80,3 +80,10 @@ class PoolEvent:
     instance: str | None = None
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvents:
+    """Events of one pool, sent together."""
+
+    events: tuple[PoolEvent, ...]

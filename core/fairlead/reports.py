@@ -239,14 +239,20 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """One batch from one router. `id` is unique for ever; `in_flight` and `acknowledged` are the state at `sent_at`, the rest since the last batch."""
+class RouterState:
+    """What is true of a router at `sent_at`, not since its last report: the tables it routes by and what it has under way."""
 
-    id: str
-    router: str
     sent_at: float
     acknowledged: tuple[Acknowledgement, ...] = ()
     in_flight: tuple[InstanceInFlight, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportBatch:
+    """What one router recorded since its last batch, as it waits on the router's disk. `id` is unique for ever."""
+
+    id: str
+    router: str
     bindings: tuple[BindingChange, ...] = ()
     migrations: tuple[MigrationRecord, ...] = ()
     migration_outcomes: tuple[MigrationOutcome, ...] = ()
@@ -255,6 +261,16 @@ class Report:
     decisions: tuple[DecisionRecord, ...] = ()
     rejections: tuple[RejectionRecord, ...] = ()
     loads: tuple[LoadSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(ReportBatch):
+    """A batch as it is sent: with the members of RouterState beside its own. Of neighbours in one post, the first carries the whole state
+    and the others only `sent_at`."""
+
+    sent_at: float
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    in_flight: tuple[InstanceInFlight, ...] = ()
 
 
 @value

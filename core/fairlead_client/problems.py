@@ -2,10 +2,17 @@
 
 ClientError
 ├── ApiProblem        the API answered with a problem document; carries it
-└── ApiUnreachable    no usable answer: refused, timed out, broken mid-way, or not JSON
+├── ApiUnreachable    no usable answer: refused, timed out, broken mid-way, or not JSON
+├── StreamLost        the routers' stream was refused, ended, fell silent or sent something unreadable
+└── UnreadableLine    one line of that stream is not JSON, misses a member or has no end
 """
 
-from fairlead_client.resources.problems import Problem
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairlead_client.resources.problems import Problem
 
 
 class ClientError(Exception):
@@ -28,3 +35,11 @@ class ApiProblem(ClientError):
 
 class ApiUnreachable(ClientError):
     """The API could not be reached or its answer not understood. Writes may or may not have happened; all of ours are safe to repeat."""
+
+
+class StreamLost(ClientError):
+    """The stream is over; the message says why. What it brought until then stays true."""
+
+
+class UnreadableLine(ClientError):
+    """No version of the API sends such a line; the message says what is wrong with it."""

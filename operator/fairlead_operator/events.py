@@ -8,10 +8,11 @@ from typing import Any
 from fairlead.conditions import ActionFailureReason
 from fairlead.pool_states import PoolEvent
 from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Later, Refused
 from fairlead_operator.cluster import Cluster, ClusterError, Resource
+from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.manifests import PoolIdentity, event
 from fairlead_operator.observing import format_second
-from fairlead_operator.synchronizing import ControlPlane, ControlPlaneRefused, ControlPlaneSilent
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +63,11 @@ class EventRecorder:
         """Send what is queued, oldest first; stop at the first failure and keep the rest. A batch that is refused for good is given up."""
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]
-            try:
-                await self._control_plane.post_events(self._pool, batch)
-            except ControlPlaneRefused as error:
-                logger.error("history refused pool=%s dropped=%d error=%r", self._pool, len(batch), str(error))  # noqa: TRY400 - no traceback needed
-            except ControlPlaneSilent as error:
-                logger.warning("history not delivered pool=%s kept=%d error=%r", self._pool, len(self._backlog), str(error))
+            outcome = await self._control_plane.post_events(self._pool, batch)
+            if isinstance(outcome, Later):
+                logger.warning("history not delivered pool=%s kept=%d error=%r", self._pool, len(self._backlog), outcome.problem)
                 return
+            if isinstance(outcome, Refused):
+                logger.error("history refused pool=%s dropped=%d error=%r", self._pool, len(batch), outcome.problem)
             for _ in batch:
                 self._backlog.popleft()

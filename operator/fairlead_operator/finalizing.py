@@ -9,10 +9,11 @@ from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.actions import RecordState
 from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Taken
 from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.observing import Pod, parse_time
 from fairlead_operator.settings import Pace
-from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +94,9 @@ class Finalization:
         return None
 
     async def _report_deletion(self) -> bool:
-        try:
-            await self._control_plane.delete_pool(self._pool)
-        except ControlPlaneSilent as error:
-            logger.warning("deletion not told pool=%s error=%r", self._pool, str(error))
+        outcome = await self._control_plane.delete_pool(self._pool)
+        if not isinstance(outcome, Taken):
+            logger.warning("deletion not told pool=%s error=%r", self._pool, outcome.problem)
             return False
         return True
 

@@ -16,6 +16,7 @@ from fairlead.reconciling.observed import DesiredRole
 from fairlead.tables import PoolKey
 from fairlead_operator.applying import Applier
 from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.finalizing import Finalization, hold
 from fairlead_operator.manifests import PoolIdentity, disruption_budget, service, spec_hash
@@ -26,7 +27,6 @@ from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.state_exchange import Answer, StateExchange
 from fairlead_operator.status import is_urgent, merge_patch, status_document
-from fairlead_operator.synchronizing import ControlPlane
 
 logger = logging.getLogger(__name__)
 

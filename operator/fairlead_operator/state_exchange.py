@@ -8,8 +8,9 @@ from fairlead.draining import without_hasty_silence
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Later, Refused, Taken
+from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.settings import Pace
-from fairlead_operator.synchronizing import ControlPlane, ControlPlaneSilent
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +41,11 @@ class StateExchange:
 
     async def exchange(self, state: PoolState) -> Answer:
         """Send what is observed; learn what the routers do."""
-        try:
-            observations = await self._control_plane.put_state(self._pool, state)
-        except ControlPlaneSilent as error:
-            return self._silence(error)
-        self._newest, self._silent_since, self._silences = observations, None, 0
-        return Answer(trusted=self._believed(observations, state), known=observations)
+        outcome = await self._control_plane.put_state(self._pool, state)
+        if not isinstance(outcome, Taken):
+            return self._silence(outcome)
+        self._newest, self._silent_since, self._silences = outcome.answer, None, 0
+        return Answer(trusted=self._believed(outcome.answer, state), known=outcome.answer)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
         """Right after an outage, or a start, routers may not have had the time to report: their absence is not trusted yet."""
@@ -56,17 +56,18 @@ class StateExchange:
             return observations
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
-    def _silence(self, error: ControlPlaneSilent) -> Answer:
+    def _silence(self, outcome: Refused | Later) -> Answer:
         """One late answer is no outage: nothing is planned by what was known before it, but it is still shown for a while."""
         now = self._clock()
         self._answered_since = None
         if self._silent_since is None or self._silent_since > now:
             self._silent_since = now
-            logger.warning("control plane silent pool=%s error=%r", self._pool, str(error))
-        pause = min(self._pace.settled, error.retry_in or self._own_pause())
+            logger.warning("control plane silent pool=%s error=%r", self._pool, outcome.problem)
+        asked_for = outcome.retry_after_seconds if isinstance(outcome, Later) else None
+        pause = min(self._pace.settled, asked_for or self._own_pause())
         if now - self._silent_since < self._pace.silence:
             return Answer(trusted=None, known=self._newest, retry_in=pause)
-        return Answer(trusted=None, known=None, problem=str(error), retry_in=pause)
+        return Answer(trusted=None, known=None, problem=outcome.problem, retry_in=pause)
 
     def _own_pause(self) -> float:
         """1, 2, 4, … seconds when it answers others, only not this pool."""

@@ -14,8 +14,10 @@ from typing import Protocol
 import kopf
 
 from fairlead.errors import InvalidInput
+from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.cluster import ClusterError, ClusterUnavailable, HttpCluster
+from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.filtering import ChildChanges
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
@@ -23,7 +25,6 @@ from fairlead_operator.manifests import POOL_LABEL
 from fairlead_operator.queues import PoolQueues
 from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
-from fairlead_operator.synchronizing import HttpControlPlane
 
 logger = logging.getLogger(__name__)
 
@@ -83,12 +84,14 @@ def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: HttpCluster, heal
     closing: contextlib.AsyncExitStack = memo.closing
     identity = settings.identity or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     lease = Lease(settings.lease, identity, cluster, time.monotonic, time.time)
-    control_plane = HttpControlPlane(settings.control_plane, ServerBackoff(settings.pace.longest_pause, time.monotonic, random.random))
+    place = settings.control_plane
+    api = SystemApi(place.url, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
+    backoff = ServerBackoff(settings.pace.longest_pause, time.monotonic, random.random)
     memo.children = ChildChanges()
     dependencies = Dependencies(
         settings=settings,
         cluster=FencedCluster(cluster, lease),
-        control_plane=control_plane,
+        control_plane=PacedControlPlane(api, backoff, place.calls_at_once),
         clock=time.time,
         new_id=new_id,
         child_changes=memo.children.count,
@@ -108,7 +111,7 @@ def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: HttpCluster, heal
         except (ClusterError, TimeoutError) as error:
             logger.warning("lease not released, it runs out: %s", error)
 
-    closing.push_async_callback(control_plane.close)
+    closing.push_async_callback(api.close)
     closing.push_async_callback(step_down)
 
 

@@ -10,11 +10,12 @@ import msgspec
 
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.tables import PoolKey
+from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
+from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.queues import PoolQueues
 from fairlead_operator.settings import ControlPlaneSettings, Pace
 from fairlead_operator.state_exchange import StateExchange
-from fairlead_operator.synchronizing import HttpControlPlane
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 POOLS = 300
@@ -91,9 +92,9 @@ class Fleet:
     async def run(self, seconds: float) -> None:
         chance = random.Random(7).random
         settings = ControlPlaneSettings(url="http://api", token="t")
-        control_plane = HttpControlPlane(
-            settings, ServerBackoff(self.pace.longest_pause, virtual_now, chance), httpx.MockTransport(self.api.handle)
-        )
+        api = SystemApi(settings.url, settings.token, transport=httpx.MockTransport(self.api.handle))
+        backoff = ServerBackoff(self.pace.longest_pause, virtual_now, chance)
+        control_plane = PacedControlPlane(api, backoff, settings.calls_at_once)
 
         def rounds(key: PoolKey) -> Settled:
             return Settled(StateExchange(key, control_plane, self.pace, virtual_now), self.shown, self.pace)

@@ -7,15 +7,17 @@ from typing import Any
 
 from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
 from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
 from fairlead_operator.observing import format_second
 from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
-from fairlead_operator.synchronizing import ControlPlaneRefused, ControlPlaneSilent
 from fairlead_testing.fakes.cluster import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")
 SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(url="http://api", token="t"), engine_image="fairlead/engine:1")
+
+_AWAY = Later(cause=Cause.UNREACHABLE, problem="connection refused")
 
 
 @dataclass(slots=True)
@@ -32,12 +34,9 @@ class FakeControlPlane:
     events: list[PoolEvent] = field(default_factory=list)
     deleted: list[PoolKey] = field(default_factory=list)
 
-    def _answer(self) -> None:
+    async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         if not self.up:
-            raise ControlPlaneSilent("connection refused")
-
-    async def put_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
-        self._answer()
+            return _AWAY
         self.states.append(state)
         instances = tuple(
             InstanceObservation(
@@ -45,7 +44,7 @@ class FakeControlPlane:
             )
             for item in state.instances
         )
-        return PoolObservations(
+        observations = PoolObservations(
             table_version=1,
             table_acknowledged=self.acknowledges,
             live_routers=self.live_routers,
@@ -53,16 +52,21 @@ class FakeControlPlane:
             requests_per_second=0.0,
             instances=instances,
         )
+        return Taken(observations)
 
-    async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> None:
-        self._answer()
+    async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
+        if not self.up:
+            return _AWAY
         if self.refuses_events:
-            raise ControlPlaneRefused("422")
+            return Refused(problem="422")
         self.events.extend(events)
+        return Taken(None)
 
-    async def delete_pool(self, pool: PoolKey) -> None:
-        self._answer()
+    async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
+        if not self.up:
+            return _AWAY
         self.deleted.append(pool)
+        return Taken(None)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,170 @@
+"""`SystemApi`: the internal protocol, by which the operator and routers speak with the control API. One method per endpoint.
+
+Each call is made once and its outcome is a value: taken, refused for ever, or later. Whether, when and what to send again is the caller's business.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from fairlead.pool_states import PoolEvent, PoolEvents, PoolObservations, PoolState
+from fairlead.reports import ReportReceipt, RouterGone, RouterState
+from fairlead.tables import PoolKey
+from fairlead_client import internal_paths
+from fairlead_client.lines import LineCutter, StreamLine
+from fairlead_client.outcomes import Answer, Cause, Later, Outcome, Refused, Taken
+from fairlead_client.problems import StreamLost, UnreadableLine
+from fairlead_client.report_posts import post_body
+
+SILENCE_SECONDS = 7.0
+"""The API sends a heartbeat every 2 s; a stream silent for this long is taken as dead."""
+REPORT_SECONDS = 30.0
+"""A post of reports may take the API this long."""
+REFUSED_FOR_EVER = frozenset({400, 413, 422})
+"""Statuses that resending the same body cannot change."""
+
+_observations = msgspec.json.Decoder(PoolObservations)
+_receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
+
+
+class SystemApi:
+    """One control API at `url`, as the bearer of `token`. `timeout_seconds` bounds each wait of a call, `connect_seconds` that for a connection.
+
+    `transport` replaces the network in tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_seconds: float = 10.0,
+        connect_seconds: float = 5.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._connect_seconds = connect_seconds
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            headers={"authorization": f"Bearer {token}", "accept": "application/json"},
+            transport=transport,
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> "SystemApi":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # ── as the operator ──
+
+    async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
+        """Say everything that is seen of a pool, and learn what routers do with it. Saying it again changes nothing."""
+        outcome = await self._send("PUT", _of(pool, internal_paths.POOL_STATE), msgspec.json.encode(state))
+        return _read(outcome, _observations)
+
+    async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
+        """Add to a pool's history. An event that comes again is stored once."""
+        body = msgspec.json.encode(PoolEvents(events=tuple(events)))
+        return _done(await self._send("POST", _of(pool, internal_paths.POOL_EVENTS), body))
+
+    async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
+        """The pool is gone. Taken also when the API does not know it (404), so that it may be said twice."""
+        return _done(await self._send("DELETE", _of(pool, internal_paths.POOL), b"", done=frozenset({404})))
+
+    # ── as a router ──
+
+    async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncIterator[StreamLine]:
+        """Tables and bindings: a snapshot, SyncedLine, then every change. Ends only by StreamLost, also after `silence_seconds` without a line."""
+        cutter = LineCutter()
+        timeout = httpx.Timeout(self._connect_seconds, read=silence_seconds)
+        try:
+            async with self._http.stream("GET", internal_paths.STREAM, params={"router": router}, timeout=timeout) as response:
+                if response.status_code != 200:
+                    raise StreamLost(f"the control API answered {response.status_code}")
+                async for piece in response.aiter_raw():
+                    for line in cutter.feed(piece):
+                        yield line
+        except UnreadableLine as error:
+            raise StreamLost(str(error)) from error
+        except httpx.HTTPError as error:
+            raise StreamLost(_in_one_line(error)) from error
+        raise StreamLost("the control API ended the stream")
+
+    async def post_reports(
+        self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS
+    ) -> Outcome[tuple[ReportReceipt, ...]]:
+        """Send neighbouring batches (of `encode_batch`) of one router, at least one; a receipt for each, in their order. The API stores a batch
+        once however often it comes. `Later` by Cause.UNREADABLE means stored, with receipts that cannot be read."""
+        body = post_body(batches, state)
+        outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
+        return _read(outcome, _receipts)
+
+    async def post_router_gone(self, gone: RouterGone) -> Outcome[None]:
+        """A router's last act."""
+        return _done(await self._send("POST", internal_paths.ROUTER_GONE, msgspec.json.encode(gone)))
+
+    # ── one call ──
+
+    def _timeout(self, seconds: float) -> httpx.Timeout:
+        return httpx.Timeout(seconds, connect=min(self._connect_seconds, seconds))
+
+    async def _send(
+        self, method: str, path: str, body: bytes, *, seconds: float | None = None, done: frozenset[int] = frozenset()
+    ) -> Outcome[bytes]:
+        """`seconds` replaces the usual bound of each wait; `done` are statuses that mean success besides 2xx."""
+        headers = {"content-type": "application/json"} if body else None
+        timeout = self._timeout(self._timeout_seconds if seconds is None else seconds)
+        try:
+            response = await self._http.request(method, path, content=body, headers=headers, timeout=timeout)
+        except httpx.HTTPError as error:
+            cause = Cause.TIMED_OUT if isinstance(error, httpx.ReadTimeout) else Cause.UNREACHABLE
+            return Later(cause=cause, problem=f"{method} {path}: {_in_one_line(error)}")
+        status = response.status_code
+        if response.is_success or status in done:
+            return Taken(response.content)
+        problem = f"{method} {path}: {status} {' '.join(response.text.split())[:300]}".rstrip()
+        if status in REFUSED_FOR_EVER:
+            return Refused(problem=problem)
+        return Later(cause=_cause(status), problem=problem, retry_after_seconds=_retry_after(response))
+
+
+def _cause(status: int) -> Cause:
+    if status == 500:
+        return Cause.FAULT
+    return Cause.UNAVAILABLE if status == 429 or status > 500 else Cause.DECLINED
+
+
+def _read(outcome: Outcome[bytes], decoder: "msgspec.json.Decoder[Answer]") -> Outcome[Answer]:
+    if not isinstance(outcome, Taken):
+        return outcome
+    try:
+        return Taken(decoder.decode(outcome.answer))
+    except msgspec.DecodeError as error:
+        return Later(cause=Cause.UNREADABLE, problem=f"the control API's answer cannot be read: {error}")
+
+
+def _done(outcome: Outcome[bytes]) -> Outcome[None]:
+    return Taken(None) if isinstance(outcome, Taken) else outcome
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds of a Retry-After header; None without one, or when it is a date."""
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _in_one_line(error: httpx.HTTPError) -> str:
+    return f"{type(error).__name__} {' '.join(str(error).split())}".rstrip()
+
+
+def _of(pool: PoolKey, path: str) -> str:
+    return path.format(namespace=quote(pool.namespace, safe=""), name=quote(pool.name, safe=""))

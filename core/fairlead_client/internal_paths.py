@@ -1,0 +1,8 @@
+"""Paths of the internal protocol. The API serves them and `SystemApi` asks for them; `{namespace}` and `{name}` are those of the pool."""
+
+POOL = "/internal/v1/pools/{namespace}/{name}"
+POOL_STATE = f"{POOL}/state"
+POOL_EVENTS = f"{POOL}/events"
+STREAM = "/internal/v1/stream"
+REPORTS = "/internal/v1/reports"
+ROUTER_GONE = "/internal/v1/routers/gone"

@@ -1,0 +1,97 @@
+"""The lines of the stream that routers follow: one JSON object a line, told apart by its member `type`.
+
+The control API encodes with these classes and routers decode with them, so neither side can rename a member alone. A line of a kind that this
+version does not know, and a member that a kind does not have here, are skipped: a router may be older than the API, or newer.
+"""
+
+from collections.abc import Iterator
+from typing import get_args
+
+import msgspec
+
+from fairlead.reports import Binding
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_client.problems import UnreadableLine
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes after which a line without an end is given up."""
+
+
+class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
+    """A pool's routing table, the first or a newer version."""
+
+    table: RoutingTable
+
+
+class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pool_deleted"):
+    """The pool is gone: its table and its bindings are to be forgotten."""
+
+    pool: PoolKey
+
+
+class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="bindings"):
+    """Sessions that were bound or moved. A binding may come twice or late: the one with the highest version of its session counts."""
+
+    bindings: tuple[Binding, ...] = ()
+
+
+class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
+    """The snapshot is complete and changes follow. It comes again after the API lost its database and found it again."""
+
+
+class HeartbeatLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat"):
+    """Nothing changed. One comes every 2 s, so that silence means a dead connection."""
+
+
+StreamLine = TableLine | PoolDeletedLine | BindingsLine | SyncedLine | HeartbeatLine
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+_encoder = msgspec.json.Encoder()
+_lines: "msgspec.json.Decoder[StreamLine]" = msgspec.json.Decoder(StreamLine)
+_kinds = msgspec.json.Decoder(_Kind)
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(StreamLine))
+
+
+def encode_line(line: StreamLine) -> bytes:
+    """The line with its line break."""
+    return _encoder.encode(line) + b"\n"
+
+
+def decode_line(line: bytes | bytearray) -> StreamLine | None:
+    """One line without its line break; None for a kind that this version does not know. Raises UnreadableLine."""
+    try:
+        return _lines.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _is_of_unknown_kind(line):
+            return None
+        raise UnreadableLine(f"unreadable line: {error}") from error
+
+
+def _is_of_unknown_kind(line: bytes | bytearray) -> bool:
+    try:
+        return _kinds.decode(line).type not in _KNOWN
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+class LineCutter:
+    """Cuts the pieces in which a stream arrives into lines, for one connection."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._begun = bytearray()
+
+    def feed(self, piece: bytes) -> Iterator[StreamLine]:
+        """The lines that this piece completes, known kinds only. Raises UnreadableLine, also for one longer than `longest` bytes."""
+        self._begun += piece
+        if b"\n" in piece:
+            *complete, self._begun = self._begun.split(b"\n")
+            for line in complete:
+                if line.strip() and (decoded := decode_line(line)) is not None:
+                    yield decoded
+        elif len(self._begun) > self._longest:
+            raise UnreadableLine(f"a line is longer than {self._longest} bytes")
