@@ -41,57 +41,32 @@ from fairlead_web.pages import (
 from fairlead_web.pages import help as help_pages
 from fairlead_web.pages import settings as settings_pages
 from fairlead_web.rendering import Renderer
+from fairlead_web.routes import Handler
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.settings import web_settings
 from fairlead_web.staleness import api_client, watch
 from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
-Handler = Callable[[Visit], Awaitable[Response]]
-POOL = "/pools/{namespace}/{name}"
-
-PAGES: tuple[tuple[str, Handler], ...] = (
-    ("/", fleet.show),
-    ("/pools", pools.index),
-    (f"{POOL}/heatmap", heatmap.show),
-    (f"{POOL}/heatmap.png", heatmap.png),
-    (f"{POOL}/heatmap.bin", heatmap.binary),
-    (f"{POOL}/heatmap.json", heatmap.as_json),
-    (f"{POOL}/heatmap.csv", heatmap.as_csv),
-    (f"{POOL}/instances", instances.index),
-    (f"{POOL}/instances/{{instance}}", instances.show),
-    (f"{POOL}/spec", spec.show),
-    (POOL, pool_detail.show),
-    ("/sessions", sessions.index),
-    ("/sessions/{namespace}/{name}/{session:path}", sessions.show),
-    ("/migrations", migrations.index),
-    ("/migrations/{move:path}", migrations.show),
-    ("/reroutes", migrations.index_reroutes),
-    ("/reroutes/{move:path}", migrations.show_reroute),
-    ("/decisions", decisions.index),
-    ("/decisions/{decision:path}", decisions.show),
-    ("/rejections", rejections.index),
-    ("/slo", slo.index),
-    ("/slo.csv", slo.as_csv),
-    ("/slo.json", slo.as_json),
-    ("/audit", audit.index),
-    ("/audit/{entry}", audit.show),
-    ("/plans/{plan}", plans.show),
-    ("/settings", settings_pages.show),
-    ("/help", help_pages.show),
-    ("/live", streams.live),
-    ("/-/version", help_pages.release),
-    ("/-/palette.png", heatmap.palette),
+PAGE_MODULES = (
+    fleet,
+    pools,
+    pool_detail,
+    heatmap,
+    instances,
+    spec,
+    sessions,
+    migrations,
+    decisions,
+    rejections,
+    slo,
+    audit,
+    plans,
+    settings_pages,
+    help_pages,
+    streams,
+    access,
 )
-WRITES: tuple[tuple[str, Handler], ...] = (
-    (f"{POOL}/plans", pool_detail.plan_scale),
-    ("/plans/{plan}/apply", plans.apply),
-    ("/plans/{plan}/undo", plans.undo),
-    ("/settings", settings_pages.save),
-    ("/settings/tokens", settings_pages.create_token),
-    ("/settings/tokens/{token}/revoke", settings_pages.revoke_token),
-    ("/settings/login-links", settings_pages.create_login_link),
-    ("/logout", access.sign_out),
-)
+"""Every module of pages; a path that two of them answer belongs to the first."""
 
 
 def utc_now() -> datetime:
@@ -155,14 +130,13 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
         Route(f"{base}/login", login, methods=["GET"]),
         Route(f"{base}/login", sign_in, methods=["POST"]),
     ]
-    routes += [
-        Route(f"{base}{path}.{kind}", signed_in(site, export.handler(kind)), methods=["GET"])
-        for path, export in streams.EXPORTS.items()
-        for kind in ("csv", "json")
-    ]
-    routes += [Route(base + path, signed_in(site, handler), methods=["POST"]) for path, handler in WRITES]
-    routes += [Route(base + path, signed_in(site, handler), methods=["GET"]) for path, handler in PAGES]
-    return routes
+    found = [module.ROUTES for module in PAGE_MODULES]
+    exports = {
+        f"{path}.{kind}": export.handler(kind) for each in found for path, export in each.exports.items() for kind in ("csv", "json")
+    }
+    reads = exports | {path: handler for each in found for path, handler in each.pages.items()}
+    routes += [Route(base + path, signed_in(site, handler), methods=["POST"]) for each in found for path, handler in each.writes.items()]
+    return routes + [Route(base + path, signed_in(site, handler), methods=["GET"]) for path, handler in reads.items()]
 
 
 def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Response]]:

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 NONE = "–"
 
@@ -95,3 +96,12 @@ def told(detail: str, remedy: str | None) -> str:
 def words(text: str) -> str:
     """A reason or trigger as words: `hot-migration` → `hot migration`, `NotEnoughInstances` stays."""
     return text.replace("-", " ").replace("_", " ")
+
+
+def plain(value: Any) -> str:
+    """A JSON value of a diff as short text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

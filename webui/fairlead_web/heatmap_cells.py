@@ -9,6 +9,18 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_web import formats
 from fairlead_web.palette import cividis, encode_png, level_of
 
+METRIC_WORDS = {
+    "pending_prefill_tokens": "Pending prefill",
+    "running": "Running",
+    "waiting": "Waiting",
+    "in_flight": "In flight",
+    "kv_usage": "KV cache usage",
+    "ttft_p95": "TTFT p95",
+    "tpot_p95": "TPOT p95",
+    "hit_rate": "Prefix hit rate",
+    "requests": "Requests",
+    "failed": "Failed requests",
+}
 EXACT_CELLS = 20_000
 """Up to this many cells the exact numbers travel with the picture; beyond, one row at a time is asked for."""
 _RESOLUTION = {"tokens": 1.0, "requests": 0.1, "requests/s": 0.01, "share": 0.001, "seconds": 0.001}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
@@ -53,7 +53,7 @@ class Renderer:
             stamp=stamp,
             segment=addresses.segment,
             time=self._time,
-            plain=plain,
+            plain=formats.plain,
             health=health_of,
             late=out_of_slo,
             state_mark=state_mark,
@@ -119,12 +119,3 @@ class Renderer:
 
 def _told(problem: Problem) -> str:
     return formats.told(problem.detail, problem.remedy)
-
-
-def plain(value: Any) -> str:
-    """A JSON value of a diff as short text."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

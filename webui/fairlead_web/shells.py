@@ -5,8 +5,7 @@ from datetime import datetime
 
 from fairlead_client.resources.access import Identity
 from fairlead_client.resources.pools import PoolSummary
-from fairlead_client.resources.problems import Problem
-from fairlead_web.addresses import Here
+from fairlead_web.addresses import Here, pool_path
 from fairlead_web.findings import Finding
 from fairlead_web.time_ranges import PRESETS, TimeRange
 
@@ -42,31 +41,38 @@ class Crumb:
     path: str | None = None
 
 
+def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
+    """Breadcrumbs of a page below a pool."""
+    return (Crumb(words="Pools", path="/pools"), Crumb(words=pool, path=pool_path(pool)), *rest)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """The frame of one page. `ranged` = the page depends on the time range; `live_topics` empty = nothing to stream here;
-    `partial` names the sources that did not answer, with why; `stale_seconds` is the age of answers given from memory while the database is
-    away, None when all are fresh."""
+    """The frame of one page: first what the visit brings to every page, then what the page says of itself.
 
-    title: str
-    section: str
+    `partial` names the sources that did not answer, with why; `stale_seconds` is the age of answers given from memory while the database
+    is away, None when all are fresh. `ranged`: the page depends on the time range. `live_topics` empty: nothing to stream here.
+    """
+
     here: Here
     identity: Identity | None
     pools: list[PoolSummary]
-    pool: str | None
-    tab: str
     csrf: str
     preferences: Preferences
     range: TimeRange
     range_problem: str | None
-    ranged: bool
-    live_topics: str
-    crumbs: tuple[Crumb, ...]
-    findings: tuple[Finding, ...]
     partial: tuple[str, ...]
     stale_seconds: int | None
-    problem: Problem | None
     as_of: datetime
+
+    title: str
+    section: str
+    pool: str | None = None
+    tab: str = ""
+    ranged: bool = False
+    live_topics: str = ""
+    crumbs: tuple[Crumb, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def sections(self) -> tuple[tuple[str, str, str], ...]:

@@ -119,7 +119,6 @@ class Visit:
         ranged: bool = False,
         live: str = "",
         findings: tuple[Finding, ...] = (),
-        problem: Problem | None = None,
         pools: list[PoolSummary] | None = None,
     ) -> Shell:
         """The page's frame; asks the API who this is and which pools there are. A range that is fixed has nothing live."""
@@ -133,7 +132,6 @@ class Visit:
             ranged=ranged,
             live_topics="" if ranged and not self.range.live else live,
             findings=findings,
-            problem=problem,
         )
 
     def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
@@ -144,19 +142,12 @@ class Visit:
             here=self.here,
             identity=identity,
             pools=pools,
-            pool=None,
-            tab="",
             csrf=csrf_token(self.token, secrets.token_hex(8)),
             preferences=self.preferences,
             range=self.range,
             range_problem=self.range_problem,
-            ranged=False,
-            live_topics="",
-            crumbs=(),
-            findings=(),
             partial=tuple(dict.fromkeys(self.failures)),
             stale_seconds=max(self.stale_ages, default=None),
-            problem=None,
             as_of=self.now,
         )
 

@@ -1,13 +1,10 @@
-"""JSON documents as readable YAML, and line diffs of two of them. Pure. Writing only: one fixed, safe style, no YAML library in the web process."""
+"""JSON documents as the YAML a person would write. Pure."""
 
-import difflib
-import json
 import re
 from typing import Any
 
-from fairlead_web.contexts.pools import DiffLine
+import yaml
 
-_PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9 /._%@-]*|\d+(?:ms|s|m|h)")
 _FIRST = (
     "name",
     "type",
@@ -23,57 +20,37 @@ _FIRST = (
     "mode",
     "drain",
 )
-_WORDS_WITH_MEANING = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"})
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's writer without anchors, stricter about what it quotes."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if value.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _text)
+# PyYAML writes `y` and `n` without quotes; Kubernetes' YAML reader takes them for booleans.
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 
 
 def yaml_text(document: Any) -> str:
-    """The document as block-style YAML, keys in the order people write a spec: storage keeps none."""
-    return "\n".join(_lines(document, 0)) + "\n"
+    """Block-style YAML, keys in the order people write a spec: storage keeps no order. Characters that do not print are escaped, those
+    that turn the direction of a line too, which PyYAML would pass on."""
+    text = yaml.dump(_ordered(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return "".join(char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in text)
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ordered(item) for key, item in sorted(value.items(), key=lambda item: _place(item[0]))}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value
 
 
 def _place(key: object) -> tuple[int, str]:
     name = str(key)
     return (_FIRST.index(name) if name in _FIRST else len(_FIRST)), name
-
-
-def yaml_diff(before: Any, after: Any, context: int = 4) -> list[DiffLine]:
-    """Unified diff of two documents as YAML; empty when they are equal."""
-    lines: list[DiffLine] = []
-    diff = difflib.unified_diff(yaml_text(before).splitlines(), yaml_text(after).splitlines(), n=context, lineterm="")
-    for index, line in enumerate(diff):
-        if index < 2:
-            continue
-        if line.startswith("@@"):
-            if lines:
-                lines.append(DiffLine(kind="gap", text=" ⋯"))
-            continue
-        kind = {"+": "added", "-": "removed"}.get(line[0], "same")
-        lines.append(DiffLine(kind=kind, text=line))
-    return lines
-
-
-def _lines(value: Any, depth: int) -> list[str]:
-    pad = "  " * depth
-    if isinstance(value, dict) and value:
-        lines = []
-        for key, item in sorted(value.items(), key=lambda item: _place(item[0])):
-            if isinstance(item, (dict, list)) and item:
-                lines += [f"{pad}{_scalar(str(key))}:", *_lines(item, depth + (1 if isinstance(item, dict) else 0))]
-            else:
-                lines.append(f"{pad}{_scalar(str(key))}: {_scalar(item)}")
-        return lines
-    if isinstance(value, list) and value:
-        lines = []
-        for item in value:
-            inner = _lines(item, depth + 1) if isinstance(item, (dict, list)) and item else [f"{pad}  {_scalar(item)}"]
-            lines += [f"{pad}- {inner[0][len(pad) + 2 :]}", *inner[1:]]
-        return lines
-    return [f"{pad}{_scalar(value)}"]
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS_WITH_MEANING and not value.endswith(" "):
-        return value
-    return "".join(
-        character if character.isprintable() else f"\\U{ord(character):08x}" for character in json.dumps(value, ensure_ascii=False)
-    )

@@ -10,15 +10,16 @@ import pytest
 from jinja2 import Environment, meta, nodes
 from jinja2.exceptions import UndefinedError
 
+from fairlead_web.app import PAGE_MODULES
 from fairlead_web.assets import HTMX, load_assets, verify_vendor
-from fairlead_web.contexts import governance, pools, traffic
+from fairlead_web.pages import access, errors
 from fairlead_web.rendering import TEMPLATES, Context, Renderer
 from fairlead_web.shells import Preferences
 
 SOURCES = sorted(TEMPLATES.rglob("*.html"))
 CONTEXTS = [
     found
-    for module in (governance, pools, traffic)
+    for module in (*PAGE_MODULES, errors)
     for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, Context) and found is not Context
 ]
@@ -73,7 +74,7 @@ def test_an_undefined_name_is_an_error_and_not_an_empty_string() -> None:
 
 def test_a_block_that_does_not_exist_is_named() -> None:
     renderer = Renderer(load_assets(), "", lambda: datetime.now(UTC))
-    page = governance.LoginPage(title="t", preferences=Preferences(), token="", next="/", problem=None, ended=False)
+    page = access.LoginPage(title="t", preferences=Preferences(), token="", next="/", problem=None, ended=False)
     with pytest.raises(LookupError, match="results"):
         renderer.render(page, "results")
 

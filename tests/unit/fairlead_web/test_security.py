@@ -4,7 +4,7 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead_testing.running.web_client import COOKIE, ORIGIN, visitor
-from fairlead_web.app import PAGES, WRITES
+from fairlead_web.app import PAGE_MODULES
 from fairlead_web.security import CONTENT_SECURITY_POLICY, csrf_matches, csrf_token, local_path
 from fairlead_web.settings import web_settings
 
@@ -17,7 +17,7 @@ def concrete(path: str) -> str:
     return path
 
 
-@pytest.mark.parametrize("path", [concrete(path) for path, _ in PAGES])
+@pytest.mark.parametrize("path", [concrete(path) for module in PAGE_MODULES for path in module.ROUTES.pages])
 async def test_nothing_is_shown_without_a_session(path: str) -> None:
     async with visitor(None) as guest:
         answer = await guest.http.get(path)
@@ -30,7 +30,7 @@ async def test_nothing_is_shown_without_a_session(path: str) -> None:
         assert guest.fake.requests == []
 
 
-@pytest.mark.parametrize("path", [concrete(path) for path, _ in WRITES])
+@pytest.mark.parametrize("path", [concrete(path) for module in PAGE_MODULES for path in module.ROUTES.writes])
 @pytest.mark.parametrize(
     ("headers", "with_token", "passes"),
     [

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,11 +16,12 @@ from fairlead_testing.fakes.public_data import World
 from fairlead_web import findings, formats
 from fairlead_web.addresses import Here, instance_path, session_path
 from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks
+from fairlead_web.differences import yaml_diff
 from fairlead_web.pages.decisions import candidates, term_rows
 from fairlead_web.pages.instances import state_band
 from fairlead_web.pages.migrations import flow_matrix, phases
 from fairlead_web.time_ranges import parse_range
-from fairlead_web.yaml_text import yaml_diff, yaml_text
+from fairlead_web.yaml_text import yaml_text
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 WORLD = World(now=NOW)
@@ -181,7 +183,7 @@ def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:
         "x": "a: b",
     }
     assert yaml_text(document) == (
-        'replicas: 8\nroles:\n- name: both\n  max: 4\nmode: "Off"\nempty: {}\nnone: null\n"on": true\nttl: 30m\nx: "a: b"\n'
+        "replicas: 8\nroles:\n- name: both\n  max: 4\nmode: 'Off'\nempty: {}\nnone: null\n'on': true\nttl: 30m\nx: 'a: b'\n"
     )
 
 
@@ -194,8 +196,14 @@ def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:
 )
 @settings(max_examples=200)
 def test_yaml_reads_back_as_the_document(document: object) -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the operator and the API; the web UI alone writes without it")
     assert yaml.safe_load(yaml_text(document)) == document
+
+
+def test_yaml_holds_no_text_that_other_readers_take_for_something_else() -> None:
+    assert yaml_text({"n": "y"}) == "'n': 'y'\n", "Kubernetes reads y and n as booleans"
+    assert yaml_text({"name": "a\u202eb\nc"}) == 'name: "a\\U0000202eb\\nc"\n', "a character that turns the line's direction is shown"
+    shared = {"a": 1}
+    assert "&" not in yaml_text({"one": shared, "two": shared})
 
 
 def test_a_diff_marks_lines_and_equal_documents_have_none() -> None:

@@ -1,13 +1,32 @@
 """`/login`, `/logout`: a one-time link or a pasted token becomes a session. Opening a link changes nothing, so previews do not burn it."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.problems import Problem
-from fairlead_web.contexts.governance import LoginPage
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
 from fairlead_web.security import clear_session_cookie, local_path, set_session_cookie
+from fairlead_web.shells import Preferences
 from fairlead_web.visits import Site, Visit, preferences_of, problem_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginPage(Context):
+    """`token` is a one-time link's, held in the form until the person presses the button; `problem` says why the last try failed."""
+
+    template: ClassVar[str] = "pages/login.html"
+    title: str
+    preferences: Preferences
+    token: str
+    next: str
+    problem: Problem | None
+    ended: bool
+
 
 LONGEST_TOKEN = 512
 
@@ -55,3 +74,6 @@ def _page(site: Site, request: Request, token: str, target: str | None, problem:
         ended=ended,
     )
     return HTMLResponse(site.renderer.render(context), problem.status if problem else 200)
+
+
+ROUTES = Routes(writes={"/logout": sign_out})

@@ -1,21 +1,43 @@
 """`/audit`: who did what, when, why, and whether the log's hash chain still holds."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from fairlead_web.contexts.governance import AuditEntryPage, AuditPage, Change
-from fairlead_web.rendering import plain
-from fairlead_web.shells import Crumb
+from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_web.differences import Change, changes_between
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Export, Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(Context):
+    template: ClassVar[str] = "pages/audit.html"
+    shell: Shell
+    listing: Listing[AuditEntry]
+    verification: AuditVerification | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntryPage(Context):
+    template: ClassVar[str] = "pages/audit_entry.html"
+    shell: Shell
+    entry: AuditEntry
+    changes: list[Change]
+
+
+FILTERS = ("actor", "action", "object")
 
 
 async def index(visit: Visit) -> Response:
     listing, verification = await asyncio.gather(
-        visit.api.audit(visit.filters("actor", "action", "object", ranged=True)),
+        visit.api.audit(visit.filters(*FILTERS, ranged=True)),
         visit.attempt("verification", visit.api.audit_verification()),
     )
     shell = await visit.shell("Audit log", "audit", crumbs=(Crumb(words="Audit"),), ranged=True)
@@ -28,17 +50,10 @@ async def show(visit: Visit) -> Response:
         raise HTTPException(404)
     entry = await visit.api.audit_entry(int(number))
     shell = await visit.shell(f"Audit entry {entry.id}", "audit", crumbs=(Crumb(words="Audit", path="/audit"), Crumb(words=str(entry.id))))
-    return visit.page(AuditEntryPage(shell=shell, entry=entry, changes=changes(entry.before or {}, entry.after or {})))
+    return visit.page(AuditEntryPage(shell=shell, entry=entry, changes=changes_between(entry.before or {}, entry.after or {})))
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> list[Change]:
-    """Fields that differ, by dotted path; nested objects are compared field by field."""
-    found: list[Change] = []
-    for name in [*before, *(name for name in after if name not in before)]:
-        here = f"{path}.{name}" if path else str(name)
-        old, new = before.get(name), after.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            found += changes(old, new, here)
-        elif old != new:
-            found.append(Change(path=here, before=plain(old), after=plain(new)))
-    return found
+ROUTES = Routes(
+    pages={"/audit": index, "/audit/{entry}": show},
+    exports={"/audit": Export(name="audit", filters=FILTERS, ranged=True)},
+)

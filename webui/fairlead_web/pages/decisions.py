@@ -1,6 +1,8 @@
 """`/decisions`: why a request went where it went."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from starlette.responses import Response
 
@@ -8,13 +10,60 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.explaining import in_words, value_of
 from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
-from fairlead_web.contexts.traffic import Candidate, DecisionPage, DecisionsPage, TermRow
-from fairlead_web.shells import Crumb
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Export, Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionsPage(Context):
+    template: ClassVar[str] = "pages/decisions.html"
+    shell: Shell
+    reasons: list[str]
+    listing: Listing[RoutingDecision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One candidate with its place: `role` is chosen, runner-up or empty; `hit_length`, `ttft_length` are bar lengths 0-100."""
+
+    term: CandidateTerm
+    role: str
+    hit_length: float
+    ttft_length: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermRow:
+    """One term over all candidates, in their order. `role` is its place in the choice: what decided, a part of the total, or empty; `best` are the
+    columns with the best value."""
+
+    words: str
+    unit: str
+    better: str
+    role: str
+    values: list[str | None]
+    best: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPage(Context):
+    template: ClassVar[str] = "pages/decision.html"
+    shell: Shell
+    decision: RoutingDecision
+    candidates: list[Candidate]
+    terms: list[TermRow]
+    limits: list[tuple[str, str]]
+    predicted: float | None
+
+
+FILTERS = ("pool", "instance", "session", "reason")
+
+
 async def index(visit: Visit) -> Response:
-    listing = await visit.api.decisions(visit.filters("pool", "instance", "session", "reason", ranged=True))
+    listing = await visit.api.decisions(visit.filters(*FILTERS, ranged=True))
     shell = await visit.shell(
         "Decisions", "decisions", crumbs=(Crumb(words="Decisions"),), pool=visit.param("pool"), ranged=True, live="decisions"
     )
@@ -85,3 +134,9 @@ def candidates(decision: RoutingDecision) -> list[Candidate]:
         )
         for candidate in ranked
     ]
+
+
+ROUTES = Routes(
+    pages={"/decisions": index, "/decisions/{decision:path}": show},
+    exports={"/decisions": Export(name="decisions", filters=FILTERS, ranged=True)},
+)

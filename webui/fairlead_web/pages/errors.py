@@ -1,6 +1,7 @@
 """What went wrong, as a page: what happened, what is safe to do now, and the next command."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -10,9 +11,42 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from fairlead_client.problems import ClientError
 from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import with_query
-from fairlead_web.contexts.governance import BareErrorPage, ErrorContent, ErrorPage
+from fairlead_web.rendering import Context
 from fairlead_web.security import clear_session_cookie, local_path
+from fairlead_web.shells import Preferences, Shell
 from fairlead_web.visits import Site, here_of, preferences_of, problem_of, visit_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorContent:
+    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is; `search` a list to look in."""
+
+    problem: Problem
+    remedy: str
+    command: str
+    retry_path: str
+    search: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPage(Context):
+    """Within the site's navigation."""
+
+    template: ClassVar[str] = "pages/error.html"
+    shell: Shell
+    content: ErrorContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareErrorPage(Context):
+    """For somebody who is not signed in."""
+
+    template: ClassVar[str] = "pages/error_bare.html"
+    title: str
+    preferences: Preferences
+    content: ErrorContent
+    home: str
+
 
 REMEDIES = {
     403: ("Ask an admin for a role that may do this; your own is shown in the menu at the top right.", ""),

@@ -2,14 +2,44 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import findings
-from fairlead_web.contexts.pools import FleetPage, Totals
 from fairlead_web.health import out_of_slo, pain
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Shell
 from fairlead_web.visits import PAGE_ROWS, Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over all pools; shares are weighted by requests, None without traffic; `late` pools are out of their SLO."""
+
+    desired: int
+    serving: int
+    requests_per_second: float
+    rejections_per_second: float
+    migrations_per_hour: float
+    attainment: float | None
+    hit_rate: float | None
+    late: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPage(Context):
+    template: ClassVar[str] = "pages/fleet.html"
+    shell: Shell
+    pools: list[PoolSummary]
+    totals: Totals
+    migrations: list[Migration] | None
+    changes: list[AuditEntry] | None
 
 
 async def show(visit: Visit) -> Response:
@@ -56,3 +86,6 @@ def _weighted(values: Sequence[tuple[float | None, float]]) -> float | None:
     known = [(value, weight) for value, weight in values if value is not None and weight > 0]
     total = sum(weight for _, weight in known)
     return sum(value * weight for value, weight in known) / total if total else None
+
+
+ROUTES = Routes(pages={"/": show})

@@ -1,8 +1,9 @@
 """`/pools/{namespace}/{name}/heatmap`: load per instance over time, as picture, canvas data, table, CSV and JSON of one and the same answer."""
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import ClassVar
 
 import msgspec
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -10,27 +11,46 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
-from fairlead_web.charts import time_ticks
-from fairlead_web.contexts.pools import HeatmapPage, HeatmapTable
-from fairlead_web.heatmap_cells import bare_of, cell_at, cell_size, packed, picture, summary, text_of
-from fairlead_web.pages.pool_detail import crumbs_below
+from fairlead_web.charts import Tick, time_ticks
+from fairlead_web.heatmap_cells import METRIC_WORDS, CellSize, bare_of, cell_at, cell_size, packed, picture, summary, text_of
 from fairlead_web.palette import LEVELS, cividis, encode_png
-from fairlead_web.shells import Crumb
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.time_ranges import stamp
 from fairlead_web.visits import Visit
 
-WORDS = {
-    "pending_prefill_tokens": "Pending prefill",
-    "running": "Running",
-    "waiting": "Waiting",
-    "in_flight": "In flight",
-    "kv_usage": "KV cache usage",
-    "ttft_p95": "TTFT p95",
-    "tpot_p95": "TPOT p95",
-    "hit_rate": "Prefix hit rate",
-    "requests": "Requests",
-    "failed": "Failed requests",
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatmapTable:
+    """A page of the heatmap as text: at most 50 rows x 24 columns; `columns` are (start, words)."""
+
+    columns: list[str]
+    rows: list[tuple[str, list[tuple[str, bool]]]]
+    first_column: int
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatmapPage(Context):
+    template: ClassVar[str] = "pages/heatmap.html"
+    shell: Shell
+    pool: str
+    heatmap: Heatmap
+    metrics: list[tuple[str, str]]
+    sort: str
+    size: CellSize
+    summary: str
+    ranked: list[tuple[str, str, float, bool]]
+    ticks: tuple[Tick, ...]
+    table: HeatmapTable | None
+    limit_words: str | None
+    top_words: str
+    two_slopes: bool
+    arrows_shown: int
+    arrows_on: bool
+
+
 SORTS = ("name", "max", "latest")
 TABLE_ROWS, TABLE_COLUMNS = 50, 24
 MOST_COLUMNS, RANKED = 360, 8
@@ -60,7 +80,7 @@ async def show(visit: Visit) -> Response:
             shell=shell,
             pool=heatmap.pool,
             heatmap=heatmap,
-            metrics=[(metric, WORDS[metric]) for metric in METRICS],
+            metrics=[(metric, METRIC_WORDS[metric]) for metric in METRICS],
             sort=_sort(visit),
             size=size,
             summary=summary(heatmap),
@@ -181,3 +201,15 @@ def _sort(visit: Visit) -> str:
 def _whole(text: str | None) -> int:
     """A whole number of a query, 0 when missing or not one."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0
+
+
+ROUTES = Routes(
+    pages={
+        f"{POOL}/heatmap": show,
+        f"{POOL}/heatmap.png": png,
+        f"{POOL}/heatmap.bin": binary,
+        f"{POOL}/heatmap.json": as_json,
+        f"{POOL}/heatmap.csv": as_csv,
+        "/-/palette.png": palette,
+    },
+)

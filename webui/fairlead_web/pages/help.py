@@ -1,12 +1,25 @@
 """`/help` and `/-/version`: words, keys, patterns; which release this is."""
 
+from dataclasses import dataclass
 from importlib.metadata import version
+from typing import ClassVar
 
 from starlette.responses import JSONResponse, Response
 
-from fairlead_web.contexts.governance import HelpPage
-from fairlead_web.shells import Crumb
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelpPage(Context):
+    template: ClassVar[str] = "pages/help.html"
+    shell: Shell
+    glossary: tuple[tuple[str, str], ...]
+    shortcuts: tuple[tuple[str, str], ...]
+    patterns: tuple[tuple[str, str], ...]
+
 
 GLOSSARY = (
     ("Instance", "One engine process that computes requests; in Kubernetes, one pod owned by the pool."),
@@ -62,3 +75,6 @@ async def show(visit: Visit) -> Response:
 
 async def release(visit: Visit) -> Response:
     return JSONResponse({"name": "fairlead", "version": version("fairlead"), "assets": visit.site.assets.version})
+
+
+ROUTES = Routes(pages={"/help": show, "/-/version": release})

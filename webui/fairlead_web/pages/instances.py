@@ -1,24 +1,68 @@
 """`…/instances` and `…/instances/{id}`: which instances a pool has, and everything known of one."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 from starlette.responses import Response
 
 from fairlead.tables import PoolKey
+from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
-from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
+from fairlead_client.resources.moves import Migration
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.sessions import SessionSummary
 from fairlead_web import findings, formats
-from fairlead_web.charts import Bar, even_ticks, sparkline, time_ticks
-from fairlead_web.contexts.pools import Facet, InstancePage, InstancesPage, MetricChart
-from fairlead_web.heatmap_cells import text_of
-from fairlead_web.pages.heatmap import WORDS
-from fairlead_web.pages.pool_detail import crumbs_below
-from fairlead_web.shells import Crumb
+from fairlead_web.charts import Bar, Sparkline, Tick, even_ticks, sparkline, time_ticks
+from fairlead_web.facets import Facet, facet
+from fairlead_web.heatmap_cells import METRIC_WORDS, text_of
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.time_ranges import TimeRange
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancesPage(Context):
+    template: ClassVar[str] = "pages/instances.html"
+    shell: Shell
+    pool: str
+    instances: list[InstanceSummary]
+    listing: Listing[InstanceSummary]
+    sort: str
+    states: list[Facet]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricChart:
+    """One metric of an instance over the range: newest and highest value as text, and the line."""
+
+    metric: str
+    words: str
+    latest: str
+    peak: str
+    spark: Sparkline
+    ticks: tuple[Tick, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePage(Context):
+    template: ClassVar[str] = "pages/instance.html"
+    shell: Shell
+    pool: str
+    detail: InstanceDetail
+    charts: list[MetricChart]
+    states: list[Bar]
+    state_ticks: tuple[str, ...]
+    sessions: list[SessionSummary] | None
+    arrived: list[Migration] | None
+    left: list[Migration] | None
+    decisions: list[RoutingDecision] | None
+
 
 CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95", "tpot_p95", "hit_rate", "requests")
 STATE_ORDER = ("Pending", "Starting", "Warming", "Serving", "Cordoned", "Draining", "Lost", "Gone")
@@ -52,10 +96,7 @@ async def index(visit: Visit) -> Response:
         live="instances",
         findings=findings.of_pool(pool.pool, listing.items),
     )
-    states = [
-        Facet(words=words, count=count, chosen=words == state, url=visit.here.url(state=None if words == state else words))
-        for words, count in sorted(Counter(one.state for one in listing.items).items())
-    ]
+    states = facet(visit.here, "state", (one.state for one in listing.items))
     return visit.page(
         InstancesPage(shell=shell, pool=str(key), instances=sorted(shown, key=SORTS[sort]), listing=listing, sort=sort, states=states)
     )
@@ -112,7 +153,7 @@ def charts(heatmaps: Sequence[Heatmap], instance: str) -> list[MetricChart]:
         if values is None:
             continue
         known = [value for value in values if value is not None]
-        words = WORDS.get(heatmap.metric, formats.words(heatmap.metric))
+        words = METRIC_WORDS.get(heatmap.metric, formats.words(heatmap.metric))
         peak = text_of(max(known), heatmap.unit) if known else "no data"
         latest = text_of(known[-1], heatmap.unit) if known else "no data"
         end_seconds = heatmap.columns * heatmap.step_seconds
@@ -146,3 +187,9 @@ def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> 
         label = f"{item.after} for {formats.span((end - start).total_seconds())}: {item.reason}"
         bars.append(Bar(x=round(x, 1), y=0, width=round(width, 1), height=18, series=series, label=label))
     return bars
+
+
+ROUTES = Routes(
+    pages={f"{POOL}/instances": index, f"{POOL}/instances/{{instance}}": show},
+    exports={f"{POOL}/instances": Export(name="instances", of_pool=True)},
+)

@@ -5,6 +5,9 @@ A migration moves a bound session's home; a re-route sends one request elsewhere
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
 
 from starlette.responses import Response
 
@@ -14,10 +17,79 @@ from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_web.addresses import Here
-from fairlead_web.charts import stacked_timeline
-from fairlead_web.contexts.traffic import FlowMatrix, MatrixCell, MovePage, MovesPage, MoveWords, Phase
-from fairlead_web.shells import Crumb
+from fairlead_web.charts import StackedTimeline, stacked_timeline
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Export, Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """Moves from one instance to another: `heat` 0-9 for shading, `url` the list of exactly these."""
+
+    count: int
+    heat: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowMatrix:
+    """Rows are sources, columns targets, both sorted by how many moves they have. `hidden` moves are of instances beyond the ones shown."""
+
+    targets: list[str]
+    rows: list[tuple[str, list[MatrixCell | None], int]]
+    column_totals: list[int]
+    total: int
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveWords:
+    """How a sort of move is called and where it is listed: `one` and `many` in a sentence, `topic` of the live stream and name of the path."""
+
+    one: str
+    many: str
+    title: str
+    topic: str
+    about: str
+    none: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesPage(Context):
+    template: ClassVar[str] = "pages/moves.html"
+    shell: Shell
+    words: MoveWords
+    triggers: list[str]
+    outcomes: list[str]
+    listing: Page[Migration] | Page[ReRoute]
+    timeline: StackedTimeline | None
+    matrix: FlowMatrix | None
+    by_trigger: list[tuple[str, int]]
+    paid_off: tuple[int, int]
+    counted_from: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One line of the comparison of what was promised and what happened. `length` is its share of the longest, 0-100."""
+
+    words: str
+    seconds: float | None
+    length: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePage(Context):
+    template: ClassVar[str] = "pages/move.html"
+    shell: Shell
+    words: MoveWords
+    move: Migration | ReRoute
+    phases: list[Phase]
+    decision: RoutingDecision | None
+
 
 FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_off")
 MATRIX_MOST = 16
@@ -138,3 +210,17 @@ def phases(move: Migration | ReRoute) -> list[Phase]:
     ]
     top = max((value for _, value, _ in rows if value is not None), default=0.0) or 1.0
     return [Phase(words=words, seconds=value, length=round((value or 0.0) / top * 100, 1), kind=kind) for words, value, kind in rows]
+
+
+ROUTES = Routes(
+    pages={
+        "/migrations": index,
+        "/migrations/{move:path}": show,
+        "/reroutes": index_reroutes,
+        "/reroutes/{move:path}": show_reroute,
+    },
+    exports={
+        "/migrations": Export(name="migrations", filters=FILTERS, ranged=True),
+        "/reroutes": Export(name="reroutes", filters=FILTERS, ranged=True),
+    },
+)

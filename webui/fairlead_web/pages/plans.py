@@ -1,7 +1,8 @@
 """`/plans/{id}`: what a change would do, the button that does it, and the way back."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from starlette.responses import Response
 
@@ -11,10 +12,31 @@ from fairlead_client.resources.plans import ApplyRequest, Plan
 from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import pool_path
-from fairlead_web.contexts.governance import Change, PlanPage
-from fairlead_web.rendering import plain
-from fairlead_web.shells import Crumb
+from fairlead_web.differences import Change, changes_of
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPage(Context):
+    """`confirm` and `reason` are as last sent; `problem` is why applying was refused. `meanwhile` are revisions made since the plan, with what
+    each changed; `wanted` is the number of replicas to plan again, None if it is no longer a change."""
+
+    template: ClassVar[str] = "pages/plan.html"
+    shell: Shell
+    plan: Plan
+    pool_name: str
+    changes: list[Change]
+    problem: Problem | None
+    confirm: str
+    reason: str
+    can_apply: bool
+    can_undo: bool
+    meanwhile: list[tuple[PoolRevision, list[Change]]]
+    wanted: int | None
+
 
 REFUSALS = frozenset({400, 403, 409, 422})
 
@@ -90,24 +112,11 @@ def _wanted(plan: Plan, meanwhile: Sequence[tuple[PoolRevision, object]]) -> int
     return after if isinstance(after, int) and after != now else None
 
 
-def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """A JSON-patch-like difference as rows: dotted paths, and for numbers by how much they change."""
-    return [
-        Change(
-            path=str(item.get("path", "")).strip("/").replace("/", ".").replace("~1", "/").replace("~0", "~"),
-            before=plain(item.get("before")),
-            after=plain(item.get("after")),
-            step=step(item.get("before"), item.get("after")),
-        )
-        for item in diff
-    ]
-
-
-def step(before: Any, after: Any) -> str:
-    """`+2` or `-3` for two numbers, else nothing."""
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (before, after))
-    return f"{after - before:+g}" if numbers else ""
-
-
 def _id(visit: Visit) -> str:
     return str(visit.request.path_params["plan"])
+
+
+ROUTES = Routes(
+    pages={"/plans/{plan}": show},
+    writes={"/plans/{plan}/apply": apply, "/plans/{plan}/undo": undo},
+)

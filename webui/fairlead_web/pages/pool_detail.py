@@ -2,18 +2,45 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.moves import Migration
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem
 from fairlead_client.resources.problems import Problem
 from fairlead_web import findings, formats
-from fairlead_web.addresses import pool_path
-from fairlead_web.contexts.pools import PoolPage, ScaleForm
-from fairlead_web.shells import Crumb
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleForm:
+    """The scale form as last submitted; `problem` is what was wrong with `field`, kept next to the input."""
+
+    replicas: str
+    least: int | None
+    most: int | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPage(Context):
+    template: ClassVar[str] = "pages/pool.html"
+    shell: Shell
+    detail: PoolDetail
+    roles: list[tuple[str, int]]
+    states: list[tuple[str, int]]
+    routing: list[tuple[str, str]]
+    mix: list[tuple[str, float]] | None
+    migrations: list[Migration] | None
+    events: list[PoolEventItem] | None
+    scale: ScaleForm
+
 
 REPLICAS_MOST = 100_000
 
@@ -106,6 +133,8 @@ def _at(document: dict[str, Any], *path: str, default: Any) -> Any:
     return default if found is None else found
 
 
-def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
-    """Breadcrumbs of a page below a pool."""
-    return (Crumb(words="Pools", path="/pools"), Crumb(words=pool, path=pool_path(pool)), *rest)
+ROUTES = Routes(
+    pages={POOL: show},
+    writes={f"{POOL}/plans": plan_scale},
+    exports={f"{POOL}/events": Export(name="events", of_pool=True)},
+)

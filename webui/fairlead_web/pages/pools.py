@@ -1,17 +1,31 @@
 """`/pools`: every pool, with facets."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import findings
 from fairlead_web.addresses import Here
-from fairlead_web.contexts.pools import Facet, PoolsPage
+from fairlead_web.facets import Facet, facet
 from fairlead_web.health import STARTING, out_of_slo, pain
-from fairlead_web.shells import Crumb
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Export, Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsPage(Context):
+    template: ClassVar[str] = "pages/pools.html"
+    shell: Shell
+    pools: list[PoolSummary]
+    listing: Listing[PoolSummary]
+    facets: dict[str, list[Facet]]
+    sort: str
 
 
 def _health(pool: PoolSummary) -> str:
@@ -63,12 +77,10 @@ def facets(pools: Sequence[PoolSummary], here: Here) -> dict[str, list[Facet]]:
     """Values of each facet with their counts; facets with a single value are left out unless chosen."""
     result: dict[str, list[Facet]] = {}
     for name, value in FACETS.items():
-        now = here.params.get(name)
-        counts = Counter(value(pool) for pool in pools)
-        if len(counts) < 2 and now is None:
-            continue
-        result[name] = [
-            Facet(words=words, count=count, chosen=words == now, url=here.url(**{name: None if words == now else words}))
-            for words, count in sorted(counts.items())
-        ]
+        found = facet(here, name, (value(pool) for pool in pools))
+        if len(found) > 1 or name in here.params:
+            result[name] = found
     return result
+
+
+ROUTES = Routes(pages={"/pools": index}, exports={"/pools": Export(name="pools")})

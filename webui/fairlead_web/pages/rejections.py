@@ -1,12 +1,26 @@
 """`/rejections`: who was refused, grouped by cause, with what to do about it."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from starlette.responses import Response
 
+from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_web import formats
-from fairlead_web.charts import sparkline
-from fairlead_web.contexts.traffic import RejectionsPage
-from fairlead_web.shells import Crumb
+from fairlead_web.charts import Sparkline, sparkline
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Export, Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionsPage(Context):
+    template: ClassVar[str] = "pages/rejections.html"
+    shell: Shell
+    report: RejectionReport
+    groups: list[tuple[RejectionGroup, str, Sparkline]]
+
 
 REASONS = {
     "rejected-predicted-ttft": "First token predicted too late",
@@ -17,9 +31,11 @@ REASONS = {
     "rejected-shutting-down": "Router shutting down",
 }
 
+FILTERS = ("pool",)
+
 
 async def index(visit: Visit) -> Response:
-    filters = visit.filters("pool", ranged=True)
+    filters = visit.filters(*FILTERS, ranged=True)
     report = await visit.api.rejections({name: value for name, value in filters.items() if name not in {"cursor", "limit"}})
     shell = await visit.shell(
         "Rejections", "rejections", crumbs=(Crumb(words="Rejections"),), pool=visit.param("pool"), ranged=True, live="rejections"
@@ -33,3 +49,6 @@ async def index(visit: Visit) -> Response:
         for group in sorted(report.groups, key=lambda group: -group.count)
     ]
     return visit.page(RejectionsPage(shell=shell, report=report, groups=groups))
+
+
+ROUTES = Routes(pages={"/rejections": index}, exports={"/rejections": Export(name="rejections", filters=FILTERS, ranged=True)})

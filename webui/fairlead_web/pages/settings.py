@@ -1,14 +1,33 @@
 """`/settings`: how pages look for this reader; API tokens and one-time login links for admins."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import LoginLink, LoginLinkRequest, TokenItem, TokenRequest
+from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
-from fairlead_web.contexts.governance import SettingsPage
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
 from fairlead_web.security import local_path
-from fairlead_web.shells import THEMES, TIME_MODES, Crumb
+from fairlead_web.shells import THEMES, TIME_MODES, Crumb, Shell
 from fairlead_web.visits import PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsPage(Context):
+    """`created` carries the one answer in which a new token's secret is visible, `login_link` a fresh one-time link with its full address."""
+
+    template: ClassVar[str] = "pages/settings.html"
+    shell: Shell
+    tokens: Listing[TokenItem] | None
+    created: TokenItem | None
+    login_link: LoginLink | None
+    login_address: str
+    problem: Problem | None
+
 
 YEAR = 365 * 24 * 3600
 REFUSALS = frozenset({400, 403, 404, 409, 422})
@@ -89,3 +108,14 @@ async def _page(
         problem=problem,
     )
     return visit.page(context, status=problem.status if problem else 200)
+
+
+ROUTES = Routes(
+    pages={"/settings": show},
+    writes={
+        "/settings": save,
+        "/settings/tokens": create_token,
+        "/settings/tokens/{token}/revoke": revoke_token,
+        "/settings/login-links": create_login_link,
+    },
+)

@@ -1,7 +1,8 @@
 """`/slo`: latency targets of every pool, version by version, with how well each was met; also as CSV and JSON. Read only."""
 
 import asyncio
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -10,9 +11,17 @@ from fairlead.tables import PoolKey
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_web import exports
-from fairlead_web.contexts.traffic import SloPage
-from fairlead_web.shells import Crumb
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Routes
+from fairlead_web.shells import Crumb, Shell
 from fairlead_web.visits import PAGE_ROWS, Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloPage(Context):
+    template: ClassVar[str] = "pages/slo.html"
+    shell: Shell
+    versions: list[SloVersion]
 
 
 async def index(visit: Visit) -> Response:
@@ -47,3 +56,6 @@ async def found(visit: Visit) -> tuple[list[PoolSummary], list[SloVersion]]:
 async def _versions(visit: Visit, key: PoolKey) -> list[SloVersion]:
     page = await visit.attempt(f"SLO of {key}", visit.api.slo_versions(key, limit=50))
     return sorted(page.items, key=lambda version: -version.version) if page else []
+
+
+ROUTES = Routes(pages={"/slo": index, "/slo.csv": as_csv, "/slo.json": as_json})

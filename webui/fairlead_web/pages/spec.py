@@ -1,15 +1,31 @@
 """`…/spec`: the pool's spec as YAML, its revisions, and the difference of any two."""
 
 import asyncio
+from dataclasses import dataclass
+from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolRevision
-from fairlead_web.contexts.pools import SpecPage
-from fairlead_web.pages.pool_detail import crumbs_below
-from fairlead_web.shells import Crumb
+from fairlead_web.differences import DiffLine, yaml_diff
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Export, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
-from fairlead_web.yaml_text import yaml_diff, yaml_text
+from fairlead_web.yaml_text import yaml_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecPage(Context):
+    template: ClassVar[str] = "pages/spec.html"
+    shell: Shell
+    revisions: list[PoolRevision]
+    listing: Listing[PoolRevision]
+    current: str
+    before: PoolRevision | None
+    after: PoolRevision | None
+    diff: list[DiffLine]
 
 
 async def show(visit: Visit) -> Response:
@@ -36,3 +52,9 @@ async def show(visit: Visit) -> Response:
 
 def _revision(revisions: list[PoolRevision], number: str | None) -> PoolRevision | None:
     return next((revision for revision in revisions if str(revision.number) == number), None)
+
+
+ROUTES = Routes(
+    pages={f"{POOL}/spec": show},
+    exports={f"{POOL}/spec": Export(name="revisions", of_pool=True)},
+)

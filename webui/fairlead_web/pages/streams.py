@@ -1,15 +1,13 @@
-"""`/live` and the `.json`/`.csv` twin of every list: the API's bytes, passed on as they come, under the visitor's own rights."""
+"""`/live`: the control API's event stream, passed on as it comes, under the visitor's own rights."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 from starlette.responses import Response, StreamingResponse
 
 from fairlead_client.problems import ClientError
-from fairlead_web.addresses import pool_path
-from fairlead_web.exports import harmless_csv
+from fairlead_web.routes import Routes
 from fairlead_web.visits import Visit
 
 log = logging.getLogger(__name__)
@@ -48,56 +46,4 @@ async def _events(first: asyncio.Task[bytes], chunks: AsyncIterator[bytes]) -> A
         first.cancel()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
-    """A list that can be taken home: the API's path for a visit, the file's name, the filters it knows, whether it has a time range."""
-
-    api_path: Callable[[Visit], str]
-    name: str
-    filters: tuple[str, ...] = ()
-    ranged: bool = False
-
-    def handler(self, kind: str) -> Callable[[Visit], Awaitable[Response]]:
-        """Streams the whole filtered list as `csv` or `json`."""
-
-        async def handle(visit: Visit) -> Response:
-            query = visit.filters(*self.filters, ranged=self.ranged)
-            if kind == "csv":
-                del query["limit"], query["cursor"]
-            chunks = visit.api.export(f"{self.api_path(visit)}.{kind}", query)
-            # The first chunk is awaited here, so that a refusal becomes a proper error answer and not a broken download.
-            body = _rest(await anext(chunks, b""), chunks)
-            if kind == "json":
-                return StreamingResponse(body, media_type="application/json")
-            headers = {"Content-Disposition": f'attachment; filename="{self.name}.csv"'}
-            return StreamingResponse(harmless_csv(body), media_type="text/csv; charset=utf-8", headers=headers)
-
-        return handle
-
-
-async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in chunks:
-        yield chunk
-
-
-def _below_pool(rest: str) -> Callable[[Visit], str]:
-    return lambda visit: f"/v1{pool_path(str(visit.pool_key()))}{rest}"
-
-
-MOVE_FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_off")
-
-EXPORTS: dict[str, Export] = {
-    "/pools": Export(api_path=lambda _: "/v1/pools", name="pools"),
-    "/pools/{namespace}/{name}/instances": Export(api_path=_below_pool("/instances"), name="instances"),
-    "/pools/{namespace}/{name}/spec": Export(api_path=_below_pool("/revisions"), name="revisions"),
-    "/pools/{namespace}/{name}/events": Export(api_path=_below_pool("/events"), name="events"),
-    "/sessions": Export(api_path=lambda _: "/v1/sessions", name="sessions", filters=("pool", "instance", "q")),
-    "/migrations": Export(api_path=lambda _: "/v1/migrations", name="migrations", filters=MOVE_FILTERS, ranged=True),
-    "/reroutes": Export(api_path=lambda _: "/v1/reroutes", name="reroutes", filters=MOVE_FILTERS, ranged=True),
-    "/decisions": Export(
-        api_path=lambda _: "/v1/decisions", name="decisions", filters=("pool", "instance", "session", "reason"), ranged=True
-    ),
-    "/rejections": Export(api_path=lambda _: "/v1/rejections", name="rejections", filters=("pool",), ranged=True),
-    "/audit": Export(api_path=lambda _: "/v1/audit", name="audit", filters=("actor", "action", "object"), ranged=True),
-}
+ROUTES = Routes(pages={"/live": live})
