@@ -5,7 +5,7 @@ from math import fsum
 
 from benchmarks.reproductions.dualmap_setup import DUALMAP, Study
 
-from fairlead.routing.policies.batch_migration import MigrationRules, decode_delay_seconds
+from fairlead.routing.choosing.batch_migration import MigrationRules, decode_delay_seconds
 from fairlead_simulator.experiments.arrival_plans import ideal_hits
 from fairlead_simulator.experiments.cells import simulate_cell
 from fairlead_simulator.simulation.pool_simulation import Simulation

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from fairlead.reports import Binding, BindingReason
+from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
+from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
+from fairlead.routing.choosing.key_parameters import KeyParameters
+from fairlead.routing.choosing.prefix_hotness import PrefixHotness
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.knowledge.rings import HashRing
-from fairlead.routing.policies.binding_reasons import RingAge, binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, nothing, weighed
-from fairlead.routing.policies.key_parameters import KeyParameters
-from fairlead.routing.policies.prefix_hotness import PrefixHotness
 from fairlead.tables import RoutingTable
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
+from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts, read_parameters
-from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.policies.policy_parameters import (
     CacheLoadLinearParameters,
     DualMapParameters,

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fairlead.reports import BindingReason, CandidateScore, Weighing
+from fairlead.routing.choosing.batch_migration import MigrationRules, plan_moves
+from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
+from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing
+from fairlead.routing.choosing.prefix_hotness import PrefixHotness
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.knowledge.rings import CandidateRings
-from fairlead.routing.policies.batch_migration import MigrationRules, plan_moves
-from fairlead.routing.policies.binding_reasons import RingAge, binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing
 from fairlead.routing.policies.policy_parameters import DualMapParameters
-from fairlead.routing.policies.prefix_hotness import PrefixHotness
 from fairlead.tables import RoutingTable
 
 

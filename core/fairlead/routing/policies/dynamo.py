@@ -1,14 +1,14 @@
 """Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first KV router scored workers."""
 
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.scorers.loads import idleness
+from fairlead.routing.choosing.scorers.prefixes import token_share
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, highest
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.policy_parameters import DynamoParameters
-from fairlead.routing.policies.scorers.loads import idleness
-from fairlead.routing.policies.scorers.prefixes import token_share
 
 
 class Dynamo(FreeChoice):

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fairlead.reports import Binding, BindingReason, Weighing
+from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.routing.choosing.candidates import least_pending, weighed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
-from fairlead.routing.policies.binding_reasons import binding_reason
-from fairlead.routing.policies.candidates import least_pending, weighed
 from fairlead.routing.policies.policy_parameters import EarParameters
 from fairlead.tables import EngineFacts, RoutingTable
 

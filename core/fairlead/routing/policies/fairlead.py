@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.reports import Binding, BindingReason
+from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
-from fairlead.routing.policies.binding_reasons import binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.mooncake import least_busy_holder
 from fairlead.routing.policies.policy_parameters import FairleadParameters

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fairlead.routing.choosing.candidates import ordered_decision
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.scorers import loads, prefixes
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector
-from fairlead.routing.policies.candidates import ordered_decision
-from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.policy_parameters import HeimdallParameters
-from fairlead.routing.policies.scorers import loads, prefixes
 
 
 class Heimdall(FreeChoice):

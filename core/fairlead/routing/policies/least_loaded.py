@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fairlead.routing.choosing.candidates import FALLBACKS, FEW, weighed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.policies.candidates import FALLBACKS, FEW, weighed
 from fairlead.tables import RoutingTable
 
 

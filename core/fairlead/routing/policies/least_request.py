@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector, lowest
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
-from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.free_choice import FreeChoice
 
 

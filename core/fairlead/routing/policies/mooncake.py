@@ -10,12 +10,12 @@ from math import inf
 import numpy as np
 
 from fairlead.instances import Role
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
-from fairlead.routing.policies.decoding import select_decoding
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.policy_parameters import MooncakeParameters
 from fairlead.tables import EngineFacts

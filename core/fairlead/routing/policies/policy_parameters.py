@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import inf
 
+from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters, parameter
-from fairlead.routing.policies.key_parameters import KeyParameters
 
 HEIMDALL_PRESETS = ("heimdall-abs", "heimdall-minmax")
 

@@ -1,11 +1,11 @@
 """Prefix cache with a threshold: the longest match when it covers enough of the prompt, else the fewest requests."""
 
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import highest
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
-from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.least_request import fewest_first
 from fairlead.routing.policies.policy_parameters import PrefixCacheThresholdParameters

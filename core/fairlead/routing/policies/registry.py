@@ -20,7 +20,7 @@ from fairlead.routing.policies.mooncake import Mooncake
 from fairlead.routing.policies.preble import Preble
 from fairlead.routing.policies.prefix_cache_load import PrefixCacheLoad
 from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold
-from fairlead.routing.policies.random_choice import RandomChoice
+from fairlead.routing.policies.random import RandomChoice
 from fairlead.routing.policies.round_robin import RoundRobin
 from fairlead.routing.policies.static_pd import StaticPd
 from fairlead.routing.policies.sticky import Sticky

@@ -3,11 +3,11 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
-from fairlead.routing.policies.candidates import FALLBACKS, nothing, weighed
 from fairlead.tables import RoutingTable
 
 

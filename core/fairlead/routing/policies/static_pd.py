@@ -1,11 +1,11 @@
 """Static prefill and decode pools: prefill where the least is pending, decode where the fewest context tokens are held."""
 
 from fairlead.instances import Role
+from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.policies.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.routing.policies.policy_parameters import StaticPdParameters
 

@@ -6,13 +6,13 @@ from itertools import islice
 from xxhash import xxh3_64_intdigest
 
 from fairlead.reports import BindingReason
+from fairlead.routing.choosing.binding_reasons import binding_reason
+from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, nothing, weighed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.rings import HashRing
-from fairlead.routing.policies.binding_reasons import binding_reason
-from fairlead.routing.policies.candidates import FALLBACKS, least_pending, nothing, weighed
 from fairlead.routing.policies.ear import prefix_session
 from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.tables import RoutingTable

@@ -14,6 +14,8 @@ from fairlead.instances import Role
 from fairlead.reports import BindingReason, MigrationRecord, ReRouteRecord, Weighing
 from fairlead.routing.admission.gates import build_gate, no_room_to_decode
 from fairlead.routing.admission.refusals import queue_full
+from fairlead.routing.choosing.binding_reasons import reason_to_leave
+from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -27,8 +29,6 @@ from fairlead.routing.knowledge.circuit import Circuit, CircuitSettings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.views import LiveView
-from fairlead.routing.policies.binding_reasons import reason_to_leave
-from fairlead.routing.policies.decoding import select_decoding
 from fairlead.routing.queues.accounting import Accounting, Stage, TrackedRequest
 from fairlead.routing.queues.building import Queue, QueuesInOrder, build_queue
 from fairlead.routing.queues.deadline import DeadlineQueue, LateRules

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from fairlead.instances import REACHABLE, Role
+from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.knowledge.views import LiveView
-from fairlead.routing.policies.decoding import select_decoding
 from fairlead.routing.queues.accounting import TrackedRequest
 
 

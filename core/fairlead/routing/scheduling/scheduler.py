@@ -13,12 +13,12 @@ from heapq import heappop
 from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingChange, BindingReason, MoveOutcome
 from fairlead.routing.admission.refusals import nobody_serves, shutting_down, too_late, upstream_failed, waited_too_long
+from fairlead.routing.choosing.candidates import least_pending
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.predictors import Predictor
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.routing.knowledge.circuit import Circuit
-from fairlead.routing.policies.candidates import least_pending
 from fairlead.routing.policies.catalogue import check_parameters
 from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.queues.accounting import Stage, TrackedRequest

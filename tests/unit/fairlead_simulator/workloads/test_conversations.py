@@ -3,7 +3,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from fairlead.routing.policies.prefix_hotness import CODE, PAPER, HotnessSettings, PrefixHotness
+from fairlead.routing.choosing.prefix_hotness import CODE, PAPER, HotnessSettings, PrefixHotness
 from fairlead_simulator.traces.descriptions import describe
 from fairlead_simulator.workloads import SYSTEM_BLOCK, ConversationShape, generate_conversations
 

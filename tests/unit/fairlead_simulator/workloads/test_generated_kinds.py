@@ -5,7 +5,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from fairlead.routing.policies.prefix_hotness import CODE, PrefixHotness
+from fairlead.routing.choosing.prefix_hotness import CODE, PrefixHotness
 from fairlead_simulator.traces.descriptions import IdealCache, describe
 from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents

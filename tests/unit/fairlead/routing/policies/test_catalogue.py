@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts
 from fairlead.routing.explanations.policy_terms import POLICY_TERMS
 from fairlead.routing.policies.catalogue import policy_names, policy_parameters
-from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.policies.registry import BUILDERS
 
 CATALOGUE = (Path(__file__).parents[5] / "docs" / "policies.md").read_text(encoding="utf-8")

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from fairlead.instances import InstanceState
+from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.scorers import loads, prefixes
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.heimdall import Heimdall, max_score
 from fairlead.routing.policies.policy_parameters import HeimdallParameters
-from fairlead.routing.policies.scorers import loads, prefixes
 from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
 WAITING = np.array([0, 4, 8])

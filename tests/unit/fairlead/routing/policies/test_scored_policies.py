@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, linear_scores
 from fairlead.routing.policies.catalogue import policy_names
-from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.dynamo import Dynamo
 from fairlead.routing.policies.least_request import LeastRequest
 from fairlead.routing.policies.lmetric import LMetric, products
@@ -25,7 +25,7 @@ from fairlead.routing.policies.prefix_cache_load import (
     longest_match_within,
 )
 from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold
-from fairlead.routing.policies.random_choice import RandomChoice
+from fairlead.routing.policies.random import RandomChoice
 from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import dispatches, load_of, request, table, view_over

@@ -1,12 +1,12 @@
 """Round robin, least loaded and cache affinity: the baselines every other policy is compared with."""
 
 from fairlead.instances import InstanceState
+from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.rings import HashRing
 from fairlead.routing.policies.cache_affinity import CacheAffinity
-from fairlead.routing.policies.key_parameters import KeyParameters
 from fairlead.routing.policies.least_loaded import LeastLoaded
 from fairlead.routing.policies.round_robin import RoundRobin
 from fairlead_testing.builders.routing import ScriptedView, entries, entry, load_of, request, table, view_over

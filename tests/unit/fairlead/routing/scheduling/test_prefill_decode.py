@@ -8,10 +8,10 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
+from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import check_roles, policy_names
-from fairlead.routing.policies.decoding import select_decoding
 from fairlead.routing.policies.policy_parameters import StaticPdParameters
 from fairlead.routing.policies.static_pd import StaticPd
 from fairlead.routing.scheduling.scheduler import PoolScheduler

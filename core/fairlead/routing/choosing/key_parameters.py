@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
+from fairlead.routing.choosing.prefix_hotness import CODE, PAPER, HotnessSettings
 from fairlead.routing.contracts.parameters import QueueParameters, parameter
-from fairlead.routing.policies.prefix_hotness import CODE, PAPER, HotnessSettings
 
 PRESETS = ("dualmap-paper", "dualmap-code")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.routing.policies.prefix_hotness import CODE, PAPER, HotnessSettings, PrefixHotness
+from fairlead.routing.choosing.prefix_hotness import CODE, PAPER, HotnessSettings, PrefixHotness
 
 
 def prompt(shared: str, shared_blocks: int, unique: int, length: int) -> tuple[int, ...]:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.routing.choosing.batch_migration import MigrationRules, decode_delay_seconds, plan_moves
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.policies.batch_migration import MigrationRules, decode_delay_seconds, plan_moves
 from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
 RULES = MigrationRules(slo_seconds=5.0)

@@ -1,10 +1,10 @@
 """Random: any instance, each as likely. The baseline whose spread is fair and whose hits are accidents."""
 
+from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
+from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.policies.candidates import FALLBACKS, nothing, weighed
-from fairlead.routing.policies.dice import Dice
 from fairlead.routing.policies.free_choice import FreeChoice
 
 
