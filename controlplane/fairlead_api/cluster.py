@@ -13,9 +13,9 @@ from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
+from fairlead_api.services.plans.marks import FIELD_MANAGER
 from fairlead_api.services.plans.plans import ClusterPool
 
-FIELD_MANAGER = "fairlead-api"
 _TIMEOUT = (3, 10)
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 

@@ -26,6 +26,8 @@ POLICIES = policy_names()
 MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
 
+MAX_REPLICAS = 4096
+
 POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
@@ -62,8 +64,8 @@ class RoleSpec:
     RULES: ClassVar = (Rule(rule="self.minReplicas <= self.maxReplicas", message="minReplicas must not be greater than maxReplicas"),)
 
     name: Role = text("Name of the role; an instance of role both prefills and decodes.", enum=(Role.BOTH.value,), convert=Role)
-    min_replicas: int = whole("Never fewer instances than this while enough are healthy.", 0, maximum=4096)
-    max_replicas: int = whole("Never more instances than this.", 64, maximum=4096)
+    min_replicas: int = whole("Never fewer instances than this while enough are healthy.", 0, maximum=MAX_REPLICAS)
+    max_replicas: int = whole("Never more instances than this.", 64, maximum=MAX_REPLICAS)
     template: dict[str, Any] | None = verbatim(
         "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines.",
         POD_TEMPLATE_SCHEMA,
@@ -221,7 +223,7 @@ class PoolSpec:
         max_length=256,
         rules=(Rule(rule="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
     )
-    replicas: int = whole("Number of instances wanted.", 1, maximum=4096)
+    replicas: int = whole("Number of instances wanted.", 1, maximum=MAX_REPLICAS)
     roles: tuple[RoleSpec, ...] = listing(
         RoleSpec, "Roles of the pool's instances; today exactly one, both.", [{"name": Role.BOTH.value}], key="name", max_items=1
     )

@@ -16,7 +16,7 @@ from fairlead_api.services.plans.effects import InstanceUse, ScaleBasis
 from fairlead_api.services.plans.plans import StoredPlan
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.pools.mirror import live_routers
+from fairlead_api.store.pools.observations import live_routers
 from fairlead_client.resources.plans import Plan, PlanEffect
 
 plans, pools = tables.plans, tables.pools

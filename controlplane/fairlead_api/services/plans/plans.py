@@ -10,20 +10,18 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from fairlead.errors import InvalidInput
+from fairlead.pools import MAX_REPLICAS
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, ServiceError
 from fairlead_api.services.plans.effects import ScaleBasis, scale_effect
+from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
 
 LIFE = timedelta(minutes=10)
 UNDO = timedelta(hours=1)
-CHANGED_BY = "fairlead.dev/changed-by"
-CHANGE_REASON = "fairlead.dev/change-reason"
-PLAN = "fairlead.dev/plan"
-MAX_REPLICAS = 4096
 _TRIES = 6
 
 

@@ -59,7 +59,7 @@ Chosen = tuple[Select[Any], list[Test]]
 
 
 class PostgresHistory:
-    """Implements `services.reading.HistoryReader`."""
+    """Implements `services.history.reading.HistoryReader`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

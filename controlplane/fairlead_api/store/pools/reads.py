@@ -23,7 +23,7 @@ from fairlead_api.store import tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_api.store.pools.latencies import Latencies
-from fairlead_api.store.pools.mirror import live_routers
+from fairlead_api.store.pools.observations import live_routers
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import Condition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
@@ -64,7 +64,7 @@ WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS times
 
 
 class PostgresPoolReads:
-    """Implements `services.reading.PoolReader`."""
+    """Implements `services.pools.reading.PoolReader`."""
 
     def __init__(self, database: Database, shared: Shared, latencies: Latencies) -> None:
         self._database = database

@@ -1,0 +1,7 @@
+"""The marks an applied plan leaves on a pool, by which the change is known again when the operator reports it."""
+
+FIELD_MANAGER = "fairlead-api"
+"""The field manager of every change the API makes; the marks are believed only beside it."""
+CHANGED_BY = "fairlead.dev/changed-by"
+CHANGE_REASON = "fairlead.dev/change-reason"
+PLAN = "fairlead.dev/plan"

@@ -1,0 +1,46 @@
+"""Events of a pool: what the operator did, each stored once with its audit entry."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.pool_states import PoolEvent
+from fairlead.tables import PoolKey
+from fairlead_api.services.audit.chain import AuditDraft
+from fairlead_api.services.errors import NotFound
+from fairlead_api.store import tables
+from fairlead_api.store.database import moment
+
+
+async def store_events(connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str) -> list[AuditDraft]:
+    """Stores events not stored before; the audit drafts of those. Raises NotFound."""
+    pool_id = (
+        await connection.execute(
+            select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)
+        )
+    ).scalar_one_or_none()
+    if pool_id is None:
+        raise NotFound("pool", str(pool))
+    drafts = []
+    for event in events:
+        values = {"before": event.before, "after": event.after, "instance": event.instance, "at": moment(event.at)}
+        row = upsert(tables.pool_events).values(pool_id=pool_id, reason=event.reason, message=event.message, **values)
+        stored = await connection.execute(row.on_conflict_do_nothing().returning(tables.pool_events.c.id))
+        if stored.scalar_one_or_none() is not None:
+            drafts.append(_event_draft(pool, event, actor))
+    return drafts
+
+
+def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
+    return AuditDraft(
+        actor=actor,
+        role="system-operator",
+        source="operator",
+        action=f"operator.{event.reason}",
+        object=f"{pool}/{event.instance}" if event.instance else str(pool),
+        reason=event.message,
+        before=event.before,
+        after=event.after,
+    )

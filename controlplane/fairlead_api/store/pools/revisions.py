@@ -1,0 +1,80 @@
+"""Revisions of a pool's spec and versions of its SLO, each stored once, with the audit entry of who changed it."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.pool_states import PoolState
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey
+from fairlead_api.services.audit.chain import AuditDraft
+from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
+from fairlead_api.services.pools.diffs import diff
+from fairlead_api.store import tables
+
+
+async def note_revision(
+    connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, drafts: list[AuditDraft], now: datetime
+) -> None:
+    recreated = row.uid != state.uid or row.deleted_at is not None
+    if row.revision and not recreated and row.spec == state.spec:
+        return
+    actor = state.annotations.get(CHANGED_BY, state.changed_by) if state.changed_by == FIELD_MANAGER else state.changed_by
+    reason = state.annotations.get(CHANGE_REASON) if state.changed_by == FIELD_MANAGER else None
+    changes = diff({} if recreated else row.spec, state.spec)
+    await connection.execute(
+        insert(tables.pool_revisions).values(
+            pool_id=row.id,
+            number=row.revision + 1,
+            uid=state.uid,
+            generation=state.generation,
+            at=now,
+            actor=actor,
+            reason=reason,
+            spec=state.spec,
+            diff=changes,
+        )
+    )
+    await connection.execute(update(tables.pools).where(tables.pools.c.id == row.id).values(revision=row.revision + 1))
+    created = recreated or not row.revision
+    drafts.append(
+        AuditDraft(
+            actor=actor,
+            role="cluster",
+            source=state.changed_by,
+            action="pool.created" if created else "pool.spec-changed",
+            object=str(pool),
+            reason=reason,
+            before=None if created else {change["path"]: change["before"] for change in changes},
+            after={"uid": state.uid, "spec": state.spec} if created else {change["path"]: change["after"] for change in changes},
+            result="ok" if state.problem is None else "refused",
+        )
+    )
+
+
+async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, now: datetime) -> None:
+    if facts is None:
+        return
+    slo, wanted = tables.slo_configs, facts.table.slo
+    active = (await connection.execute(select(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)))).one_or_none()
+    if active and (active.ttft_seconds, active.tpot_seconds, active.percentile) == (
+        wanted.ttft_seconds,
+        wanted.tpot_seconds,
+        wanted.percentile,
+    ):
+        return
+    await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
+    version = row.slo_version + 1
+    await connection.execute(
+        insert(slo).values(
+            pool_id=row.id,
+            version=version,
+            ttft_seconds=wanted.ttft_seconds,
+            tpot_seconds=wanted.tpot_seconds,
+            percentile=wanted.percentile,
+            active_from=now,
+        )
+    )
+    await connection.execute(update(tables.pools).where(tables.pools.c.id == row.id).values(slo_version=version))

@@ -1,0 +1,67 @@
+"""Routing tables: a new version exactly when the content changes, and which instances changed with it."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.pool_states import PoolState
+from fairlead.table_content import MirroredFacts, changed_entries, table_of
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.services.pools.fingerprints import fingerprint
+from fairlead_api.services.pools.mirroring import Shares
+from fairlead_api.store import tables
+
+
+async def note_table(
+    connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, facts: MirroredFacts, shares: Shares, now: datetime
+) -> int:
+    """Version of the pool's table now; a new one if its content changed."""
+    routing, instances = tables.routing_tables, tables.instances
+    table = table_of(pool, state.uid, state.generation, facts.table, state.instances)
+    content_hash = fingerprint(table)
+    last = (
+        await connection.execute(
+            select(routing.c.content, routing.c.content_hash).where(routing.c.pool_id == row.id, routing.c.version == row.table_version)
+        )
+    ).one_or_none()
+    if last and bytes(last.content_hash) == content_hash and row.deleted_at is None:
+        return int(row.table_version)
+    version = int(row.table_version) + 1
+    await connection.execute(
+        insert(routing).values(
+            pool_id=row.id,
+            version=version,
+            uid=state.uid,
+            generation=state.generation,
+            content=msgspec.to_builtins(replace(table, version=version)),
+            content_hash=content_hash,
+            created_at=now,
+        )
+    )
+    before = msgspec.convert(last.content, RoutingTable) if last else None
+    changed = changed_entries(before, table)
+    if changed:
+        await connection.execute(
+            update(instances).where(instances.c.pool_id == row.id, instances.c.id.in_(changed)).values(table_version=version)
+        )
+    owned = shares(table.instances)
+    reported = {report.id for report in state.instances}
+    anchors = {entry.id: entry.anchors for entry in table.instances}
+    if reported:
+        await connection.execute(
+            text(
+                "UPDATE instances SET anchors = n.anchors, key_share = n.share FROM unnest(CAST(:ids AS text[]), CAST(:anchors AS bigint[]), "
+                "CAST(:shares AS float8[])) AS n(id, anchors, share) WHERE instances.pool_id = :pool AND instances.id = n.id"
+            ),
+            {
+                "pool": row.id,
+                "ids": sorted(reported),
+                "anchors": [anchors.get(name, 0) for name in sorted(reported)],
+                "shares": [owned.get(name, 0.0) for name in sorted(reported)],
+            },
+        )
+    return version
