@@ -1,0 +1,20 @@
+"""What a routing table says."""
+
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import InstanceReport
+from fairlead.pools import parse_spec
+from fairlead.table_content import table_of
+from fairlead.tables import PoolKey
+
+POOL = PoolKey(namespace="n", name="p")
+
+
+def report(name: str, state: InstanceState, address: str | None = "127.0.0.1:8000", weight: float = 1.0) -> InstanceReport:
+    return InstanceReport(id=name, pod_uid="u", address=address, role=Role.BOTH, state=state, reason="r", weight=weight, created_at=0.0)
+
+
+def test_a_table_holds_reachable_instances_and_anchors_only_for_accepting_ones() -> None:
+    facts = parse_spec({"model": "m", "routing": {"anchorsPerInstance": 7}}).facts()
+    states = [report(state.value, state) for state in InstanceState] + [report("bare", InstanceState.SERVING, None)]
+    table = table_of(POOL, "u", 1, facts, states)
+    assert {entry.id: entry.anchors for entry in table.instances} == {"Warming": 7, "Serving": 7, "Cordoned": 0, "Draining": 0}
