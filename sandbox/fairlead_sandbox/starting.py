@@ -21,7 +21,7 @@ from fairlead_sandbox.postgres import check_external, embedded_server
 from fairlead_sandbox.process_table import HOST, SandboxPlan, preferred_ports, process_table, router_names
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
-from fairlead_sandbox.summary import Summary, activate_script, make_login_link, render
+from fairlead_sandbox.summary import StartReport, activate_script, make_login_link, render
 from fairlead_sandbox.supervisor import Supervisor
 
 ENGINE_PORT = 8000
@@ -165,7 +165,7 @@ class SandboxRun:
             link = await make_login_link(plan.api_url, plan.tokens.admin)
         except SandboxError as problem:
             raise StartFailed(str(problem)) from None
-        facts = Summary(
+        facts = StartReport(
             dashboard=plan.api_url,
             login_link=link,
             gateways=plan.router_urls,

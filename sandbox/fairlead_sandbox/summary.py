@@ -22,7 +22,7 @@ from fairlead_sandbox.errors import SandboxError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class StartReport:
     """The facts of a running sandbox."""
 
     dashboard: str
@@ -56,7 +56,7 @@ async def make_login_link(api_url: str, admin_token: str) -> str:
     return f"{api_url}{link.path}"
 
 
-def render(summary: Summary, *, width: int, coloured: bool) -> str:
+def render(summary: StartReport, *, width: int, coloured: bool) -> str:
     """The framed summary as text. Lines to be copied stand outside the frame, so that no border gets into the clipboard."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
@@ -80,7 +80,7 @@ def render(summary: Summary, *, width: int, coloured: bool) -> str:
     return target.getvalue()
 
 
-def _blocks(summary: Summary) -> Sequence[Text]:
+def _blocks(summary: StartReport) -> Sequence[Text]:
     body = json.dumps({"model": MODEL, "max_tokens": 16, "messages": [{"role": "user", "content": "Hello"}]})
     blocks = [
         _block("Sign in (once, within ten minutes; `fairlead login` makes another link):", summary.login_link),

@@ -12,11 +12,11 @@ from fairlead_sandbox.errors import ClusterProblem
 from fairlead_sandbox.identities import end_processes, is_alive
 from fairlead_sandbox.kubelet import state_file
 from fairlead_sandbox.kubelet.addresses import AddressPool
-from fairlead_sandbox.kubelet.cluster import Cluster
 from fairlead_sandbox.kubelet.container_states import ContainerState, PodState, after_adoption, after_exit
 from fairlead_sandbox.kubelet.deciding import restarts_allowed
 from fairlead_sandbox.kubelet.pod_specs import PodRefused, PodSpec, read_pod
 from fairlead_sandbox.kubelet.pod_worker import PodWorker, utc_stamp
+from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
 from fairlead_sandbox.kubelet.statuses import refused_status
 
@@ -34,7 +34,7 @@ class NodeAgent:
         self,
         *,
         node: str,
-        cluster: Cluster,
+        cluster: PodsApi,
         runtime: ProcessRuntime,
         python: str,
         memory: state_file.Memory,

@@ -50,19 +50,19 @@ Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDelet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class NextStep:
     """What to do, and when (monotonic) to ask again if nothing happens before."""
 
     actions: tuple[Action, ...]
     wake_at: float
 
 
-def decide(pod: PodSpec, state: PodState, now: float) -> Decision:
+def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
     """The next actions for a pod in this state."""
     actions: list[Action] = []
     wakes = [now + IDLE_SECONDS]
     if pod.deleted and all(container.process is None for container in state.containers):
-        return Decision(actions=(FinishDeletion(),), wake_at=now + IDLE_SECONDS)
+        return NextStep(actions=(FinishDeletion(),), wake_at=now + IDLE_SECONDS)
     for spec in pod.containers:
         container = state.container(spec.name)
         if container.process is None:
@@ -87,7 +87,7 @@ def decide(pod: PodSpec, state: PodState, now: float) -> Decision:
                 actions.append(AskProbe(container=spec.name, probe=name))
             elif not probe_state.asking:
                 wakes.append(probe_state.next_at)
-    return Decision(actions=tuple(actions), wake_at=min(wakes))
+    return NextStep(actions=tuple(actions), wake_at=min(wakes))
 
 
 def restarts_allowed(pod: PodSpec, *, exit_code: int, signal: int) -> bool:

@@ -15,8 +15,8 @@ from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubelet import state_file
 from fairlead_sandbox.kubelet.agent import NodeAgent
-from fairlead_sandbox.kubelet.cluster import Cluster
 from fairlead_sandbox.kubelet.node import claim_addresses, keep_registered
+from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
 from fairlead_sandbox.kubernetes_client import KubernetesClient
 
@@ -37,7 +37,7 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     runtime = ProcessRuntime(logs)
     async with health_server, KubernetesClient(connection) as client:
-        cluster = Cluster(client, node)
+        cluster = PodsApi(client, node)
         agent = NodeAgent(
             node=node, cluster=cluster, runtime=runtime, python=sys.executable, memory=memory, memory_path=memory_path, address_node=number
         )

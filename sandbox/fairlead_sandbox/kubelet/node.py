@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from fairlead_sandbox.errors import ClusterProblem, SandboxError
 from fairlead_sandbox.kubelet.addresses import FIRST_NODE, LAST_NODE
-from fairlead_sandbox.kubelet.cluster import LEASE_SECONDS, Cluster
+from fairlead_sandbox.kubelet.pods_api import LEASE_SECONDS, PodsApi
 from fairlead_sandbox.kubernetes_client import Document
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def node_status(node: str, stamp: str) -> Document:
     }
 
 
-async def keep_registered(cluster: Cluster, node: str, registered: Callable[[], None]) -> None:
+async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], None]) -> None:
     """For ever: register the node, then renew its lease; start over when the API lost it. Calls `registered` after the first success."""
     known = False
     while True:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlead_sandbox.errors import ClusterProblem
-from fairlead_sandbox.kubelet.cluster import Cluster
 from fairlead_sandbox.kubelet.container_states import (
     ContainerState,
     PodState,
@@ -29,6 +28,7 @@ from fairlead_sandbox.kubelet.deciding import (
 )
 from fairlead_sandbox.kubelet.images import command_line, container_variables
 from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodRefused, PodSpec, ProbeSpec
+from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
 from fairlead_sandbox.kubelet.statuses import pod_status
 from fairlead_sandbox.probing import ask_http, ask_tcp
@@ -49,7 +49,7 @@ class PodWorker:
         manifest: Mapping[str, Any],
         state: PodState,
         *,
-        cluster: Cluster,
+        cluster: PodsApi,
         runtime: ProcessRuntime,
         node: str,
         python: str,
@@ -95,12 +95,12 @@ class PodWorker:
         try:
             while True:
                 self._wake.clear()
-                decision = decide(self.pod, self.state, self._clock())
-                for action in decision.actions:
+                step = decide(self.pod, self.state, self._clock())
+                for action in step.actions:
                     if isinstance(action, FinishDeletion) and await self._finish():
                         return
                     self._do(action)
-                wake_at = min(decision.wake_at, await self.report())
+                wake_at = min(step.wake_at, await self.report())
                 try:
                     async with asyncio.timeout(max(0.0, wake_at - self._clock())):
                         await self._wake.wait()

@@ -18,7 +18,7 @@ import pytest
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.identities import identity_of
 from fairlead_sandbox.log_streams import Console
-from fairlead_sandbox.postgres import DATABASE, USER, Identity, PostgresServer, check_external, embedded_server
+from fairlead_sandbox.postgres import DATABASE, USER, ServerUser, PostgresServer, check_external, embedded_server
 from fairlead_sandbox.processes import Asked, ProcessSpec
 from fairlead_sandbox.supervisor import Supervisor
 
@@ -136,6 +136,6 @@ async def test_where_namespaces_are_forbidden_root_runs_it_as_nobody(folder: Pat
     readable = subprocess.run([allowed.binaries / "postgres", "--version"], user="nobody", capture_output=True, check=False, cwd="/")
     if readable.returncode != 0:
         pytest.skip("the binaries lie where nobody may not read")
-    async with supervised(replace(allowed, identity=Identity(user="nobody")), folder) as supervisor:
+    async with supervised(replace(allowed, user=ServerUser(account="nobody")), folder) as supervisor:
         pid = supervisor.notes[0].pid
         assert (folder / "pg").stat().st_uid == Path(f"/proc/{pid}").stat().st_uid != 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_sandbox.postgres import Identity, PostgresServer
+from fairlead_sandbox.postgres import ServerUser, PostgresServer
 from fairlead_sandbox.process_table import SandboxPlan, preferred_ports, process_table
 from fairlead_sandbox.processes import ProcessSpec, in_start_order
 from fairlead_sandbox.secret_tokens import SecretTokens
@@ -22,7 +22,7 @@ def a_plan(*, routers: int = 2, embedded: bool = True, demo: bool = True, load: 
         binaries=Path("/pg/bin"),
         data=Path("/s/postgres"),
         socket_directory=Path("/s/run"),
-        identity=Identity(prefix=("unshare",)),
+        user=ServerUser(prefix=("unshare",)),
         settings={},
     )
     return SandboxPlan(

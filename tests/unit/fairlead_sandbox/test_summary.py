@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_sandbox.summary import Summary, render
+from fairlead_sandbox.summary import StartReport, render
 
-SUMMARY = Summary(
+SUMMARY = StartReport(
     dashboard="http://127.0.0.1:8080",
     login_link="http://127.0.0.1:8080/login?token=fll_" + "x" * 43,
     gateways=("http://127.0.0.1:8000", "http://127.0.0.1:8001"),

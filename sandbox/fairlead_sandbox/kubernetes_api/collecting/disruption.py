@@ -11,7 +11,7 @@ from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, TooManyRequ
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
 from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
 from fairlead_sandbox.kubernetes_api.storing.representations import scale_of
-from fairlead_sandbox.kubernetes_api.storing.store import Change, Stored
+from fairlead_sandbox.kubernetes_api.storing.store import Stored, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED, is_ready
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
@@ -147,7 +147,7 @@ class DisruptionController:
         finally:
             self._unsubscribe()
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoredChange) -> None:
         if change.now.resource in {"pods", BUDGETS}:
             self._wake.set()
 

@@ -12,7 +12,7 @@ from fairlead_sandbox.kubernetes_api.collecting.deleting import FOREGROUND, ORPH
 from fairlead_sandbox.kubernetes_api.kinds.custom_resources import CLEANUP_FINALIZER
 from fairlead_sandbox.kubernetes_api.kinds.registry import Registry
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, copy_of
-from fairlead_sandbox.kubernetes_api.storing.store import Change, EventType, Stored
+from fairlead_sandbox.kubernetes_api.storing.store import EventType, Stored, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
 _BACKGROUND = DeleteOptions(propagation="Background")
@@ -54,7 +54,7 @@ class GarbageCollector:
             self._wake.set()
             await self._idle.wait()
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoredChange) -> None:
         now = change.now
         if change.type is EventType.DELETED:
             for owner in _owner_uids(now.object):

@@ -34,7 +34,7 @@ from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 from fairlead_sandbox.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, resource_target
 from fairlead_sandbox.kubernetes_api.serving.reviews import answer_review
 from fairlead_sandbox.kubernetes_api.serving.subresources import Subresources
-from fairlead_sandbox.kubernetes_api.storing.store import Change, EventType, Store
+from fairlead_sandbox.kubernetes_api.storing.store import EventType, Store, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.admitting import decode_object
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources, WriteOptions
@@ -110,7 +110,7 @@ class KubernetesApi:
                 body = {"metadata": {"name": name}}
                 self.resources.create(kind, "", body, WriteOptions(field_manager="fairlead-sandbox"))
 
-    def _follow_definitions(self, change: Change) -> None:
+    def _follow_definitions(self, change: StoredChange) -> None:
         if change.now.resource != DEFINITIONS:
             return
         if change.type is not EventType.DELETED:

@@ -59,7 +59,7 @@ class Stored:
 
 
 @dataclass(slots=True, kw_only=True)
-class Change:
+class StoredChange:
     """One committed change. `before` is what watches with selectors compare against."""
 
     type: EventType
@@ -70,7 +70,7 @@ class Change:
     """The encoded watch event, made by the first watch that needs it and shared by the others."""
 
 
-Listener = Callable[[Change], None]
+Listener = Callable[[StoredChange], None]
 
 
 class Store:
@@ -81,7 +81,7 @@ class Store:
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._by_uid: dict[str, Stored] = {}
-        self._history: dict[str, deque[Change]] = {}
+        self._history: dict[str, deque[StoredChange]] = {}
         self._floor: dict[str, int] = {}
         self._listeners: list[Listener] = []
         row = self._database.execute("SELECT value FROM counters WHERE name = 'resource_version'").fetchone()
@@ -151,7 +151,7 @@ class Store:
         self._publish(EventType.DELETED, now, before)
         return now
 
-    def changes_since(self, resource: str, version: int) -> Iterator[Change]:
+    def changes_since(self, resource: str, version: int) -> Iterator[StoredChange]:
         """The kept changes of a resource that are newer than `version`, oldest first."""
         return (change for change in self._history.get(resource, ()) if change.version > version)
 
@@ -180,7 +180,7 @@ class Store:
         self._by_uid[stored.uid] = stored
 
     def _publish(self, kind: EventType, now: Stored, before: Stored | None) -> None:
-        change = Change(type=kind, version=now.version, now=now, before=before)
+        change = StoredChange(type=kind, version=now.version, now=now, before=before)
         history = self._history.setdefault(now.resource, deque())
         history.append(change)
         if len(history) > HISTORY_LENGTH:

@@ -13,7 +13,7 @@ from fairlead_sandbox.kubernetes_api.objects.errors import Expired
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, encode
 from fairlead_sandbox.kubernetes_api.objects.selectors import Selects
 from fairlead_sandbox.kubernetes_api.storing.representations import is_stored_form, to_external
-from fairlead_sandbox.kubernetes_api.storing.store import Change, EventType, Store, Stored
+from fairlead_sandbox.kubernetes_api.storing.store import EventType, Store, Stored, StoredChange
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0
@@ -44,7 +44,7 @@ class Watch:
     def __init__(self, store: Store, request: WatchRequest) -> None:
         self._store = store
         self._request = request
-        self._backlog: deque[Change] = deque()
+        self._backlog: deque[StoredChange] = deque()
         self._wake = asyncio.Event()
         self._closed = False
 
@@ -88,7 +88,7 @@ class Watch:
         finally:
             unsubscribe()
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoredChange) -> None:
         if change.now.resource == self._request.kind.storage:
             self._backlog.append(change)
             self._wake.set()
@@ -142,7 +142,7 @@ class Watch:
                     lines.append(line)
         return b"".join(lines), seen
 
-    def _event(self, change: Change) -> bytes | None:
+    def _event(self, change: StoredChange) -> bytes | None:
         """The event as this watch's selectors see it: leaving the selection is a deletion, entering it an addition."""
         request = self._request
         if request.namespace and change.now.namespace != request.namespace:

@@ -22,7 +22,7 @@ def pod_path(pod: PodSpec) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
-class Cluster:
+class PodsApi:
     """The Kubernetes API as one node sees it. Every method may raise ClusterProblem unless it says otherwise."""
 
     def __init__(self, client: KubernetesClient, node: str) -> None:
