@@ -18,7 +18,7 @@ import pytest
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.identities import identity_of
 from fairlead_sandbox.log_streams import Console
-from fairlead_sandbox.postgres import DATABASE, USER, ServerUser, PostgresServer, check_external, embedded_server
+from fairlead_sandbox.postgres import DATABASE, USER, PostgresServer, ServerUser, check_external, embedded_server
 from fairlead_sandbox.processes import Asked, ProcessSpec
 from fairlead_sandbox.supervisor import Supervisor
 
@@ -38,7 +38,7 @@ async def supervised(server: PostgresServer, logs: Path) -> AsyncIterator[Superv
         command=server.command(),
         readiness=Asked(check=server.is_ready),
         before_start=server.prepare,
-        user=server.identity.user,
+        user=server.user.user,
         stop_signal=signal.SIGINT,
     )
     supervisor = Supervisor([spec], logs=logs, console=Console(StringIO(), names=("postgres",), coloured=False), changed=lambda: None)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_sandbox.postgres import ServerUser, PostgresServer
+from fairlead_sandbox.postgres import PostgresServer, ServerUser
 from fairlead_sandbox.process_table import SandboxPlan, preferred_ports, process_table
 from fairlead_sandbox.processes import ProcessSpec, in_start_order
 from fairlead_sandbox.secret_tokens import SecretTokens
