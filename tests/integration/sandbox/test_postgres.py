@@ -38,7 +38,7 @@ async def supervised(server: PostgresServer, logs: Path) -> AsyncIterator[Superv
         command=server.command(),
         readiness=Asked(check=server.is_ready),
         before_start=server.prepare,
-        user=server.user.user,
+        user=server.user.account,
         stop_signal=signal.SIGINT,
     )
     supervisor = Supervisor([spec], logs=logs, console=Console(StringIO(), names=("postgres",), coloured=False), changed=lambda: None)
