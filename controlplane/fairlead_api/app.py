@@ -137,7 +137,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(history_routes(guard, history, audit, clock))
     app.include_router(plan_routes(guard, plans, clock))
     app.include_router(live_routes(guard, live))
-    app.include_router(internal_routes(guard, mirroring, ingestion, stream, streams, telemetry.count_report, clock))
+    app.include_router(internal_routes(guard, mirroring, ingestion, stream, telemetry.count_report, clock))
     app.state.upkeep = upkeep
     return app
 

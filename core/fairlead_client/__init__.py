@@ -1,5 +1,5 @@
-"""Typed client of the control API, used by the web UI, the operator, the router and the command line.
+"""Typed clients of the control API: `client` for its public half, with which people and the web UI speak, `internal` for the operator and routers.
 
-`resources` holds the public API's wire types (the API serves the same classes). The package knows HTTP and the core only; it never imports
-a component, never retries a write on its own, and turns every problem document into one exception with a one-line message.
+`resources` holds the public API's wire types and `lines` those of the routers' stream; the API serves and encodes the same classes. The package knows
+HTTP and the core only. It never imports a component and never sends anything twice: whether to try again is the caller's decision.
 """

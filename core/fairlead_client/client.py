@@ -1,4 +1,4 @@
-"""`ControlApi`: one method per endpoint of the control API, public and internal, returning the shared dataclasses.
+"""`ControlApi`: one method per endpoint of the public API, returning the shared dataclasses.
 
 It never retries: the caller knows whether waiting is worth it. `with_token` gives the same connection pool another identity, which is how
 one web process serves many people.
@@ -13,9 +13,8 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
-from fairlead.reports import Report, ReportReceipt, RouterGone
-from fairlead.tables import PoolKey, RoutingTable
+from fairlead.tables import PoolKey
+from fairlead_client.live import LiveEvent
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
@@ -30,14 +29,6 @@ from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
-from fairlead_client.streams import BindingsLine as BindingsLine
-from fairlead_client.streams import HeartbeatLine as HeartbeatLine
-from fairlead_client.streams import LiveEvent as LiveEvent
-from fairlead_client.streams import PoolDeletedLine as PoolDeletedLine
-from fairlead_client.streams import StreamLine as StreamLine
-from fairlead_client.streams import SyncedLine as SyncedLine
-from fairlead_client.streams import TableLine as TableLine
-from fairlead_client.streams import decode_line as decode_line
 
 Answer = TypeVar("Answer")
 Query = Mapping[str, str | int | float | bool | None]
@@ -76,41 +67,6 @@ class ControlApi:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-    # --- operator -------------------------------------------------------------------------------------------------------------------
-
-    async def put_pool_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
-        return await self._call("PUT", f"/internal/v1/pools/{_path(pool)}/state", PoolObservations, body=state)
-
-    async def post_pool_events(self, pool: PoolKey, events: tuple[PoolEvent, ...]) -> None:
-        await self._call("POST", f"/internal/v1/pools/{_path(pool)}/events", None, body={"events": events})
-
-    async def delete_pool(self, pool: PoolKey) -> None:
-        await self._call("DELETE", f"/internal/v1/pools/{_path(pool)}", None)
-
-    # --- router ---------------------------------------------------------------------------------------------------------------------
-
-    async def table(self, pool: PoolKey) -> RoutingTable:
-        return await self._call("GET", f"/internal/v1/pools/{_path(pool)}/table", RoutingTable)
-
-    async def post_report(self, report: Report) -> ReportReceipt:
-        return await self._call("POST", "/internal/v1/reports", ReportReceipt, body=report)
-
-    async def post_encoded_report(self, report: bytes) -> ReportReceipt:
-        """A report already encoded as JSON, such as one read back from a spool."""
-        return await self._call("POST", "/internal/v1/reports", ReportReceipt, content=report)
-
-    async def post_router_gone(self, gone: RouterGone) -> None:
-        await self._call("POST", "/internal/v1/routers/gone", None, body=gone)
-
-    async def stream(self, router: str, *, silence_seconds: float = 10.0) -> AsyncIterator[StreamLine]:
-        """Tables and bindings: snapshot, `SyncedLine`, then changes, for ever. Ends when the API closes it; raises ApiUnreachable when the
-        connection breaks or nothing (not even a heartbeat) came for `silence_seconds`."""
-        timeout = httpx.Timeout(10.0, read=silence_seconds)
-        async with self._streaming("/internal/v1/stream", {"router": router}, timeout, {}) as response:
-            async for line in response.aiter_lines():
-                if line and (decoded := decode_line(line)) is not None:
-                    yield decoded
 
     # --- identity -------------------------------------------------------------------------------------------------------------------
 
@@ -282,9 +238,8 @@ class ControlApi:
         *,
         query: Query | None = None,
         body: object = None,
-        content: bytes | None = None,
     ) -> Answer:
-        payload = content if content is not None else (msgspec.json.encode(body) if body is not None else None)
+        payload = msgspec.json.encode(body) if body is not None else None
         headers = self._headers()
         if payload is not None:
             headers["content-type"] = "application/json"

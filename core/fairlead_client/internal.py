@@ -3,7 +3,7 @@
 Each call is made once and its outcome is a value: taken, refused for ever, or later. Whether, when and what to send again is the caller's business.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from urllib.parse import quote
 
@@ -82,7 +82,7 @@ class SystemApi:
 
     # ── as a router ──
 
-    async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncIterator[StreamLine]:
+    async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncGenerator[StreamLine, None]:
         """Tables and bindings: a snapshot, SyncedLine, then every change. Ends only by StreamLost, also after `silence_seconds` without a line."""
         cutter = LineCutter()
         timeout = httpx.Timeout(self._connect_seconds, read=silence_seconds)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -10,9 +9,9 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from fairlead.errors import InvalidInput
-from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import PoolEvents, PoolObservations, PoolState
 from fairlead.reports import Report, ReportReceipt, RouterGone
-from fairlead.tables import PoolKey, RoutingTable
+from fairlead.tables import PoolKey
 from fairlead_api.routes.bodies import described
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
@@ -20,14 +19,8 @@ from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import LATEST, Ingestion
-from fairlead_api.services.streams.tables import StreamStore, TableStream
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolEvents:
-    """Body of an events post."""
-
-    events: list[PoolEvent]
+from fairlead_api.services.streams.tables import TableStream
+from fairlead_client import internal_paths
 
 
 def internal_routes(
@@ -35,21 +28,20 @@ def internal_routes(
     mirroring: PoolMirroring,
     ingestion: Ingestion,
     stream: TableStream,
-    store: StreamStore,
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> APIRouter:
-    """Everything under /internal/v1."""
-    routes = APIRouter(prefix="/internal/v1", tags=["internal"])
+    """Everything at `fairlead_client.internal_paths`."""
+    routes = APIRouter(tags=["internal"])
     Operator = Annotated[Caller, Depends(guard.needs("system-operator"))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs("system-router"))]  # noqa: N806 - it is a type
 
-    @routes.put("/pools/{namespace}/{name}/state")
+    @routes.put(internal_paths.POOL_STATE)
     async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
         """The operator's whole view of a pool; sending it again changes nothing. 409 when it is older than the stored one."""
         return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
 
-    @routes.post("/pools/{namespace}/{name}/events", status_code=204)
+    @routes.post(internal_paths.POOL_EVENTS, status_code=204)
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
         """Things the operator did or refused; repeated ones are stored once."""
         for number, event in enumerate(body.events):
@@ -57,23 +49,18 @@ def internal_routes(
                 raise InvalidInput(f"events[{number}].at", event.at, "give Unix seconds, such as 1700000000.0")
         await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
 
-    @routes.delete("/pools/{namespace}/{name}", status_code=204)
+    @routes.delete(internal_paths.POOL, status_code=204)
     async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
         """The object was deleted; repeating it changes nothing."""
         await mirroring.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
 
-    @routes.get("/pools/{namespace}/{name}/table")
-    async def get_table(namespace: str, name: str, caller: Router) -> RoutingTable:
-        """The newest routing table."""
-        return await store.table(PoolKey(namespace=namespace, name=name))
-
-    @routes.get("/stream", response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
+    @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
     async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:
         """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s. The token must speak for the router."""
         await guard.require_router(request, caller, router)
         return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
 
-    @routes.post("/reports", response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
+    @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:
         """Batches of one router, each stored once however often it is sent: one, or a list of them of which the first carries the router's state.
         The answer is a receipt, or a list of receipts in the same order."""
@@ -84,7 +71,7 @@ def internal_routes(
         on_taken(done.ignored + unreadable, done.lost_moves)
         return Response(msgspec.json.encode(done.receipts if several else done.receipts[0]), media_type="application/json")
 
-    @routes.post("/routers/gone", status_code=204)
+    @routes.post(internal_paths.ROUTER_GONE, status_code=204)
     async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:
         """A router's last act."""
         await guard.require_router(request, caller, gone.router)

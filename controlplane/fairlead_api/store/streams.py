@@ -15,7 +15,7 @@ _CURRENT = (
 
 
 class PostgresStream:
-    """Implements `services.table_stream.StreamStore`."""
+    """Implements `services.streams.tables.StreamStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairlead.reports import BindingReason, MigrationOutcome, MigrationRecord, MoveOutcome, Report, ReRouteRecord
-from fairlead_client.client import BindingsLine, StreamLine, SyncedLine
+from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 
 

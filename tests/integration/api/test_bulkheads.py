@@ -9,6 +9,7 @@ import pytest
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
+from fairlead_testing.running.strict_system_api import NotTaken
 
 
 async def outcome(calling: "asyncio.Future[object] | asyncio.Task[object]") -> tuple[int, str]:
@@ -16,6 +17,8 @@ async def outcome(calling: "asyncio.Future[object] | asyncio.Task[object]") -> t
         await calling
     except ApiProblem as problem:
         return problem.problem.status, problem.problem.type
+    except NotTaken as error:
+        return error.status, error.type
     return 200, ""
 
 
@@ -61,7 +64,6 @@ async def test_a_full_disk_refuses_for_now(api: ApiInstance, database_url: str) 
             "$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
         )
         connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON bindings EXECUTE FUNCTION full_disk()")
-    with pytest.raises(ApiProblem) as caught:
+    with pytest.raises(NotTaken) as caught:
         await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))
-    assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
-    assert caught.value.retry_after_seconds is not None
+    assert caught.value.is_database_outage

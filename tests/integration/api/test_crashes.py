@@ -13,12 +13,13 @@ import httpx
 import pytest
 
 from fairlead.reports import Report, ReportReceipt
-from fairlead_client.client import BindingsLine, ControlApi, SyncedLine
-from fairlead_client.problems import ApiProblem, ClientError
+from fairlead_client.internal import SystemApi
+from fairlead_client.lines import BindingsLine, SyncedLine
 from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.strict_system_api import NotTaken, StrictSystemApi, taken
 
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:
@@ -29,13 +30,13 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
         before = await reader.pools()
         sent = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "ab"[number % 2]),)) for number in range(60)]
         acknowledged: list[ReportReceipt] = []
-        refused: list[ApiProblem] = []
+        refused: list[NotTaken] = []
 
         async def send(reports: list[Report]) -> None:
             for report in reports:
                 try:
                     acknowledged.append(await api.router.post_report(report))
-                except ApiProblem as error:
+                except NotTaken as error:
                     refused.append(error)
 
         senders = [asyncio.create_task(send(sent[start::4])) for start in range(4)]
@@ -44,11 +45,11 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
         own_postgres.kill()
         await asyncio.gather(*senders)
         assert refused
-        assert {(error.problem.status, error.retry_after_seconds is not None) for error in refused} == {(503, True)}
+        assert all(error.is_database_outage for error in refused)
 
-        with pytest.raises(ApiProblem) as caught:
+        with pytest.raises(NotTaken) as caught:
             await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2))
-        assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
+        assert caught.value.is_database_outage
         assert await reader.pools() == before  # the last good answer, for a person seen lately
         async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
             stale = await http.get("/v1/pools", headers={"authorization": f"Bearer {person.token}"})
@@ -153,8 +154,14 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
     port = free_port()
     sent = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "ab"[number % 2]),)) for number in range(200)]
     acknowledged: set[str] = set()
-    async with api_process(database_url, port) as process, ControlApi(f"http://127.0.0.1:{port}", SECRETS["system-router"]) as client:
-        await client.with_token(SECRETS["system-operator"]).put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    url = f"http://127.0.0.1:{port}"
+    async with (
+        api_process(database_url, port) as process,
+        SystemApi(url, SECRETS["system-router"]) as router_api,
+        SystemApi(url, SECRETS["system-operator"]) as operator_api,
+    ):
+        taken(await operator_api.put_state(CHAT, a_state(an_instance("a"), an_instance("b"))))
+        client = StrictSystemApi(router_api)
 
         async def send(reports: list[Report]) -> None:
             for report in reports:
@@ -165,7 +172,7 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
             await asyncio.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         results = await asyncio.gather(*senders, return_exceptions=True)
-        assert any(isinstance(result, ClientError) for result in results)
+        assert any(isinstance(result, NotTaken) for result in results)
     async with running_api(database_url) as api:
         stored = {item.session for item in (await api.viewer.sessions({"limit": 100})).items}
         total = (await api.viewer.sessions({})).total

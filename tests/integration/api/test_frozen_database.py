@@ -9,12 +9,13 @@ import httpx
 import psycopg
 import pytest
 
-from fairlead_client.client import BindingsLine, SyncedLine
+from fairlead_client.lines import BindingsLine, SyncedLine
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import TokenRequest
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_testing.running.postgres import PostgresProcess, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.strict_system_api import NotTaken
 
 MOST_SECONDS = 2.0
 READS = ("/v1/pools", "/v1/pools/default/chat", "/v1/sessions", "/v1/migrations", "/v1/decisions", "/v1/audit", "/v1/tokens")
@@ -47,7 +48,7 @@ async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and
                 first = await asyncio.gather(*(timed(http, path) for path in READS * 3), timed(http, "/readyz"))
                 second = await asyncio.gather(*(timed(http, path) for path in READS), timed(http, "/v1/sessions?q=never-asked-before"))
                 begun = time.monotonic()
-                with pytest.raises(ApiProblem) as refused:
+                with pytest.raises(NotTaken) as refused:
                     await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))
                 writing_seconds = time.monotonic() - begun
                 readiness_seconds, readiness = await timed(http, "/readyz")
@@ -61,8 +62,7 @@ async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and
             *again, (unknown_seconds, unknown) = second
             assert max(seconds for seconds, _ in again) < 0.5
             assert (unknown.status_code, unknown.headers["retry-after"], unknown_seconds < 0.5) == (503, "2", True)
-            assert (refused.value.problem.status, refused.value.problem.type) == (503, "database-unavailable")
-            assert refused.value.retry_after_seconds is not None
+            assert refused.value.is_database_outage
             assert writing_seconds < MOST_SECONDS
             assert (readiness.status_code, readiness_seconds < 0.5) == (503, True)
 
@@ -99,8 +99,8 @@ async def test_who_asks_while_the_database_freezes_is_answered_in_two_seconds(ow
                 try:
                     await api.router.post_report(a_report(f"w{number}-{count}", bindings=(a_binding(f"s{number}", "a"),)))
                     count += 1
-                except ApiProblem as problem:
-                    statuses.add(problem.problem.status)
+                except NotTaken as error:
+                    statuses.add(error.status)
                     await asyncio.sleep(0.02)
                 slowest.append(time.monotonic() - begun)
 
@@ -164,10 +164,11 @@ async def test_a_database_that_takes_no_writes_refuses_them_for_now_and_goes_on_
         for refusing in (
             api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),))),
             api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2)),
-            api.admin.create_token(TokenRequest(name="other", role="viewer", days=1)),
         ):
-            with pytest.raises(ApiProblem) as caught:
+            with pytest.raises(NotTaken, match="takes no writes") as refused:
                 await refusing
-            assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
-            assert "takes no writes" in (caught.value.problem.detail or "")
-            assert caught.value.retry_after_seconds is not None
+            assert refused.value.is_database_outage
+        with pytest.raises(ApiProblem, match="takes no writes") as caught:
+            await api.admin.create_token(TokenRequest(name="other", role="viewer", days=1))
+        assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
+        assert caught.value.retry_after_seconds is not None

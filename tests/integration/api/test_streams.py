@@ -8,21 +8,15 @@ from typing import Any
 
 from fairlead.instances import InstanceState
 from fairlead_api.routes.streaming import BoundedStream
-from fairlead_client.client import (
-    BindingsLine,
-    ControlApi,
-    HeartbeatLine,
-    LiveEvent,
-    PoolDeletedLine,
-    StreamLine,
-    SyncedLine,
-    TableLine,
-)
+from fairlead_client.client import ControlApi
+from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+from fairlead_client.live import LiveEvent
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.strict_system_api import StrictSystemApi
 
 
 @asynccontextmanager
-async def following(client: ControlApi, router: str = "router-9") -> AsyncIterator["asyncio.Queue[StreamLine]"]:
+async def following(client: StrictSystemApi, router: str = "router-9") -> AsyncIterator["asyncio.Queue[StreamLine]"]:
     lines: asyncio.Queue[StreamLine] = asyncio.Queue()
 
     async def read() -> None:

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from fairlead.tables import PoolKey
-from fairlead_client.client import BindingsLine, ControlApi, HeartbeatLine, LiveEvent, SyncedLine, decode_line
+from fairlead_client.client import ControlApi
+from fairlead_client.live import LiveEvent
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 
 
@@ -50,14 +51,6 @@ async def test_names_are_quoted_into_paths_and_the_bearer_is_sent() -> None:
             await call
     assert seen[0].url.raw_path == b"/v1/sessions/n/p/a%2Fb%20c%3F%23"
     assert [request.headers["authorization"] for request in seen] == ["Bearer secret", "Bearer other"]
-
-
-async def test_stream_lines_are_decoded_and_unknown_kinds_skipped() -> None:
-    lines = b'{"type":"bindings","bindings":[]}\n\n{"type":"weather"}\n{"type":"synced"}\n{"type":"heartbeat"}\n'
-    api = client(lambda _: httpx.Response(200, content=lines))
-    assert [line async for line in api.stream("r")] == [BindingsLine(bindings=()), SyncedLine(), HeartbeatLine()]
-    with pytest.raises(ApiUnreachable):
-        decode_line(b"not json")
 
 
 async def test_events_are_decoded_with_their_ids() -> None:

@@ -7,18 +7,17 @@ Lines may repeat or come late around a snapshot; versions tell readers what to k
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from fairlead.reports import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.streams.notices import BindingsChanged, Notice, PoolDeleted, TableChanged
+from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, SyncedLine, TableLine, encode_line
 
 _log = logging.getLogger(__name__)
-_HEARTBEAT = b'{"type":"heartbeat"}\n'
-_SYNCED = b'{"type":"synced"}\n'
+_HEARTBEAT = encode_line(HeartbeatLine())
+_SYNCED = encode_line(SyncedLine())
 BATCH = 500
 
 
@@ -36,11 +35,6 @@ class StreamStore(Protocol):
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
-
-
-def line(kind: str, **content: Any) -> bytes:
-    """One NDJSON line."""
-    return msgspec.json.encode({"type": kind, **content}) + b"\n"
 
 
 class Subscriber:
@@ -81,16 +75,16 @@ class TableStream:
             return
         if isinstance(notice, TableChanged):
             try:
-                content = line("table", table=await self._store.table(notice.pool))
+                content = encode_line(TableLine(table=await self._store.table(notice.pool)))
             except NotFound:
                 return  # deleted meanwhile; its own notice follows
             except StoreUnavailable:
                 self.on_gap()
                 return
         elif isinstance(notice, PoolDeleted):
-            content = line("pool_deleted", pool=notice.pool)
+            content = encode_line(PoolDeletedLine(pool=notice.pool))
         elif isinstance(notice, BindingsChanged):
-            content = line("bindings", bindings=notice.bindings)
+            content = encode_line(BindingsLine(bindings=notice.bindings))
         for subscriber in self._subscribers:
             subscriber.offer(content)
 
@@ -136,8 +130,8 @@ class TableStream:
             self._subscribers.discard(subscriber)
 
     async def _tables(self) -> list[bytes]:
-        deleted = [line("pool_deleted", pool=pool) for pool in await self._store.deleted_pools()]
-        return [*deleted, *(line("table", table=table) for table in await self._store.tables())]
+        deleted = [encode_line(PoolDeletedLine(pool=pool)) for pool in await self._store.deleted_pools()]
+        return [*deleted, *(encode_line(TableLine(table=table)) for table in await self._store.tables())]
 
     async def _snapshot(self, first: list[bytes]) -> AsyncIterator[bytes]:
         for content in first:
@@ -146,7 +140,7 @@ class TableStream:
         while True:
             batch, position = await self._store.bindings(position, BATCH)
             if batch:
-                yield line("bindings", bindings=batch)
+                yield encode_line(BindingsLine(bindings=tuple(batch)))
             if position is None:
                 break
         yield _SYNCED

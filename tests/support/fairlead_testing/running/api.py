@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,9 @@ from fairlead.tables import PoolKey
 from fairlead_api.app import create_api
 from fairlead_api.settings import BootstrapToken, Settings
 from fairlead_client.client import ControlApi
+from fairlead_client.internal import SystemApi
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.running.strict_system_api import StrictSystemApi
 
 CHAT = PoolKey(namespace="default", name="chat")
 SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system-operator", "system-router")}
@@ -48,17 +50,10 @@ class ApiInstance:
     app: FastAPI
     base: ControlApi
     clock: MovingClock
-    roles: dict[str, ControlApi] = field(default_factory=dict)
-
-    @property
-    def router(self) -> ControlApi:
-        """Speaks for `router`, `router-0`, `router-1`, …"""
-        return self.base.with_token(SECRETS["system-router"])
-
-    @property
-    def pool_operator(self) -> ControlApi:
-        """The operator process (`operator` is a person of that role)."""
-        return self.base.with_token(SECRETS["system-operator"])
+    router: StrictSystemApi
+    """Speaks for `router`, `router-0`, `router-1`, …"""
+    pool_operator: StrictSystemApi
+    """The operator process (`operator` is a person of that role)."""
 
     @property
     def viewer(self) -> ControlApi:
@@ -91,8 +86,16 @@ async def running_api(database_url: str, *, overrides: dict[str, Any] | None = N
     async with (
         app.router.lifespan_context(app),
         ControlApi("http://api.test", None, StreamingAsgiTransport(app), timeout_seconds=30) as client,
+        system_api(app, "system-router") as router,
+        system_api(app, "system-operator") as pool_operator,
     ):
-        yield ApiInstance(app=app, base=client, clock=clock)
+        strict = {"router": StrictSystemApi(router), "pool_operator": StrictSystemApi(pool_operator)}
+        yield ApiInstance(app=app, base=client, clock=clock, **strict)
+
+
+def system_api(app: FastAPI, role: str) -> SystemApi:
+    """The shipped client of the internal protocol, before an API of this process."""
+    return SystemApi("http://api.test", SECRETS[role], timeout_seconds=30, transport=StreamingAsgiTransport(app))
 
 
 async def until_ready(api: ApiInstance) -> None:
