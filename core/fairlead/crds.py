@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead.conditions import ConditionType
 from fairlead.pools import GROUP, KIND, MAX_NAME, PLURAL, VERSION, PoolSpec
-from fairlead.schemas import structural_schema
+from fairlead.schemas.openapi import structural_schema
 
 
 def custom_resource_definition() -> dict[str, Any]:

@@ -21,11 +21,13 @@ def parse_duration(text: object, field: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest usual spelling: 0.02 → `20ms`, 5 → `5s`, 5400 → `1h30m`. Parsing it gives the same milliseconds back."""
-    milliseconds = round(seconds * 1000)
+    """The shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`. Parsing it gives the same microseconds back."""
+    microseconds = round(seconds * 1_000_000)
     parts = []
-    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
-        amount, milliseconds = divmod(milliseconds, size)
+    for unit, size in (("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000)):
+        amount, microseconds = divmod(microseconds, size)
         if amount:
             parts.append(f"{amount}{unit}")
+    if microseconds:
+        parts.append(f"{microseconds / 1000:.15g}ms")
     return "".join(parts) or "0s"

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.routing.policies.catalogue import check_roles, policy_names
-from fairlead.schemas import Rule, duration, free, listing, nested, number, read, text, truth, verbatim, whole
+from fairlead.schemas.reading import read
+from fairlead.schemas.shapes import Rule, duration, free, listing, nested, number, text, truth, verbatim, whole
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, RoutingFacts, SessionFacts, SloFacts
 
 GROUP = "fairlead.dev"
@@ -61,7 +61,14 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 class RoleSpec:
     """Bounds and pod template of one role's instances."""
 
-    RULES: ClassVar = (Rule(rule="self.minReplicas <= self.maxReplicas", message="minReplicas must not be greater than maxReplicas"),)
+    RULES: ClassVar = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            holds=lambda role: role.min_replicas <= role.max_replicas,
+            field="minReplicas",
+            message="minReplicas must not be greater than maxReplicas",
+        ),
+    )
 
     name: Role = text("Name of the role; an instance of role both prefills and decodes.", enum=(Role.BOTH.value,), convert=Role)
     min_replicas: int = whole("Never fewer instances than this while enough are healthy.", 0, maximum=MAX_REPLICAS)
@@ -103,7 +110,10 @@ class EngineSpec:
 
     RULES: ClassVar = (
         Rule(
-            rule="self.type == 'simulated' || !has(self.simulated)", message="engine.simulated is only for engine.type simulated; remove it"
+            cel="self.type == 'simulated' || !has(self.simulated)",
+            holds=lambda engine: engine.type == "simulated" or engine.simulated is None,
+            field="simulated",
+            message="engine.simulated is only for engine.type simulated; remove it",
         ),
     )
 
@@ -111,7 +121,7 @@ class EngineSpec:
         "Engine of the instances; cannot be changed later.",
         "simulated",
         enum=("simulated", "vllm"),
-        rules=(Rule(rule="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
+        rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
     )
     port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
     bytes_per_token: int = whole("Bytes of prompt text the router takes as one token.", 4, minimum=1, maximum=64)
@@ -204,15 +214,21 @@ class PoolSpec:
 
     RULES: ClassVar = (
         Rule(
-            rule="self.roles.all(role, self.replicas >= role.minReplicas)",
+            cel="self.roles.all(role, self.replicas >= role.minReplicas)",
+            holds=lambda spec: all(spec.replicas >= role.min_replicas for role in spec.roles),
+            field="replicas",
             message="replicas must not be less than roles[].minReplicas; raise replicas or lower minReplicas",
         ),
         Rule(
-            rule="self.roles.all(role, self.replicas <= role.maxReplicas)",
+            cel="self.roles.all(role, self.replicas <= role.maxReplicas)",
+            holds=lambda spec: all(spec.replicas <= role.max_replicas for role in spec.roles),
+            field="replicas",
             message="replicas must not be greater than roles[].maxReplicas; lower replicas or raise maxReplicas",
         ),
         Rule(
-            rule="self.engine.type == 'simulated' || self.roles.all(role, has(role.template))",
+            cel="self.engine.type == 'simulated' || self.roles.all(role, has(role.template))",
+            holds=lambda spec: spec.engine.type == "simulated" or all(role.template is not None for role in spec.roles),
+            field="roles",
             message="roles[].template is required unless engine.type is simulated",
         ),
     )
@@ -221,11 +237,11 @@ class PoolSpec:
         "Model served, as clients name it in requests; cannot be changed later.",
         pattern=r"^\S+$",
         max_length=256,
-        rules=(Rule(rule="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
+        rules=(Rule(cel="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
     )
     replicas: int = whole("Number of instances wanted.", 1, maximum=MAX_REPLICAS)
     roles: tuple[RoleSpec, ...] = listing(
-        RoleSpec, "Roles of the pool's instances; today exactly one, both.", [{"name": Role.BOTH.value}], key="name", max_items=1
+        RoleSpec, "Roles of the pool's instances; today exactly one, both.", (RoleSpec(name=Role.BOTH),), key="name", max_items=1
     )
     engine: EngineSpec = nested(EngineSpec, "What runs in an instance, and the figures routing needs of it.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their instance.")
@@ -273,30 +289,4 @@ def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     """
     spec = read(PoolSpec, document, "spec")
     check_roles(spec.routing.policy, {role.name for role in spec.roles})
-    for index, role in enumerate(spec.roles):
-        where = f"spec.roles[{index}]"
-        if role.min_replicas > role.max_replicas:
-            raise InvalidInput(f"{where}.minReplicas", role.min_replicas, f"write at most maxReplicas ({role.max_replicas})")
-        if spec.replicas < role.min_replicas:
-            raise InvalidInput("spec.replicas", spec.replicas, f"write at least {where}.minReplicas ({role.min_replicas}), or lower that")
-        if spec.replicas > role.max_replicas:
-            raise InvalidInput("spec.replicas", spec.replicas, f"write at most {where}.maxReplicas ({role.max_replicas}), or raise that")
-        if role.template is not None:
-            _check_template(role.template, f"{where}.template")
-        elif spec.engine.type != "simulated":
-            raise InvalidInput(f"{where}.template", None, f"it is required for engine.type {spec.engine.type}; write a pod template")
-    if spec.engine.type != "simulated" and spec.engine.simulated is not None:
-        raise InvalidInput("spec.engine.simulated", document["engine"]["simulated"], "remove it, or set engine.type to simulated")
     return spec
-
-
-def _check_template(template: Mapping[str, Any], path: str) -> None:
-    pod_spec = template.get("spec")
-    containers = pod_spec.get("containers") if isinstance(pod_spec, Mapping) else None
-    if not isinstance(containers, list) or not containers:
-        raise InvalidInput(f"{path}.spec.containers", containers, "write a list with at least one container")
-    for index, container in enumerate(containers):
-        for name in ("name", "image"):
-            value = container.get(name) if isinstance(container, Mapping) else None
-            if not isinstance(value, str) or not value:
-                raise InvalidInput(f"{path}.spec.containers[{index}].{name}", value, f"write the container's {name}")

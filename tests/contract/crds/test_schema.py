@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.schemas import structural_schema
+from fairlead.schemas.openapi import structural_schema
 from fairlead_testing.running.operator_process import POOLS, ROOT, running_kubernetes_api
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
@@ -221,8 +221,8 @@ def test_a_change_against_a_rule_is_refused_with_its_sentence(patch: dict[str, A
             'spec.earlyRejection.mode: Unsupported value: "Off": supported values: "Disabled", "Load", "Predicted"',
         ),
         ({"earlyRejection": {"mode": False}}, "spec.earlyRejection.mode in body must be of type string"),
-        ({"earlyRejection": {"headroom": 0}}, "write at least 0.01"),
-        ({"engine": {"simulated": {"timeScale": 0}}}, "write at least 0.001"),
+        ({"earlyRejection": {"headroom": 0}}, "write a number from 0.01 to 100"),
+        ({"engine": {"simulated": {"timeScale": 0}}}, "write a number from 0.001 to 10000"),
     ],
 )
 def test_a_value_the_operator_would_refuse_is_refused_by_the_api(spec: dict[str, Any], message: str, client: KubernetesClient) -> None:

@@ -1,0 +1,133 @@
+"""Reading a document into a class whose fields were made by `shapes`, by the same shapes and rules as the CRD's schema."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from math import isfinite
+from typing import Any, TypeVar
+
+from fairlead.durations import parse_duration
+from fairlead.errors import InvalidInput
+from fairlead.schemas.shapes import Shape, document_name, shape_of
+
+Document = TypeVar("Document")
+
+
+def read(
+    of: type[Document],
+    document: object,
+    path: str,
+    *,
+    named: Callable[[Field[Any]], str] = document_name,
+    owner: str | None = None,
+) -> Document:
+    """Build `of` from a document found at `path`, with defaults for what is left out (or null). `named` says how a field is called there, `owner`
+    whose fields they are, when the path does not say it.
+
+    Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and for rules that do not hold. Rules between
+    this document and the one before it are Kubernetes' to ask.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidInput(path, document, "write an object with fields")
+    known = {named(item): item for item in fields(of)}  # type: ignore[arg-type]  # every Document is a dataclass of shaped fields
+    for name in document:
+        if name not in known:
+            raise InvalidInput(f"{path}.{name}", document[name], f"remove it; the fields of {owner or path} are {', '.join(known)}")
+    values: dict[str, Any] = {}
+    for name, item in known.items():
+        shape = shape_of(item)
+        if document.get(name) is not None:
+            values[item.name] = _read_value(shape, document[name], f"{path}.{name}")
+        elif shape.default is MISSING:
+            sentence = shape.description.rstrip(".")
+            raise InvalidInput(f"{path}.{name}", None, f"it is required; write the {sentence[0].lower()}{sentence[1:]}")
+    built = of(**values)
+    for rule in getattr(of, "RULES", ()):
+        if rule.holds is not None and not rule.holds(built):
+            raise InvalidInput(f"{path}.{rule.field}", document.get(rule.field), rule.message)
+    return built
+
+
+def _read_value(shape: Shape, value: object, path: str) -> Any:
+    if shape.kind == "object" and shape.of is not None:
+        return read(shape.of, value, path)
+    if shape.kind == "list" and shape.of is not None:
+        return _read_list(shape, shape.of, value, path)
+    if shape.kind in {"free", "verbatim"}:
+        if not isinstance(value, Mapping):
+            raise InvalidInput(path, value, f"write {shape.wanted}")
+        _check(shape.schema or {}, value, path)
+        return dict(value)
+    if shape.kind == "boolean":
+        if not isinstance(value, bool):
+            raise InvalidInput(path, value, f"write {shape.wanted}")
+        return value
+    if shape.kind in {"integer", "number", "duration"}:
+        return _read_number(shape, value, path)
+    return _read_text(shape, value, path)
+
+
+def _read_list(shape: Shape, of: type[Any], value: object, path: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= shape.max_items:
+        raise InvalidInput(path, value, f"write a list of 1 to {shape.max_items} items")
+    items = tuple(read(of, item, f"{path}[{index}]") for index, item in enumerate(value))
+    keys = [getattr(item, shape.list_key) for item in items]
+    if len(set(keys)) < len(keys):
+        raise InvalidInput(path, [str(key) for key in keys], f"give every item another {shape.list_key}")
+    return items
+
+
+def _read_number(shape: Shape, value: object, path: str) -> float | int:
+    amount: float | int
+    if shape.kind == "duration":
+        amount = parse_duration(value, path)
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InvalidInput(path, value, f"write {shape.wanted}")
+    elif shape.kind == "integer":
+        if value != int(value):
+            raise InvalidInput(path, value, f"write {shape.wanted}")
+        amount = int(value)
+    else:
+        amount = float(value)
+    if (shape.minimum is not None and amount < shape.minimum) or (shape.maximum is not None and amount > shape.maximum):
+        raise InvalidInput(path, value, f"write {shape.wanted}")
+    return amount
+
+
+def _read_text(shape: Shape, value: object, path: str) -> Any:
+    if not isinstance(value, str) or (shape.enum and value not in shape.enum):
+        raise InvalidInput(path, value, f"write {shape.wanted}")
+    if shape.max_length is not None and len(value) > shape.max_length:
+        raise InvalidInput(path, value, f"write at most {shape.max_length} characters")
+    if shape.pattern and re.search(_as_in_kubernetes(shape.pattern), value) is None:
+        raise InvalidInput(path, value, f"write text that matches {shape.pattern}")
+    return shape.convert(value) if shape.convert else value
+
+
+def _as_in_kubernetes(pattern: str) -> str:
+    """Python's `$` also matches before a last newline, Kubernetes' does not."""
+    return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
+
+
+_TYPES = {"object": Mapping, "array": list, "string": str}
+
+
+def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
+    """Hold a value kept verbatim to its schema: type, required, properties, items, minItems and minLength, of which it may consist."""
+    kind = schema.get("type")
+    if kind is not None and not isinstance(value, _TYPES[kind]):
+        raise InvalidInput(path, value, f"write {'text' if kind == 'string' else 'a list' if kind == 'array' else 'an object'}")
+    if isinstance(value, Mapping):
+        for name in schema.get("required", ()):
+            if value.get(name) is None:
+                raise InvalidInput(f"{path}.{name}", None, "it is required; write it")
+        for name, inner in schema.get("properties", {}).items():
+            if value.get(name) is not None:
+                _check(inner, value[name], f"{path}.{name}")
+    elif isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            raise InvalidInput(path, value, f"write a list of at least {schema['minItems']} items")
+        for index, item in enumerate(value):
+            _check(schema.get("items", {}), item, f"{path}[{index}]")
+    elif isinstance(value, str) and len(value) < schema.get("minLength", 0):
+        raise InvalidInput(path, value, f"write at least {schema['minLength']} characters")

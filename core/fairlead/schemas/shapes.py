@@ -1,0 +1,162 @@
+"""What may stand in a field of a document, and the functions that declare it on a dataclass."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field
+from typing import Any
+
+from fairlead.durations import DURATION_PATTERN, format_duration, parse_duration
+
+REQUIRED: Any = MISSING
+"""Default of a field that must be written."""
+
+_SHAPE = "fairlead.shape"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule between fields of one object: `cel` for the Kubernetes API, `holds` for `read`, and the sentence a person reads when it fails.
+
+    `holds` gets the object as it was read. It is None for a transition rule, which compares with the object before and which Kubernetes alone asks.
+    `field` is the field at fault, as the document names it: `replicas`.
+    """
+
+    cel: str
+    message: str
+    field: str = ""
+    holds: Callable[[Any], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What may stand in one field. `kind` is an OpenAPI type, or `duration`, `object`, `list`, `free`, `verbatim`."""
+
+    kind: str
+    description: str
+    default: Any = MISSING
+    """As it would be written in the document; MISSING = required, None = may be left out and has no default."""
+    minimum: float | None = None
+    maximum: float | None = None
+    pattern: str | None = None
+    max_length: int | None = None
+    enum: tuple[str, ...] = ()
+    of: type[Any] | None = None
+    list_key: str = "name"
+    max_items: int = 1
+    schema: Mapping[str, Any] | None = None
+    rules: tuple[Rule, ...] = ()
+    convert: Callable[[Any], Any] | None = None
+
+    @property
+    def wanted(self) -> str:
+        """What may be written, in words: `a number from 0 to 1`."""
+        if self.enum:
+            return "one of " + ", ".join(self.enum)
+        return _NOUNS[self.kind] + self._bounds()
+
+    def _bounds(self) -> str:
+        least, most = (None if bound is None else self._amount(bound) for bound in (self.minimum, self.maximum))
+        if least is not None and most is not None:
+            return f" from {least} to {most}"
+        return f" of at least {least}" if least is not None else f" of at most {most}" if most is not None else ""
+
+    def _amount(self, bound: float) -> str:
+        return format_duration(bound) if self.kind == "duration" else f"{bound:.15g}"
+
+
+_NOUNS = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "duration": "a duration",
+    "string": "text (in quotes, if it looks like a number)",
+    "free": "an object",
+    "verbatim": "an object",
+}
+
+
+def _shaped(shape: Shape, python_default: Any) -> Any:
+    metadata = {_SHAPE: shape}
+    if python_default is MISSING:
+        return field(metadata=metadata)
+    if callable(python_default):
+        return field(default_factory=python_default, metadata=metadata)
+    return field(default=python_default, metadata=metadata)
+
+
+def text(
+    description: str,
+    default: Any = REQUIRED,
+    *,
+    pattern: str | None = None,
+    enum: tuple[str, ...] = (),
+    max_length: int | None = None,
+    rules: tuple[Rule, ...] = (),
+    convert: Callable[[str], Any] | None = None,
+) -> Any:
+    """A string, by pattern or out of a closed list; `convert` makes the attribute's value of it."""
+    shape = Shape(
+        kind="string",
+        description=description,
+        default=default,
+        pattern=pattern,
+        enum=enum,
+        max_length=max_length,
+        rules=rules,
+        convert=convert,
+    )
+    return _shaped(shape, convert(default) if convert and isinstance(default, str) else default)
+
+
+def whole(description: str, default: Any = REQUIRED, *, minimum: int = 0, maximum: int | None = None) -> Any:
+    """An integer within bounds (both inclusive)."""
+    return _shaped(Shape(kind="integer", description=description, default=default, minimum=minimum, maximum=maximum), default)
+
+
+def number(description: str, default: Any = REQUIRED, *, minimum: float, maximum: float | None = None) -> Any:
+    """A number within bounds (both inclusive); read as float."""
+    return _shaped(Shape(kind="number", description=description, default=default, minimum=minimum, maximum=maximum), default)
+
+
+def truth(description: str, default: Any = REQUIRED) -> Any:
+    """true or false."""
+    return _shaped(Shape(kind="boolean", description=description, default=default), default)
+
+
+def duration(description: str, default: str, *, minimum: float, maximum: float) -> Any:
+    """A duration written with a unit; the attribute is named `…_seconds`, the document's field without that. Bounds in seconds."""
+    shape = Shape(kind="duration", description=description, default=default, minimum=minimum, maximum=maximum, pattern=DURATION_PATTERN)
+    return _shaped(shape, parse_duration(default, "default"))
+
+
+def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
+    """An object described by another class. Left out: that class's defaults, or None when `optional`."""
+    shape = Shape(kind="object", description=description, of=of, default=None if optional else {})
+    return _shaped(shape, None if optional else of)
+
+
+def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: str, max_items: int) -> Any:
+    """A list of objects that is a map by `key`, never empty; read as a tuple. `default` are objects of the class `of`."""
+    return _shaped(Shape(kind="list", description=description, of=of, default=default, list_key=key, max_items=max_items), default)
+
+
+def free(description: str) -> Any:
+    """An object of any content, checked elsewhere; read as a dict, `{}` when left out."""
+    return _shaped(Shape(kind="free", description=description, default={}), dict)
+
+
+def verbatim(description: str, schema: Mapping[str, Any]) -> Any:
+    """An optional object whose schema is given, kept as it is written."""
+    return _shaped(Shape(kind="verbatim", description=description, default=None, schema=schema), None)
+
+
+def shape_of(item: Field[Any]) -> Shape:
+    """The shape of a dataclass field made here. Raises KeyError for other fields."""
+    shape: Shape = item.metadata[_SHAPE]
+    return shape
+
+
+def document_name(item: Field[Any]) -> str:
+    """The field's name in the document: `drain_timeout` → `drainTimeout`; durations lose their `_seconds`."""
+    name = item.name.removesuffix("_seconds") if shape_of(item).kind == "duration" else item.name
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)

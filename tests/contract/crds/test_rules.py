@@ -1,0 +1,174 @@
+"""The CRD and `read` give the same answer to every spec: each bound, pattern and rule is declared once and judged twice, by CEL and by Python."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from fairlead.durations import format_duration
+from fairlead.errors import InvalidInput
+from fairlead.pools import EngineSpec, PoolSpec, RoleSpec
+from fairlead.schemas.openapi import structural_schema
+from fairlead.schemas.reading import read
+from fairlead.schemas.shapes import Rule, Shape, document_name, shape_of
+from fairlead.schemas.writing import differences, written
+from fairlead_sandbox.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
+from fairlead_sandbox.kubernetes_api.schemas.schemas import apply_defaults, prune
+from fairlead_sandbox.kubernetes_api.schemas.validation import validate
+
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}, "metadata": {}}
+WRONG_TEMPLATES: tuple[Any, ...] = (
+    {"spec": {"containers": [{"name": "engine"}]}},
+    {"spec": {"containers": [{"name": "engine", "image": ""}]}},
+    {"spec": {"containers": []}},
+    {"spec": {"containers": ["engine"]}},
+    {"spec": "x"},
+    {},
+)
+WRONG: tuple[Any, ...] = ("3", True, 2.5, -7, [], {}, "two words", "", 10**13)
+"""Values that fit few fields."""
+
+
+@st.composite
+def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
+    """What a person may write into a field, often at its bounds; where it may be `faulty`, sometimes what cannot stand there."""
+    if faulty and draw(st.integers(0, 9)) == 0:
+        beyond = [
+            bound + side for bound, side in ((shape.minimum, -1), (shape.maximum, 1)) if bound is not None and shape.kind != "duration"
+        ]
+        others = WRONG_TEMPLATES if shape.kind == "verbatim" else (*beyond, *WRONG)
+        return copy.deepcopy(draw(st.sampled_from(others)))
+    if shape.kind == "object" and shape.of is not None:
+        return draw(documents(shape.of, faulty))
+    if shape.kind == "list" and shape.of is not None:
+        return draw(st.lists(documents(shape.of, faulty), min_size=1, max_size=shape.max_items + faulty))
+    if shape.kind == "boolean":
+        return draw(st.booleans())
+    if shape.kind == "free":
+        return draw(st.dictionaries(st.sampled_from("ab"), st.integers(), max_size=1))
+    if shape.kind == "verbatim":
+        return copy.deepcopy(TEMPLATE)
+    if shape.kind == "string":
+        return draw(
+            st.sampled_from(shape.enum or ("m", "/a", "a:b", "x-y", "m\n", "x" * 300) if faulty else shape.enum or (shape.default, "/m"))
+        )
+    least, most = shape.minimum, shape.maximum
+    assert least is not None
+    if shape.kind == "duration":
+        assert most is not None
+        return format_duration(draw(st.floats(least + 1e-6, min(most, least + 5000))))
+    some = draw(st.sampled_from([least, least + 1, least + 2, least + 3, most or least]))
+    return int(some) if shape.kind == "integer" else some
+
+
+@st.composite
+def documents(draw: st.DrawFn, of: type[Any], faulty: bool) -> dict[str, Any]:
+    """Documents of a class, made from its shapes: a new field is tried without a change here."""
+    made = {}
+    for item in fields(of):
+        shape = shape_of(item)
+        if shape.default is MISSING or draw(st.booleans()):
+            made[document_name(item)] = "m" if item.name == "model" and not faulty else draw(values(shape, faulty))
+    if faulty and draw(st.integers(0, 19)) == 0:
+        made["unknown"] = 1
+    return made
+
+
+def refused_by_kubernetes(document: dict[str, Any], schema: dict[str, Any], rules: RuleTree | None) -> list[str]:
+    """What a strict API says of a spec when it is created: unknown fields, then the schema, then CEL."""
+    spec = copy.deepcopy(document)
+    unknown = prune(spec, schema)
+    apply_defaults(spec, schema)
+    causes = validate(spec, schema, "spec")
+    if not causes and rules is not None:
+        causes = check_rules(spec, rules, "spec")
+    return [*unknown, *(cause.message for cause in causes)]
+
+
+def refused_by_read(of: type[Any], document: dict[str, Any]) -> str | None:
+    try:
+        read(of, document, "spec")
+    except InvalidInput as refused:
+        return str(refused)
+    return None
+
+
+class Judges:
+    """The schema of a class with its rules, and the class itself."""
+
+    def __init__(self, of: type[Any]) -> None:
+        self.of = of
+        self.schema = structural_schema(of)
+        self.rules = compile_rules(self.schema)
+
+    def disagreement(self, document: dict[str, Any]) -> str | None:
+        """What each says, where only one of them takes the document."""
+        kubernetes = refused_by_kubernetes(document, self.schema, self.rules)
+        python = refused_by_read(self.of, document)
+        return None if bool(kubernetes) == (python is not None) else f"the API: {kubernetes or 'taken'}; read: {python or 'taken'}"
+
+
+RULED = (PoolSpec, EngineSpec, RoleSpec)
+"""The classes that have rules."""
+
+
+@pytest.mark.parametrize("of", RULED)
+def test_the_api_and_the_core_take_and_refuse_the_same_documents(of: type[Any]) -> None:
+    judges = Judges(of)
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.booleans().flatmap(lambda faulty: documents(of, faulty)))
+    def agree(document: dict[str, Any]) -> None:
+        assert judges.disagreement(document) is None
+
+    agree()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(documents(PoolSpec, False))
+def test_a_spec_written_out_is_read_back_as_it_was(document: dict[str, Any]) -> None:
+    try:
+        spec = read(PoolSpec, document, "spec")
+    except InvalidInput:
+        return
+    assert read(PoolSpec, written(spec), "spec") == spec
+    assert differences(written(spec), written(spec)) == {}
+
+
+def twins() -> Iterator[tuple[type[Any], int]]:
+    """Every rule that is said in both languages, by its class and place."""
+    for of in RULED:
+        yield from ((of, number) for number, rule in enumerate(of.RULES) if rule.holds is not None)
+
+
+def test_every_rule_is_said_in_both_languages_unless_it_looks_at_the_spec_before() -> None:
+    def rules(of: type[Any]) -> Iterator[Rule]:
+        yield from getattr(of, "RULES", ())
+        for item in fields(of):
+            yield from shape_of(item).rules
+            if shape_of(item).of is not None:
+                yield from rules(shape_of(item).of)  # type: ignore[arg-type]  # just seen not to be None
+
+    found = list(rules(PoolSpec))
+    assert [rule.cel for rule in found if (rule.holds is None) != ("oldSelf" in rule.cel)] == []
+    assert sum(rule.holds is not None for rule in found) == len(list(twins()))
+
+
+@pytest.mark.parametrize(("of", "number"), tuple(twins()), ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize("side", ["cel", "holds"])
+def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetful: dict[str, Any] = {"cel": "true"} if side == "cel" else {"holds": lambda value: True}
+    changed = tuple(replace(rule, **forgetful) if place == number else rule for place, rule in enumerate(of.RULES))
+    monkeypatch.setattr(of, "RULES", changed)
+    judges = Judges(of)
+    found = find(
+        documents(of, False),
+        lambda document: judges.disagreement(document) is not None,
+        settings=settings(max_examples=1000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)),
+    )
+    taken = "read: taken" if side == "holds" else "the API: taken"
+    assert taken in str(judges.disagreement(found))
