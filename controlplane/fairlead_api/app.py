@@ -6,7 +6,7 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -59,11 +59,7 @@ from fairlead_api.store.upgrading import upgrade
 from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_api.telemetry import Instrument, Telemetry
-
-
-def utc_now() -> datetime:
-    """The wall clock, in UTC."""
-    return datetime.now(UTC)
+from fairlead_process.clock import utc_now
 
 
 def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:

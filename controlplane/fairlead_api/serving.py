@@ -1,27 +1,30 @@
 """Serving an app of the control API: where to listen, waiting for the database, migrating, and uvicorn.
 
-Whatever makes a start impossible (a bad setting, a database that does not answer, a taken port) ends it with one line and exit code 1.
+Whatever makes a start impossible (a database that does not answer, a taken port) is raised as one line's worth of FairleadError.
 """
 
 import logging
-import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import NoReturn
 
 import click
 import psycopg
 import uvicorn
 from starlette.types import ASGIApp
 
-from fairlead_api.logs import configure
+from fairlead.errors import FairleadError, InvalidInput
 from fairlead_api.settings import Settings
 from fairlead_api.store.upgrading import upgrade
+from fairlead_process.starting import bind
 
 _LOOPBACK = ("127.", "localhost", "::1")
+
+
+class DatabaseAway(FairleadError):
+    """The database did not answer within the time to wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +51,17 @@ def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
 
 
 def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIApp]) -> None:
-    """Serves until a signal. `app` makes what is served, from the settings and the URL it is served at."""
-    configure(settings.log_format)
+    """Serves until a signal. `app` makes what is served, from the settings and the URL it is served at.
+
+    Raises InvalidInput for what a person can mend in settings or command line, DatabaseAway.
+    """
     if settings.auth_mode == "none" and not place.host.startswith(_LOOPBACK):
-        stop(f"FAIRLEAD_AUTH_MODE: 'none' cannot be used with --host {place.host}; listen on 127.0.0.1 or set bootstrap tokens")
+        raise InvalidInput("FAIRLEAD_AUTH_MODE", "none", f"listen on 127.0.0.1 instead of --host {place.host}, or write bootstrap")
     _await_database(settings.database_url, place.wait_for_database)
     if settings.migrate:
         upgrade(settings.database_url)
-    listener = _bind(place.host, place.port)
+    listener = bind("--host/--port", place.host, place.port)
+    listener.listen(2048)  # whoever asks while the app is being made waits instead of being refused
     url = f"http://{place.host}:{listener.getsockname()[1]}"
     config = uvicorn.Config(
         app(replace(settings, migrate=False), url),
@@ -73,12 +79,6 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
         sys.exit(1)
 
 
-def stop(line: str) -> NoReturn:
-    """Ends a start that is impossible."""
-    click.echo(f"fairlead api: {line}", err=True)
-    sys.exit(1)
-
-
 def _await_database(url: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while True:
@@ -88,17 +88,7 @@ def _await_database(url: str, seconds: float) -> None:
         except psycopg.Error as error:
             if time.monotonic() >= deadline:
                 reason = str(error).strip().splitlines()[-1].strip()
-                stop(f"FAIRLEAD_DATABASE_URL: the database does not answer ({reason}); start Postgres or correct the URL")
+                raise DatabaseAway(
+                    f"FAIRLEAD_DATABASE_URL: the database does not answer ({reason}); start Postgres or correct the URL"
+                ) from None
             time.sleep(0.2)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-    except OSError as error:
-        stop(f"--port {port}: cannot listen on {host}:{port} ({error.strerror or error}); choose another with --port")
-    return listener

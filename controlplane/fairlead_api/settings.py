@@ -1,17 +1,22 @@
-"""Settings of the control API, read once from the environment. A wrong value ends the start with one line naming variable, value and remedy."""
+"""Settings of the control API, read once from the environment; docs/settings.md is made of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidInput
+from fairlead_process.environment import group, read, variable
+from fairlead_process.kinds import Choice, Parsed, Switch, Whole
+from fairlead_process.logs import LogSettings
+from fairlead_process.shared_variables import KUBECONFIG
 
 ROLES = ("viewer", "operator", "admin", "system-operator", "system-router")
 """Roles of people in rising order, and those of the operator process and of routers."""
 
-
 MOST_DAYS = 36_500
 """Longest retention: a hundred years, which is for ever here."""
+
+DATABASE_SCHEME = "postgresql+psycopg://"
 
 
 class BootstrapToken(NamedTuple):
@@ -22,21 +27,39 @@ class BootstrapToken(NamedTuple):
     secret: str
 
 
+def _days(kept: str, default: int, goes: str, costs: str) -> Any:
+    return field(
+        default=default, metadata=variable(f"FAIRLEAD_KEEP_{kept}_DAYS", Whole("days", 1, MOST_DAYS), goes, f"lost with it: {costs}")
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days each kind of row is kept; docs/operations.md says what is lost with each. FAIRLEAD_KEEP_<NAME> sets one."""
+    """Days each kind of row is kept."""
 
-    load_samples_days: int = 2
-    rollups_10s_days: int = 7
-    rollups_1m_days: int = 90
-    decisions_days: int = 7
-    rejections_days: int = 30
-    reports_days: int = 7
-    history_days: int = 180
-    routing_tables_days: int = 30
-    events_days: int = 90
-    plans_days: int = 365
-    credentials_days: int = 30
+    load_samples_days: int = _days("LOAD_SAMPLES", 2, "load per second and instance", "heatmaps by the second; older ones show 10 s")
+    rollups_10s_days: int = _days("ROLLUPS_10S", 7, "load per 10 s", "heatmaps by 10 s; older ones show minutes")
+    rollups_1m_days: int = _days("ROLLUPS_1M", 90, "load per minute", "older heatmaps, attainment of SLO versions")
+    decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
+    rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
+    reports_days: int = _days(
+        "REPORTS", 7, "ids of reports taken", "a router that was cut off for longer and repeats a report is counted twice"
+    )
+    history_days: int = _days(
+        "HISTORY",
+        180,
+        "migrations, re-routes, former holders of sessions, ended sessions",
+        "where a session was; its present holder and the move that led there stay",
+    )
+    routing_tables_days: int = _days(
+        "ROUTING_TABLES",
+        30,
+        "former routing tables, who acknowledged them, routers not seen since",
+        "what a router went by then; the table in force stays",
+    )
+    events_days: int = _days("EVENTS", 90, "changes of instances' states, pool events, gone instances", "an instance's past")
+    plans_days: int = _days("PLANS", 365, "plans that expired or can no longer be undone", "the plan's page; its audit entries stay")
+    credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,35 +67,51 @@ class Settings:
     """`background` off = no jobs (tests drive them by hand). Pool summaries of one moment serve everybody for `share_seconds`, percentiles in
     them for four times as long (and until they are computed again, at most twenty times)."""
 
-    database_url: str
-    bootstrap_tokens: tuple[BootstrapToken, ...] = ()
-    kubeconfig: str | None = None
-    auth_mode: str = "bootstrap"
-    migrate: bool = True
+    database_url: str = field(
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_DATABASE_URL",
+            Parsed(lambda text: _database_url(text), f"{DATABASE_SCHEME}user:password@host:5432/database", "URL"),
+            "the Postgres database",
+        ),
+    )
+    bootstrap_tokens: tuple[BootstrapToken, ...] = field(
+        default=(),
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_BOOTSTRAP_TOKENS",
+            Parsed(lambda text: parse_bootstrap_tokens(text), "role:name:secret", "`role:name:secret` with commas", secret=True),
+            "tokens that are good while they stand here; a router's is named after its routers",
+            "without any, nobody can make the first token",
+            default_shown="none",
+        ),
+    )
+    kubeconfig: str | None = field(default=None, metadata=KUBECONFIG)
+    auth_mode: str = field(
+        default="bootstrap",
+        metadata=variable(
+            "FAIRLEAD_AUTH_MODE",
+            Choice(("bootstrap", "none")),
+            "how people sign in",
+            "none lets everybody in as admin; only on a loopback address",
+        ),
+    )
+    migrate: bool = field(
+        default=True,
+        metadata=variable(
+            "FAIRLEAD_MIGRATE", Switch(), "bring the database's schema up to date at the start", "0 leaves that to `alembic upgrade head`"
+        ),
+    )
+    retention: Retention = field(default_factory=Retention, metadata=group(Retention))
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
     background: bool = True
-    log_format: str = "text"
-    retention: Retention = field(default_factory=Retention)
     heartbeat_seconds: float = 2.0
     share_seconds: float = 0.5
 
 
-def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Raises InvalidInput naming the variable."""
-    url = environment.get("FAIRLEAD_DATABASE_URL", "")
-    if not url.startswith("postgresql+psycopg://"):
-        raise InvalidInput("FAIRLEAD_DATABASE_URL", _without_password(url), "write postgresql+psycopg://user:password@host:5432/database")
-    mode = environment.get("FAIRLEAD_AUTH_MODE", "bootstrap")
-    if mode not in {"bootstrap", "none"}:
-        raise InvalidInput("FAIRLEAD_AUTH_MODE", mode, "write bootstrap, or none (loopback only)")
-    return Settings(
-        database_url=url,
-        bootstrap_tokens=parse_bootstrap_tokens(environment.get("FAIRLEAD_BOOTSTRAP_TOKENS", "")),
-        kubeconfig=environment.get("KUBECONFIG") or None,
-        auth_mode=mode,
-        migrate=switch(environment, "FAIRLEAD_MIGRATE", default=True),
-        log_format=_choice(environment, "FAIRLEAD_LOG_FORMAT", ("text", "json")),
-        retention=Retention(**{one.name: _days(environment, one.name, one.default) for one in fields(Retention)}),
-    )
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    return read(Settings, environment)
 
 
 def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
@@ -88,29 +127,9 @@ def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
     return tuple(tokens)
 
 
-def switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """A variable that is 1 or 0. Raises InvalidInput naming it."""
-    value = environment.get(name, "1" if default else "0")
-    if value not in {"0", "1"}:
-        raise InvalidInput(name, value, "write 1 or 0")
-    return value == "1"
-
-
-def _days(environment: Mapping[str, str], name: str, default: Any) -> int:
-    variable = f"FAIRLEAD_KEEP_{name.upper()}"
-    value = environment.get(variable, str(default))
-    if not value.isdecimal() or not 1 <= int(value) <= MOST_DAYS:
-        raise InvalidInput(variable, value, f"write a number of days, 1 to {MOST_DAYS}")
-    return int(value)
-
-
-def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    value = environment.get(name, choices[0])
-    if value not in choices:
-        raise InvalidInput(name, value, f"write {' or '.join(choices)}")
-    return value
-
-
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"…@{tail}" if at and ":" in head else url
+def _database_url(text: str) -> str:
+    if not text.startswith(DATABASE_SCHEME):
+        head, at, tail = text.rpartition("@")
+        shown = f"…@{tail}" if at and ":" in head else text  # never the password: this is printed
+        raise InvalidInput("FAIRLEAD_DATABASE_URL", shown, f"write {DATABASE_SCHEME}user:password@host:5432/database")
+    return text

@@ -83,12 +83,14 @@ class Applier:
             raise NotOwned(
                 f"Pod {self._identity.namespace}/{name} exists and is not this pool's; delete it, or no instance can have its name"
             )
-        logger.info("instance was made already instance=%s", name)
+        logger.info("instance was made already", extra={"instance": name})
 
     async def _record(self, action: RecordState) -> None:
         if not await self._annotate(action.instance, action.state, action.reason):
             return
-        logger.info("instance state instance=%s before=%s after=%s reason=%s", action.instance, action.before, action.state, action.reason)
+        logger.info(
+            "instance state", extra={"instance": action.instance, "before": action.before, "after": action.state, "reason": action.reason}
+        )
         if action.state is InstanceState.LOST:
             await self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
 

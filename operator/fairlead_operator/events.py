@@ -44,7 +44,7 @@ class EventRecorder:
         after: dict[str, Any] | None = None,
     ) -> None:
         """Post the Kubernetes Event at once and queue the history entry. An Event that cannot be posted is only logged."""
-        logger.info("pool event pool=%s reason=%s instance=%s message=%r", self._pool, reason, instance, message)
+        logger.info("pool event", extra={"pool": str(self._pool), "reason": reason, "instance": instance, "text": message})
         self._backlog.append(PoolEvent(at=now, reason=reason, message=message, instance=instance, before=before, after=after))
         body = event(
             identity,
@@ -57,7 +57,7 @@ class EventRecorder:
         try:
             await self._cluster.create(Resource.EVENTS, identity.namespace, body)
         except ClusterError as error:
-            logger.warning("event not posted pool=%s reason=%s error=%r", self._pool, reason, str(error))
+            logger.warning("event not posted", extra={"pool": str(self._pool), "reason": reason, "error": str(error)})
 
     async def deliver(self) -> None:
         """Send what is queued, oldest first; stop at the first failure and keep the rest. A batch that is refused for good is given up."""
@@ -65,9 +65,11 @@ class EventRecorder:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]
             outcome = await self._control_plane.post_events(self._pool, batch)
             if isinstance(outcome, Later):
-                logger.warning("history not delivered pool=%s kept=%d error=%r", self._pool, len(self._backlog), outcome.problem)
+                logger.warning(
+                    "history not delivered", extra={"pool": str(self._pool), "kept": len(self._backlog), "error": outcome.problem}
+                )
                 return
             if isinstance(outcome, Refused):
-                logger.error("history refused pool=%s dropped=%d error=%r", self._pool, len(batch), outcome.problem)
+                logger.error("history refused", extra={"pool": str(self._pool), "dropped": len(batch), "error": outcome.problem})
             for _ in batch:
                 self._backlog.popleft()

@@ -83,7 +83,7 @@ class Finalization:
             return self._pace.busy
         self._deletion_unreported = not told
         await self._cluster.patch(Resource.POOLS, self._pool.namespace, self._pool.name, _finalizers(pool, _others(finalizers)))
-        logger.info("pool deleted pool=%s control_plane_told=%s", self._pool, told)
+        logger.info("pool deleted", extra={"pool": str(self._pool), "control_plane_told": told})
         return self._pace.busy
 
     async def finish(self) -> float | None:
@@ -96,7 +96,7 @@ class Finalization:
     async def _report_deletion(self) -> bool:
         outcome = await self._control_plane.delete_pool(self._pool)
         if not isinstance(outcome, Taken):
-            logger.warning("deletion not told pool=%s error=%r", self._pool, outcome.problem)
+            logger.warning("deletion not told", extra={"pool": str(self._pool), "error": outcome.problem})
             return False
         return True
 

@@ -153,7 +153,7 @@ class LeaderElection:
                 self._begin()
             elif self._leads and not self._lease.is_held():
                 self._leads = False
-                logger.warning("standby: the lease is lost to %r", self._lease.holder or "nobody")
+                logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
                 await self._halt()
             await asyncio.sleep(min(self._retry_seconds, self._lease.seconds_left or self._retry_seconds))
 
@@ -166,5 +166,5 @@ class LeaderElection:
         except (ClusterError, TimeoutError) as error:
             problem = str(error) or "no answer in time"
             if problem != self._lease.problem:
-                logger.warning("lease not renewed: %s", problem)
+                logger.warning("lease not renewed", extra={"error": problem})
             self._lease.problem = problem

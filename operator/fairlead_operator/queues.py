@@ -97,7 +97,7 @@ class PoolQueues:
         try:
             return await reconciler.run(), 0
         except ClusterError as error:
-            logger.warning("reconciling failed pool=%s error=%r", pool, str(error))
+            logger.warning("reconciling failed", extra={"pool": str(pool), "error": str(error)})
         except Exception:  # one pool's bug must not end the others' queues; it is logged whole and repeated
-            logger.exception("reconciling broke pool=%s", pool)
+            logger.exception("reconciling broke", extra={"pool": str(pool)})
         return min(self._pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1

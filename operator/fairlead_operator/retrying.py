@@ -52,7 +52,7 @@ class ActionRetries:
             problem = ActionFailure(reason=reason, message=str(error))
             self.problem = self.problem or problem
             if self._refusals.add(what, problem, now):
-                logger.warning("action refused pool=%s reason=%s error=%r", identity.name, reason, str(error))
+                logger.warning("action refused", extra={"pool": identity.name, "reason": reason, "error": str(error)})
                 await self._recorder.record(identity, now, reason, problem.message)
             return False
         self._refusals.clear(what)

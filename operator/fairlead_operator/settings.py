@@ -1,14 +1,16 @@
-"""The operator's settings, from the environment, read once at start."""
+"""The operator's settings, read once from the environment; docs/settings.md is made of them."""
 
 import hashlib
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from fairlead.errors import InvalidInput
 from fairlead.reconciling.observed import Limits
+from fairlead_process.environment import group, read, variable
+from fairlead_process.kinds import PORT, Names, Number, Text, Whole
+from fairlead_process.logs import LogSettings
+from fairlead_process.shared_variables import API_URL, KUBECONFIG
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -18,10 +20,23 @@ class ControlPlaneSettings:
     """Where the control API is. `timeout_seconds` bounds one call, so that a silent API delays a round by no more; `calls_at_once` are under way
     at the same time, fewer than the API has database connections for them."""
 
-    url: str
-    token: str
+    url: str = field(metadata=API_URL)
+    token: str = field(
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_API_TOKEN", Text("a token of role system-operator", "token", secret=True), "token of role `system-operator`"
+        ),
+    )
     timeout_seconds: float = 3.0
-    calls_at_once: int = 4
+    calls_at_once: int = field(
+        default=4,
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_CALLS_AT_ONCE",
+            Whole("calls", 1, 1000),
+            "calls under way to the control API at once, which has a handful of database connections for them",
+            "more = it answers 503, and all pools pause",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +44,15 @@ class Pace:
     """How often a pool is looked at, and how long its deletion may wait. Seconds."""
 
     least: float = 0.1
-    reconciles_at_once: int = 16
-    """Most pools looked at at the same time."""
+    reconciles_at_once: int = field(
+        default=16,
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_ROUNDS_AT_ONCE",
+            Whole("pools", 1, 1000),
+            "pools looked at at the same time",
+            "more = sooner settled after a start, more load on the Kubernetes API",
+        ),
+    )
     longest_pause: float = 30.0
     """Longest pause between two retries at a control API that does not answer."""
     silence: float = 10.0
@@ -38,7 +60,15 @@ class Pace:
     longest_retry: float = 300.0
     """Longest pause between two retries at an action that the Kubernetes API refused."""
     busy: float = 1.0
-    settled: float = 10.0
+    settled: float = field(
+        default=10.0,
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_RESYNC_SECONDS",
+            Number("seconds", 0.1, 3600),
+            "pause after which a settled pool is looked at without an event",
+            "longer = fewer requests, later figures in the status",
+        ),
+    )
     children: float = 300.0
     """Service and PodDisruptionBudget are checked again at least so often, even when no event told of them."""
     router_silence: float = 10.0
@@ -53,9 +83,26 @@ class Pace:
 class LeaseSettings:
     """The Lease of which one operator at a time is the holder, and for how many seconds a renewal counts."""
 
-    namespace: str = "default"
+    namespace: str = field(
+        default="",
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_LEASE_NAMESPACE",
+            Text("the name of a namespace", "name"),
+            "where the Lease is",
+            "operators that watch the same must name the same",
+            default_shown="the pod's own, else the first watched, else `default`",
+        ),
+    )
     name: str = "fairlead-operator"
-    seconds: int = 10
+    seconds: int = field(
+        default=10,
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_LEASE_SECONDS",
+            Whole("seconds", 2, 300),
+            "a killed operator is followed after so long and a tenth more",
+            "shorter = sooner, but a slow Kubernetes API makes the holder step down",
+        ),
+    )
 
     @property
     def retry_seconds(self) -> float:
@@ -67,72 +114,53 @@ class LeaseSettings:
 class OperatorSettings:
     """Everything the operator is told from outside. `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new one."""
 
-    control_plane: ControlPlaneSettings
-    kubeconfig: str | None = None
-    namespaces: tuple[str, ...] = ()
-    health_host: str = "0.0.0.0"  # noqa: S104 - the kubelet asks at the pod's address
-    health_port: int = 0
-    identity: str = ""
-    lease: LeaseSettings = field(default_factory=LeaseSettings)
-    engine_image: str
-    pace: Pace = field(default_factory=Pace)
+    control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
+    kubeconfig: str | None = field(default=None, metadata=KUBECONFIG)
+    namespaces: tuple[str, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_WATCH_NAMESPACES", Names(), "namespaces that are watched", "no right outside them is needed", default_shown="all"
+        ),
+    )
+    engine_image: str = field(
+        default_factory=lambda: f"fairlead/engine:{_own_version()}",
+        metadata=variable(
+            "FAIRLEAD_ENGINE_IMAGE",
+            Text("the name of an image", "image"),
+            "image of simulated engines without a template",
+            default_shown="`fairlead/engine:<version>`",
+        ),
+    )
+    health_host: str = field(
+        default="0.0.0.0",  # noqa: S104 - the kubelet asks at the pod's address
+        metadata=variable("FAIRLEAD_OPERATOR_HEALTH_HOST", Text("an address of this machine", "address"), "where health is answered"),
+    )
+    health_port: int = field(
+        default=0,
+        metadata=variable("FAIRLEAD_OPERATOR_HEALTH_PORT", PORT, "the port of `/healthz` and `/readyz`", "0 = no health endpoint"),
+    )
+    identity: str = field(
+        default="",
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_IDENTITY",
+            Text("a name", "text"),
+            "its name in the Lease; set it to the pod's name (downward API), and a container that restarts goes on at once",
+            "two with the same identity both act",
+            default_shown="host name and a random part",
+        ),
+    )
+    lease: LeaseSettings = field(default_factory=LeaseSettings, metadata=group(LeaseSettings))
+    pace: Pace = field(default_factory=Pace, metadata=group(Pace))
     limits: Limits = field(default_factory=Limits)
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 
 def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
-    """Settings from environment variables (docs/operations.md lists them). Raises InvalidInput naming the variable."""
-    url = environment.get("FAIRLEAD_API_URL", "").rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise InvalidInput("FAIRLEAD_API_URL", url, "set it to the control API's address, such as http://fairlead-api:8080")
-    token = environment.get("FAIRLEAD_API_TOKEN", "")
-    if not token:
-        raise InvalidInput("FAIRLEAD_API_TOKEN", token, "set it to a token of role system")
-    port = environment.get("FAIRLEAD_OPERATOR_HEALTH_PORT", "0")
-    if not port.isdigit() or int(port) > 65535:
-        raise InvalidInput("FAIRLEAD_OPERATOR_HEALTH_PORT", port, "set it to a port, or 0 for no health endpoint")
-    namespaces = tuple(name.strip() for name in environment.get("FAIRLEAD_WATCH_NAMESPACES", "").split(",") if name.strip())
-    return OperatorSettings(
-        control_plane=ControlPlaneSettings(
-            url=url, token=token, calls_at_once=_whole(environment, "FAIRLEAD_OPERATOR_CALLS_AT_ONCE", 4, 1, 1000, "calls")
-        ),
-        kubeconfig=environment.get("KUBECONFIG") or None,
-        namespaces=namespaces,
-        health_host=environment.get("FAIRLEAD_OPERATOR_HEALTH_HOST") or "0.0.0.0",  # noqa: S104
-        health_port=int(port),
-        identity=environment.get("FAIRLEAD_OPERATOR_IDENTITY", ""),
-        lease=LeaseSettings(
-            namespace=environment.get("FAIRLEAD_OPERATOR_LEASE_NAMESPACE")
-            or _own_namespace()
-            or (namespaces[0] if namespaces else "default"),
-            name=_lease_name(namespaces),
-            seconds=_whole(environment, "FAIRLEAD_OPERATOR_LEASE_SECONDS", 10, 2, 300, "seconds"),
-        ),
-        engine_image=environment.get("FAIRLEAD_ENGINE_IMAGE") or f"fairlead/engine:{_own_version()}",
-        pace=Pace(
-            settled=_seconds(environment, "FAIRLEAD_OPERATOR_RESYNC_SECONDS", 10.0),
-            reconciles_at_once=_whole(environment, "FAIRLEAD_OPERATOR_ROUNDS_AT_ONCE", 16, 1, 1000, "pools"),
-        ),
-    )
-
-
-def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
-    text = environment.get(name, "")
-    if not text:
-        return default
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0.1 <= seconds <= 3600:
-        raise InvalidInput(name, text, "set it to seconds between 0.1 and 3600")
-    return seconds
-
-
-def _whole(environment: Mapping[str, str], name: str, default: int, least: int, most: int, unit: str) -> int:
-    text = environment.get(name) or str(default)
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise InvalidInput(name, text, f"set it to whole {unit} between {least} and {most}")
-    return int(text)
+    """Settings from environment variables. Raises InvalidInput naming the variable."""
+    settings = read(OperatorSettings, environment)
+    namespaces = settings.namespaces
+    namespace = settings.lease.namespace or _own_namespace() or (namespaces[0] if namespaces else "default")
+    return replace(settings, lease=replace(settings.lease, namespace=namespace, name=_lease_name(namespaces)))
 
 
 def _own_namespace() -> str:

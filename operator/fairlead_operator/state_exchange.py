@@ -62,7 +62,7 @@ class StateExchange:
         self._answered_since = None
         if self._silent_since is None or self._silent_since > now:
             self._silent_since = now
-            logger.warning("control plane silent pool=%s error=%r", self._pool, outcome.problem)
+            logger.warning("control plane silent", extra={"pool": str(self._pool), "error": outcome.problem})
         asked_for = outcome.retry_after_seconds if isinstance(outcome, Later) else None
         pause = min(self._pace.settled, asked_for or self._own_pause())
         if now - self._silent_since < self._pace.silence:

@@ -109,7 +109,7 @@ def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: HttpCluster, heal
         try:
             await asyncio.wait_for(lease.release(), _RELEASE_SECONDS)
         except (ClusterError, TimeoutError) as error:
-            logger.warning("lease not released, it runs out: %s", error)
+            logger.warning("lease not released, it runs out", extra={"error": str(error)})
 
     closing.push_async_callback(api.close)
     closing.push_async_callback(step_down)
@@ -125,7 +125,7 @@ async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
             health.waiting_for = "the CRD inferencepools.fairlead.dev; apply crds/"
         except ClusterError as error:
             health.waiting_for = f"the Kubernetes API; {error}"
-        logger.warning("waiting for %s; next look in %.0f s", health.waiting_for, pause)
+        logger.warning("waiting", extra={"for": health.waiting_for, "next_look_seconds": pause})
         await asyncio.sleep(pause)
 
 

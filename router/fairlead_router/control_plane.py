@@ -24,7 +24,7 @@ SILENCE_SECONDS = 7.0
 """The API sends a heartbeat every 2 s; a stream silent for this long is taken as dead."""
 LONGEST_LINE = 64 * 1024 * 1024
 
-logger = logging.getLogger("fairlead.router.control_plane")
+logger = logging.getLogger(__name__)
 
 
 class StreamLine(msgspec.Struct):

@@ -23,7 +23,7 @@ from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFai
 PROBES_AT_ONCE = 8
 PROBE_SECONDS = 2.0
 
-logger = logging.getLogger("fairlead.router.direct")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from fairlead_router.pools import Pools
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 
-INTERVAL_SECONDS = 1.0
+SCRAPE_SECONDS = 1.0
 TIMEOUT_SECONDS = 0.9
 AT_ONCE = 16
 
@@ -49,15 +49,8 @@ class EngineScraper:
         self._now = now
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def scrape_forever(self) -> None:
-        """Every INTERVAL_SECONDS."""
-        while True:
-            started = self._now()
-            await self.scrape()
-            await asyncio.sleep(max(0.05, started + INTERVAL_SECONDS - self._now()))
-
     async def scrape(self) -> None:
-        """Read every reachable instance once."""
+        """Read every reachable instance once; done every SCRAPE_SECONDS."""
         await asyncio.gather(
             *(
                 self._read(pool, entry.id, entry.address)

@@ -32,7 +32,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 LINGER_SECONDS = 1.0
 """How long the rest of a body that is too large is read and thrown away, so that the client sees the 413 instead of a reset connection."""
 
-logger = logging.getLogger("fairlead.router.gateway")
+logger = logging.getLogger(__name__)
 
 
 class Gateway:

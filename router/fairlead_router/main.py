@@ -5,39 +5,36 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import secrets
 import socket
-import sys
 import uuid
-from collections.abc import Awaitable, Callable
 
 import click
 import httpx
 import uvloop
 
-from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
+from fairlead_process.clock import SteadyClock
+from fairlead_process.starting import begin, bind, one_line_errors
+from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
 from fairlead_router.calls import Calls
 from fairlead_router.client_connections import ConnectionLimits
-from fairlead_router.clock import WallClock
 from fairlead_router.control_plane import ControlPlane
 from fairlead_router.direct import DirectRelay
-from fairlead_router.engine_metrics import EngineScraper
+from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
-from fairlead_router.logs import configure_logs
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.proxying import Proxy
 from fairlead_router.reporting import Reporter, spooled_changes
 from fairlead_router.sending import Sender
-from fairlead_router.serving import GatewayServer, bind, connections_for, server_config
+from fairlead_router.serving import GatewayServer, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.spool import Spool
 from fairlead_router.table_cache import TableCache
@@ -46,7 +43,7 @@ from fairlead_router.upstream import UpstreamPool
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
 
-logger = logging.getLogger("fairlead.router")
+logger = logging.getLogger(__name__)
 
 
 def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
@@ -64,7 +61,7 @@ class Router:
 
     def __init__(self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str) -> None:
         self.settings = settings
-        self.now = WallClock()
+        self.now = SteadyClock()
         self.metrics = RouterMetrics()
         self.pools = Pools(scheduler_factory, self.metrics, self.now)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
@@ -91,7 +88,8 @@ class Router:
         self.reporter = Reporter(settings.router_id, self.pools, self.spool, self.client, self.metrics, self.now, lambda: uuid.uuid4().hex)
         self.control_plane = ControlPlane(settings.router_id, self.client, self.pools, self.cache, self.metrics, self._synced)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
+        self._ticks = 0
 
     def connection_limits(self) -> ConnectionLimits:
         """What a client's connection may cost."""
@@ -120,25 +118,19 @@ class Router:
 
     def start(self) -> None:
         """Begin following, reporting, scraping and ticking."""
-        for name, activity in (
-            ("tick", self._tick_forever),
-            ("stream", self.control_plane.follow_forever),
-            ("collect", self.reporter.collect_forever),
-            ("send", self.reporter.send_forever),
-            ("scrape", self.scraper.scrape_forever),
-        ):
-            self._tasks.append(asyncio.create_task(_keep_going(name, activity), name=name))
+        self._tasks.every(TICK_SECONDS, "tick", self._tick)
+        self._tasks.start("stream", self.control_plane.follow_forever)
+        self._tasks.start("collect", self.reporter.collect_forever)
+        self._tasks.start("send", self.reporter.send_forever)
+        self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
 
-    async def _tick_forever(self) -> None:
-        count = 0
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            count += 1
-            self.pools.tick()
-            if count % 5 == 0:
-                self.calls.sweep()
-            if count % 250 == 0:
-                self.upstream.close_idle()
+    async def _tick(self) -> None:
+        self._ticks += 1
+        self.pools.tick()
+        if self._ticks % 5 == 0:
+            self.calls.sweep()
+        if self._ticks % 250 == 0:
+            self.upstream.close_idle()
 
     async def drain(self) -> None:
         """Refuse new requests and those that wait in a queue; wait for those under way, at most `timeouts.shutdown` seconds."""
@@ -150,26 +142,11 @@ class Router:
     async def stop(self) -> None:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         await self.calls.wait_until_idle(1.0)
-        for task in self._tasks:
-            if task.get_name() != "tick":
-                task.cancel()
-        await asyncio.gather(*(task for task in self._tasks if task.get_name() != "tick"), return_exceptions=True)
+        await self._tasks.stop("stream", "collect", "send", "scrape")
         await self.reporter.finish(GOODBYE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         self.upstream.close()
         await self.client.aclose()
-
-
-async def _keep_going(name: str, activity: Callable[[], Awaitable[None]]) -> None:
-    """A background activity that fails is a bug, logged with its traceback; serving requests goes on and the activity is started again."""
-    while True:
-        try:
-            await activity()
-        except Exception:
-            logger.exception("background activity failed, starting it again", extra={"activity": name})
-            await asyncio.sleep(1.0)
 
 
 async def serve(settings: RouterSettings, listener: socket.socket, admin_listener: socket.socket) -> None:
@@ -211,18 +188,14 @@ async def serve(settings: RouterSettings, listener: socket.socket, admin_listene
 @click.option("--socket-reuse", is_flag=True, help="Share the port with other router processes (SO_REUSEPORT).")
 def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: bool) -> None:
     """Run a router: an OpenAI-compatible gateway. Exit code 2 and one line for input that cannot be used."""
-    try:
-        settings = read_settings(os.environ)
-        listener = bind("--host/--port", host, port, reuse=socket_reuse)
-        admin_listener = bind("--admin-host/--admin-port", admin_host, admin_port, reuse=False)
-    except InvalidInput as problem:
-        click.echo(f"fairlead router: {problem}", err=True)
-        sys.exit(2)
-    configure_logs(settings.log_format, settings.log_level)
-    # requests leave no reference cycles behind; looking for some at the default rate costs 5 % of a core
-    gc.set_threshold(100_000, 50, 100)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, listener, admin_listener))
+    with one_line_errors("router"):
+        settings = begin(read_settings)
+        listener = bind("--host/--port", host, port, shared=socket_reuse)
+        admin_listener = bind("--admin-host/--admin-port", admin_host, admin_port)
+        # requests leave no reference cycles behind; looking for some at the default rate costs 5 % of a core
+        gc.set_threshold(100_000, 50, 100)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings, listener, admin_listener))
 
 
 if __name__ == "__main__":

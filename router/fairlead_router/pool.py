@@ -18,7 +18,7 @@ from fairlead_router.metrics import RouterMetrics
 MOST_TOKENS = 2**24
 """More than any model's context holds."""
 
-logger = logging.getLogger("fairlead.router.pools")
+logger = logging.getLogger(__name__)
 
 
 class Ticket:

@@ -16,7 +16,7 @@ from fairlead_router.refusals import BadRequest
 
 SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
-logger = logging.getLogger("fairlead.router.pools")
+logger = logging.getLogger(__name__)
 
 
 class Pools:

@@ -25,7 +25,7 @@ from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFai
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 """An unstreamed answer is held until it is complete, so that losing its engine can still be told by status; beyond this it is passed on."""
 
-logger = logging.getLogger("fairlead.router.requests")
+logger = logging.getLogger(__name__)
 
 
 class Exchange:

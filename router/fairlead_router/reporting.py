@@ -53,7 +53,7 @@ ATTEMPTS_AT_A_FAULT = 5
 OLD_SECONDS = 30.0
 """The age of the oldest unsent batch from which the log says so, at most once in this time."""
 
-logger = logging.getLogger("fairlead.router.reporting")
+logger = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
 _receipts = msgspec.json.Decoder(list[ReportReceipt])

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-import socket
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
-from fairlead.errors import InvalidInput
 from fairlead_router.client_connections import ClientConnection, ConnectionLimits
 
 FILES_KEPT_BACK = 256
 """Open files that are not for clients' connections and their engines': logs, spool, the control API, sockets that listen."""
 
-logger = logging.getLogger("fairlead.router.serving")
+logger = logging.getLogger(__name__)
 
 
 class GatewayServer(uvicorn.Server):
@@ -37,23 +35,6 @@ class GatewayServer(uvicorn.Server):
             return
         self._asked = True
         self._loop.call_soon_threadsafe(self._on_signal)
-
-
-def bind(options: str, host: str, port: int, *, reuse: bool) -> socket.socket:
-    """A listening-ready TCP socket. Raises InvalidInput naming the options, host and port when it cannot be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if reuse:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        listener.bind((host, port))
-    except (OSError, OverflowError) as error:
-        listener.close()
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InvalidInput(options, f"{host}:{port}", f"choose an address this machine has and a port that is free ({reason})") from None
-    listener.setblocking(False)
-    return listener
 
 
 def connections_for(wanted: int) -> int:

@@ -1,164 +1,206 @@
-"""The router's settings, read from the environment once, with errors that name variable, value and remedy."""
+"""The router's settings, read from the environment once; docs/settings.md is made of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from fairlead.errors import InvalidInput
+from fairlead_process.environment import group, read, variable
+from fairlead_process.kinds import Number, Parsed, Text, Whole
+from fairlead_process.logs import LogSettings
+from fairlead_process.shared_variables import API_URL
 
 MEBIBYTE = 1024 * 1024
+SHORTEST_KEY = 16
+
+_SECONDS = Number("seconds", above=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """All in seconds. `first_byte` runs per attempt from sending a request to an engine until its answer begins, `idle` from one piece of an answer
-    to the next, `total` over all attempts. `header` and `body` are how long a client may take to send them, `keep_alive` how long its connection may
-    idle between requests."""
+    """All in seconds."""
 
-    connect: float = 2.0
-    first_byte: float = 300.0
-    idle: float = 60.0
-    total: float = 1800.0
-    body: float = 60.0
-    header: float = 10.0
-    keep_alive: float = 75.0
-    shutdown: float = 30.0
+    connect: float = field(
+        default=2.0,
+        metadata=variable(
+            "FAIRLEAD_CONNECT_TIMEOUT_SECONDS", _SECONDS, "connecting to an engine", "an engine that takes longer counts as failed"
+        ),
+    )
+    first_byte: float = field(
+        default=300.0,
+        metadata=variable(
+            "FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS",
+            _SECONDS,
+            "per attempt, from sending a request to an engine until its answer begins (`timeout`)",
+            "shorter than a long prefill takes away requests that would have been answered",
+        ),
+    )
+    idle: float = field(
+        default=60.0,
+        metadata=variable(
+            "FAIRLEAD_IDLE_TIMEOUT_SECONDS",
+            _SECONDS,
+            "from one piece of an answer to the next (`stalled`)",
+            "an answer that is silent longer is ended",
+        ),
+    )
+    total: float = field(
+        default=1800.0,
+        metadata=variable(
+            "FAIRLEAD_TOTAL_TIMEOUT_SECONDS", _SECONDS, "a whole request, over all attempts (`deadline`)", "longer answers are cut off"
+        ),
+    )
+    body: float = field(
+        default=60.0,
+        metadata=variable("FAIRLEAD_BODY_TIMEOUT_SECONDS", _SECONDS, "until a request's body has come", "slower clients get 408"),
+    )
+    header: float = field(
+        default=10.0,
+        metadata=variable(
+            "FAIRLEAD_HEADER_TIMEOUT_SECONDS", _SECONDS, "from a request's first byte to the end of its headers", "slower clients get 408"
+        ),
+    )
+    keep_alive: float = field(
+        default=75.0,
+        metadata=variable("FAIRLEAD_KEEP_ALIVE_SECONDS", _SECONDS, "a client's connection without a request", "then it is closed"),
+    )
+    shutdown: float = field(
+        default=30.0,
+        metadata=variable(
+            "FAIRLEAD_SHUTDOWN_SECONDS",
+            _SECONDS,
+            "for what is under way when the router is told to stop",
+            "what is not answered by then is cut off",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
-    """Everything the router's process is told. Sizes in bytes; `decision_sample_rate` (0-1) is the share of routing decisions recorded."""
+    """Everything the router's process is told. Sizes in bytes."""
 
-    api_url: str
-    api_token: str
-    router_id: str
-    spool_dir: Path
-    max_body_bytes: int = 8 * MEBIBYTE
-    max_upload_bytes: int = 32 * MEBIBYTE
-    max_header_bytes: int = 64 * 1024
-    spool_max_bytes: int = 64 * MEBIBYTE
-    max_connections: int = 8192
-    max_retries: int = 2
-    gateway_keys: tuple[str, ...] = field(default=(), repr=False)
-    """API keys of which clients must show one; none: everybody may ask."""
-    decision_sample_rate: float = 0.05
-    log_format: str = "text"
-    log_level: str = "INFO"
-    timeouts: Timeouts = Timeouts()
-
-
-class _Reader:
-    """Typed access to the environment; every complaint is an InvalidInput naming the variable."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
-    def required(self, name: str, remedy: str) -> str:
-        value = self._environment.get(name, "").strip()
-        if not value:
-            raise InvalidInput(name, self._environment.get(name), remedy)
-        return value
-
-    def text(self, name: str, default: str) -> str:
-        return self._environment.get(name, "").strip() or default
-
-    def choice(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
-        value = self.text(name, default)
-        if value not in allowed:
-            raise InvalidInput(name, value, f"use one of {', '.join(allowed)}")
-        return value
-
-    def integer(self, name: str, default: int, *, least: int) -> int:
-        text = self.text(name, str(default))
-        try:
-            value = int(text)
-        except ValueError:
-            raise InvalidInput(name, text, f"give a whole number of at least {least}") from None
-        if value < least:
-            raise InvalidInput(name, text, f"give a whole number of at least {least}")
-        return value
-
-    def share(self, name: str, default: float) -> float:
-        text = self.text(name, str(default))
-        try:
-            value = float(text)
-        except ValueError:
-            raise InvalidInput(name, text, "give a share between 0 and 1") from None
-        if not 0 <= value <= 1:
-            raise InvalidInput(name, text, "give a share between 0 and 1")
-        return value
-
-    def seconds(self, name: str, default: float) -> float:
-        text = self.text(name, str(default))
-        try:
-            value = float(text)
-        except ValueError:
-            raise InvalidInput(name, text, "give seconds as a positive number") from None
-        if not 0 < value < float("inf"):
-            raise InvalidInput(name, text, "give seconds as a positive number")
-        return value
-
-
-SHORTEST_KEY = 16
-
-
-def _keys(reader: _Reader) -> tuple[str, ...]:
-    """API keys: separated by commas in FAIRLEAD_GATEWAY_KEYS, one a line in FAIRLEAD_GATEWAY_KEYS_FILE, where `#` begins a comment."""
-    keys = [("FAIRLEAD_GATEWAY_KEYS", key.strip()) for key in reader.text("FAIRLEAD_GATEWAY_KEYS", "").split(",")]
-    path = reader.text("FAIRLEAD_GATEWAY_KEYS_FILE", "")
-    if path:
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise InvalidInput("FAIRLEAD_GATEWAY_KEYS_FILE", path, f"give a file this process can read ({reason})") from None
-        keys += [("FAIRLEAD_GATEWAY_KEYS_FILE", line.partition("#")[0].strip()) for line in lines]
-    found = tuple(key for _, key in keys if key)
-    for name, key in keys:
-        if key and (len(key) < SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key):
-            shown = f"a key of {len(key)} characters"  # never the key itself: this is printed
-            raise InvalidInput(name, shown, f"give keys of at least {SHORTEST_KEY} printable ASCII characters without spaces")
-    if path and not found:
-        raise InvalidInput("FAIRLEAD_GATEWAY_KEYS_FILE", path, "put at least one key into it, or unset the variable to let everybody ask")
-    return found
+    api_url: str = field(metadata=API_URL)
+    api_token: str = field(
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_API_TOKEN", Text("a token of role system-router", "token", secret=True), "token of role `system-router`"
+        ),
+    )
+    router_id: str = field(
+        metadata=variable(
+            "FAIRLEAD_ROUTER_ID",
+            Text("a name that stays the same over restarts, such as router-0", "name"),
+            "the router's name in reports, decisions and metrics",
+            "a new name is a new router; the token must be good for it",
+        )
+    )
+    spool_dir: Path = field(
+        metadata=variable(
+            "FAIRLEAD_SPOOL_DIR",
+            Parsed(lambda text: _folder(text), "a directory this process may write to", "directory"),
+            "where unsent reports and the last tables are kept",
+            "without what is in it a restarted router forgets what it had not reported yet",
+        )
+    )
+    spool_max_bytes: int = field(
+        default=64 * MEBIBYTE,
+        metadata=variable(
+            "FAIRLEAD_SPOOL_MAX_BYTES", Whole("bytes", 64 * 1024), "unsent reports kept on disk", "beyond it the oldest records are dropped"
+        ),
+    )
+    max_body_bytes: int = field(
+        default=8 * MEBIBYTE, metadata=variable("FAIRLEAD_MAX_BODY_BYTES", Whole("bytes", 1024), "a JSON body", "larger ones get 413")
+    )
+    max_upload_bytes: int = field(
+        default=32 * MEBIBYTE, metadata=variable("FAIRLEAD_MAX_UPLOAD_BYTES", Whole("bytes", 1024), "a form", "larger ones get 413")
+    )
+    max_header_bytes: int = field(
+        default=64 * 1024,
+        metadata=variable("FAIRLEAD_MAX_HEADER_BYTES", Whole("bytes", 1024), "request line and headers", "larger ones get 431"),
+    )
+    max_connections: int = field(
+        default=8192,
+        metadata=variable(
+            "FAIRLEAD_MAX_CONNECTIONS",
+            Whole("connections", 1),
+            "clients' connections; fewer where the limit of open files does not allow two for each",
+            "further ones get 503",
+        ),
+    )
+    max_retries: int = field(
+        default=2,
+        metadata=variable(
+            "FAIRLEAD_MAX_RETRIES",
+            Whole("retries"),
+            "other instances tried before the first byte when one failed",
+            "more = fewer 502, and more load on the rest of a failing pool",
+        ),
+    )
+    gateway_keys: tuple[str, ...] = field(
+        default=(),
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_GATEWAY_KEYS",
+            Parsed(lambda text: _keys(text.split(",")), f"API keys of at least {SHORTEST_KEY} characters", "keys with commas", secret=True),
+            "API keys of which clients must show one",
+            "without any, whoever reaches the port may use every pool",
+            default_shown="none",
+        ),
+    )
+    gateway_keys_file: tuple[str, ...] = field(
+        default=(),
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_GATEWAY_KEYS_FILE",
+            Parsed(lambda text: _keys_of_file(text), "the path of a file with a key a line", "path"),
+            "a file with further such keys, one a line; `#` begins a comment",
+            "read at the start only",
+            default_shown="none",
+        ),
+    )
+    decision_sample_rate: float = field(
+        default=0.05,
+        metadata=variable(
+            "FAIRLEAD_DECISION_SAMPLE_RATE",
+            Number("of 1", 0, 1),
+            "share of routing decisions recorded with all their candidates",
+            "more = more explanations, and about 1.1 GB of database for each million",
+        ),
+    )
+    timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
-    reader = _Reader(environment)
-    api_url = reader.required("FAIRLEAD_API_URL", "set it to the control API's address, such as http://127.0.0.1:8080").rstrip("/")
-    if urlsplit(api_url).scheme not in {"http", "https"} or not urlsplit(api_url).hostname:
-        raise InvalidInput("FAIRLEAD_API_URL", api_url, "give an address that starts with http:// or https://")
-    spool_dir = Path(reader.required("FAIRLEAD_SPOOL_DIR", "set it to a directory this process may write to"))
+    """Settings from environment variables; keys of both sources are in `gateway_keys`. Raises InvalidInput for a missing or unusable one."""
+    settings = read(RouterSettings, environment)
+    return replace(settings, gateway_keys=settings.gateway_keys + settings.gateway_keys_file)
+
+
+def _folder(text: str) -> Path:
     try:
-        spool_dir.mkdir(parents=True, exist_ok=True)
+        Path(text).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput("FAIRLEAD_SPOOL_DIR", str(spool_dir), f"give a directory this process may write to ({error.strerror})") from None
-    defaults = Timeouts()
-    return RouterSettings(
-        api_url=api_url,
-        api_token=reader.required("FAIRLEAD_API_TOKEN", "set it to a token with the system role"),
-        router_id=reader.required("FAIRLEAD_ROUTER_ID", "set it to a name that stays the same over restarts, such as router-0"),
-        spool_dir=spool_dir,
-        max_body_bytes=reader.integer("FAIRLEAD_MAX_BODY_BYTES", 8 * MEBIBYTE, least=1024),
-        max_upload_bytes=reader.integer("FAIRLEAD_MAX_UPLOAD_BYTES", 32 * MEBIBYTE, least=1024),
-        max_header_bytes=reader.integer("FAIRLEAD_MAX_HEADER_BYTES", 64 * 1024, least=1024),
-        spool_max_bytes=reader.integer("FAIRLEAD_SPOOL_MAX_BYTES", 64 * MEBIBYTE, least=64 * 1024),
-        decision_sample_rate=reader.share("FAIRLEAD_DECISION_SAMPLE_RATE", 0.05),
-        max_connections=reader.integer("FAIRLEAD_MAX_CONNECTIONS", 8192, least=1),
-        gateway_keys=_keys(reader),
-        max_retries=reader.integer("FAIRLEAD_MAX_RETRIES", 2, least=0),
-        log_format=reader.choice("FAIRLEAD_LOG_FORMAT", "text", ("text", "json")),
-        log_level=reader.choice("FAIRLEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
-        timeouts=Timeouts(
-            connect=reader.seconds("FAIRLEAD_CONNECT_TIMEOUT_SECONDS", defaults.connect),
-            first_byte=reader.seconds("FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS", defaults.first_byte),
-            idle=reader.seconds("FAIRLEAD_IDLE_TIMEOUT_SECONDS", defaults.idle),
-            total=reader.seconds("FAIRLEAD_TOTAL_TIMEOUT_SECONDS", defaults.total),
-            body=reader.seconds("FAIRLEAD_BODY_TIMEOUT_SECONDS", defaults.body),
-            header=reader.seconds("FAIRLEAD_HEADER_TIMEOUT_SECONDS", defaults.header),
-            keep_alive=reader.seconds("FAIRLEAD_KEEP_ALIVE_SECONDS", defaults.keep_alive),
-            shutdown=reader.seconds("FAIRLEAD_SHUTDOWN_SECONDS", defaults.shutdown),
-        ),
-    )
+        raise InvalidInput("", text, f"write a directory this process may write to ({error.strerror})") from None
+    return Path(text)
+
+
+def _keys(words: list[str]) -> tuple[str, ...]:
+    keys = tuple(word.strip() for word in words if word.strip())
+    for key in keys:
+        if len(key) < SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
+            shown = f"a key of {len(key)} characters"  # never the key itself: this is printed
+            raise InvalidInput("", shown, f"write keys of at least {SHORTEST_KEY} printable ASCII characters without spaces")
+    return keys
+
+
+def _keys_of_file(path: str) -> tuple[str, ...]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInput("", path, f"write the path of a file this process can read ({reason})") from None
+    keys = _keys([line.partition("#")[0] for line in lines])
+    if not keys:
+        raise InvalidInput("", path, "put at least one key into it, or unset the variable to let everybody ask")
+    return keys

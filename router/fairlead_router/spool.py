@@ -24,7 +24,7 @@ MOST_ASIDE = 256
 
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 
-logger = logging.getLogger("fairlead.router.spool")
+logger = logging.getLogger(__name__)
 
 
 class Cargo(StrEnum):

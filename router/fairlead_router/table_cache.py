@@ -19,7 +19,7 @@ from fairlead.tables import PoolKey, RoutingTable
 _SLACK = 10_000
 """Lines the binding log may hold beyond twice the living bindings."""
 
-logger = logging.getLogger("fairlead.router.cache")
+logger = logging.getLogger(__name__)
 
 _tables = msgspec.json.Decoder(tuple[RoutingTable, ...])
 _binding = msgspec.json.Decoder(Binding)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import httpx
 from starlette.applications import Starlette
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ClientError
 from fairlead_client.resources.problems import Problem
+from fairlead_process.clock import utc_now
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import Fragments
@@ -67,11 +68,6 @@ PAGE_MODULES = (
     access,
 )
 """Every module of pages; a path that two of them answer belongs to the first."""
-
-
-def utc_now() -> datetime:
-    """The wall clock, in UTC."""
-    return datetime.now(UTC)
 
 
 def create_web_app(

@@ -1,43 +1,25 @@
-"""`python -m fairlead_web.main`: the web UI in a process of its own, in front of a control API reached over the network.
+"""`python -m fairlead_web.main --host H --port P`: the web UI alone, in front of a control API reached over the network; settings from the
+environment."""
 
-Environment: FAIRLEAD_API_URL (required), FAIRLEAD_PUBLIC_URL (default: the address it listens on).
-"""
-
-import argparse
-import os
-import sys
-from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
-
+import click
 import uvicorn
-from starlette.types import ASGIApp
 
-from fairlead.errors import InvalidInput
+from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_web.app import create_web_app
+from fairlead_web.settings import read_settings
 
 
-def build(environment: Mapping[str, str], host: str, port: int) -> ASGIApp:
-    """The app from its environment. Raises InvalidInput naming the variable that is missing or wrong."""
-    api_url = environment.get("FAIRLEAD_API_URL", "")
-    if urlsplit(api_url).scheme not in {"http", "https"} or not urlsplit(api_url).netloc:
-        raise InvalidInput("FAIRLEAD_API_URL", api_url, "write the control API's address, such as http://127.0.0.1:8080")
-    return create_web_app(None, api_url, environment.get("FAIRLEAD_PUBLIC_URL") or f"http://{host}:{port}")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until stopped. Exit code 2 for bad settings."""
-    parser = argparse.ArgumentParser(prog="python -m fairlead_web.main", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8090, help="port to listen on (default 8090)")
-    options = parser.parse_args(arguments)
-    try:
-        app = build(os.environ, options.host, options.port)
-    except InvalidInput as error:
-        print(f"fairlead web: {error}", file=sys.stderr)
-        return 2
-    uvicorn.run(app, host=options.host, port=options.port, log_level="info", timeout_graceful_shutdown=2)
-    return 0
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8090, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+def main(host: str, port: int) -> None:
+    """Serve the web UI alone."""
+    with one_line_errors("web"):
+        settings = begin(read_settings)
+        listener = bind("--host/--port", host, port)
+        app = create_web_app(None, settings.api_url, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
+        uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)).run(sockets=[listener])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main(prog_name="python -m fairlead_web.main")

@@ -1,11 +1,29 @@
 """Settings of the web UI: where the API is, under which address people reach the pages, and how cookies are protected."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from fairlead.errors import InvalidInput
+from fairlead_process.environment import group, read
+from fairlead_process.logs import LogSettings
+from fairlead_process.shared_variables import API_URL, PUBLIC_URL
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AloneSettings:
+    """Settings of the web UI's process where it runs alone, in front of a control API reached over the network."""
+
+    api_url: str = field(metadata=API_URL)
+    public_url: str | None = field(default=None, metadata=PUBLIC_URL)
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
+
+
+def read_settings(environment: Mapping[str, str]) -> AloneSettings:
+    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    return read(AloneSettings, environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

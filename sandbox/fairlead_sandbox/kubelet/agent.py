@@ -70,7 +70,7 @@ class NodeAgent:
                     else:
                         await self._take(event["object"])
             except ClusterProblem as problem:
-                log.warning("pods cannot be followed: %s", problem)
+                log.warning("pods cannot be followed", extra={"error": str(problem)})
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def save_memory(self) -> None:
@@ -145,7 +145,7 @@ class NodeAgent:
         except ClusterProblem as problem:
             if problem.worth_retrying:
                 raise
-            log.warning("pod %s: %s", pod, problem)
+            log.warning("pod could not be bound", extra={"pod": pod, "error": str(problem)})
 
     async def _bind(self, pod: PodSpec) -> None:
         await self._cluster.bind(pod)
@@ -227,7 +227,7 @@ class NodeAgent:
 
     def _end_remembered(self, uid: str, state: PodState) -> None:
         """A pod that was deleted while no kubelet ran: end what is left of it."""
-        log.info("pod %s/%s is gone from the API: its processes are ended", state.namespace, state.name)
+        log.info("pod is gone from the API: its processes are ended", extra={"pod": f"{state.namespace}/{state.name}"})
         left = [container.process for container in state.containers if container.process is not None and is_alive(container.process)]
         end_processes(left, grace_seconds=1.0)
         self._drop(uid, state)
@@ -243,7 +243,9 @@ class NodeAgent:
         self._tasks.pop(pod.uid, None)
         if task.exception() is not None:
             log.error(
-                "pod %s/%s: its worker failed and is started again at the next list", pod.namespace, pod.name, exc_info=task.exception()
+                "worker of a pod failed and is started again at the next list",
+                exc_info=task.exception(),
+                extra={"pod": f"{pod.namespace}/{pod.name}"},
             )
             return
         if worker is not None:

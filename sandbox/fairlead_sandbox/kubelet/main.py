@@ -4,14 +4,15 @@ It prints `ready NODE` once the node is registered. SIGTERM and SIGINT take the 
 is killed leaves its pods running, and the next one with the same state directory takes them over.
 """
 
-import argparse
 import asyncio
-import logging
 import signal
 import sys
 from pathlib import Path
 
-from fairlead_sandbox.errors import SandboxError
+import click
+
+from fairlead_process.logs import read_log_settings
+from fairlead_process.starting import begin, one_line_errors
 from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubelet import state_file
 from fairlead_sandbox.kubelet.agent import NodeAgent
@@ -57,21 +58,16 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
             task.result()  # none of them returns: this raises what ended it
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Entry point; exit code 1 with one line on stderr when it cannot begin."""
-    parser = argparse.ArgumentParser(prog="fairlead-kubelet", description="Run a cluster's pods as processes of this machine.")
-    parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--state-dir", type=Path, required=True)
-    parser.add_argument("--node", default=DEFAULT_NODE)
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    try:
-        asyncio.run(serve(options.kubeconfig, options.state_dir, options.node))
-    except SandboxError as problem:
-        print(f"fairlead-kubelet: {problem}", file=sys.stderr)
-        return 1
-    return 0
+@click.command()
+@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the kubelet is in it.")
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where logs and the node's memory are kept.")
+@click.option("--node", default=DEFAULT_NODE, show_default=True, help="The node's name.")
+def main(kubeconfig: Path, state_dir: Path, node: str) -> None:
+    """Run a cluster's pods as processes of this machine."""
+    with one_line_errors("kubelet"):
+        begin(read_log_settings)
+        asyncio.run(serve(kubeconfig, state_dir, node))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m fairlead_sandbox.kubelet.main")

@@ -59,7 +59,7 @@ async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], 
                 await cluster.register_node(node_status(node, _seconds_stamp()))
             await cluster.renew_lease(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         except ClusterProblem as problem:
-            log.warning("heartbeat failed: %s", problem)
+            log.warning("heartbeat failed", extra={"error": str(problem)})
             known = False
             await asyncio.sleep(1.0)
             continue
@@ -90,7 +90,7 @@ async def _answer_healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWr
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nok\n")
         await writer.drain()
     except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as problem:
-        log.debug("a health question was not finished: %s", problem)
+        log.debug("a health question was not finished", extra={"error": str(problem)})
     finally:
         writer.close()
 

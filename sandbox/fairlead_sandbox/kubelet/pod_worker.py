@@ -231,7 +231,7 @@ class PodWorker:
             if problem.status == 404 or (problem.status == 409 and problem.reason == "Conflict"):
                 self.abandon()
                 return self._clock()
-            log.warning("status of pod %s/%s was not taken: %s", self.pod.namespace, self.pod.name, problem)
+            log.warning("status of a pod was not taken", extra={"pod": self._name, "error": str(problem)})
             self._status_retry_at = self._clock() + RETRY_SECONDS
             return self._status_retry_at
         self._reported = status
@@ -243,7 +243,7 @@ class PodWorker:
             try:
                 await self._cluster.finish_deletion(self.pod)
             except ClusterProblem as problem:
-                log.warning("deletion of pod %s/%s was not finished: %s", self.pod.namespace, self.pod.name, problem)
+                log.warning("deletion of a pod was not finished", extra={"pod": self._name, "error": str(problem)})
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
                 return False
@@ -259,11 +259,15 @@ class PodWorker:
         if keep:
             self._remember(self.state)
 
+    @property
+    def _name(self) -> str:
+        return f"{self.pod.namespace}/{self.pod.name}"
+
     def _spec(self, name: str) -> ContainerSpec:
         return next(container for container in self.pod.containers if container.name == name)
 
     def _event(self, kind: str, reason: str, message: str) -> None:
-        log.info("pod %s/%s: %s: %s", self.pod.namespace, self.pod.name, reason, message)
+        log.info("pod event", extra={"pod": self._name, "reason": reason, "text": message})
         self._cluster.record_event(self.pod, kind, reason, message, utc_stamp())
 
     def _spawn(self, work: Any) -> None:
@@ -274,7 +278,7 @@ class PodWorker:
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("pod %s/%s: a task failed", self.pod.namespace, self.pod.name, exc_info=task.exception())
+            log.error("a task of a pod failed", exc_info=task.exception(), extra={"pod": self._name})
 
 
 def utc_stamp() -> str:

@@ -122,7 +122,7 @@ class PodsApi:
                     if problem.worth_retrying:
                         await asyncio.sleep(2.0)
                         continue
-                    log.debug("event was refused: %s", problem)
+                    log.debug("event was refused", extra={"error": str(problem)})
                 break
 
     async def _create_lease(self, spec: Document) -> None:

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import fcntl
 import signal
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
+
+from fairlead.errors import FairleadError
+from fairlead_process.logs import read_log_settings
+from fairlead_process.starting import begin, one_line_errors
 from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
-from fairlead_sandbox.kubernetes_api.serving.server import AddressInUse, running_server
+from fairlead_sandbox.kubernetes_api.serving.server import running_server
 
 
-class StateInUse(RuntimeError):
+class StateInUse(FairleadError):
     """Another server works on this state directory."""
 
 
-def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="fairlead_sandbox.kubernetes_api.main", description=__doc__)
-    parser.add_argument("--state-dir", type=Path, required=True, help="folder for objects, certificates and kubeconfigs")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="0 takes the port of last time, or a free one (default)")
-    return parser.parse_args(arguments)
-
-
 async def serve(state_dir: Path, host: str, port: int) -> None:
-    """Serves until SIGTERM or SIGINT. Raises AddressInUse."""
+    """Serves until SIGTERM or SIGINT. Raises InvalidInput for an address that cannot be had."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -58,16 +53,17 @@ def _locked(state_dir: Path) -> Iterator[None]:
         yield
 
 
-def main(arguments: Sequence[str]) -> int:
-    options = parse_arguments(arguments)
-    try:
-        with _locked(options.state_dir):
-            asyncio.run(serve(options.state_dir, options.host, options.port))
-    except (AddressInUse, StateInUse, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+@click.command()
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for objects, certificates and kubeconfigs.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=0, help="Port to listen on; 0, the default, takes the port of last time, or a free one.")
+def main(state_dir: Path, host: str, port: int) -> None:
+    """Serve the sandbox's Kubernetes API."""
+    with one_line_errors("kubernetes-api"):
+        begin(read_log_settings)
+        with _locked(state_dir):
+            asyncio.run(serve(state_dir, host, port))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(prog_name="python -m fairlead_sandbox.kubernetes_api.main")

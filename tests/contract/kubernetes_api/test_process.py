@@ -94,9 +94,10 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", MODULE, "--state-dir", str(tmp_path), "--port", str(port)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr == f"error: port {port} on 127.0.0.1 is taken; stop what listens there or choose another --port\n"
+    assert ended.stderr.startswith(f"fairlead kubernetes-api: --host/--port: '127.0.0.1:{port}' cannot be used; ")
+    assert ended.stderr.endswith("(Address already in use)\n")
 
 
 def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"FAIRLEAD_DATABASE_URL": "postgresql+psycopg://x@127.0.0.1:1/none"}, "FAIRLEAD_DATABASE_URL"),
+        ({"FAIRLEAD_DATABASE_URL": "postgresql+psycopg://x@127.0.0.1:1/none"}, "does not answer"),
         ({"FAIRLEAD_DATABASE_URL": "mysql://x"}, "postgresql+psycopg://"),
         ({"FAIRLEAD_BOOTSTRAP_TOKENS": "root:x:short"}, "FAIRLEAD_BOOTSTRAP_TOKENS"),
         ({"FAIRLEAD_AUTH_MODE": "open"}, "FAIRLEAD_AUTH_MODE"),
@@ -202,6 +202,6 @@ async def test_an_impossible_start_ends_with_one_line(database_url: str, changes
         environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, **changes}
         command = [sys.executable, "-m", "fairlead_api.main", "--port", str(port), "--wait-for-database", "0"]
         ended = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 1
+    assert ended.returncode == (1 if said == "does not answer" else 2)
     assert len(ended.stderr.strip().splitlines()) == 1
     assert said in ended.stderr

@@ -141,7 +141,7 @@ async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
     ("changes", "options", "message"),
     [
         ({"FAIRLEAD_API_URL": ""}, (), "FAIRLEAD_API_URL"),
-        ({"FAIRLEAD_MAX_BODY_BYTES": "big"}, (), "FAIRLEAD_MAX_BODY_BYTES: 'big' cannot be used; give a whole number"),
+        ({"FAIRLEAD_MAX_BODY_BYTES": "big"}, (), "FAIRLEAD_MAX_BODY_BYTES: 'big' cannot be used; write a whole number"),
         ({}, ("--host", "203.0.113.7"), "--host/--port: '203.0.113.7:"),
         ({}, ("--admin-port", "70000"), "--admin-host/--admin-port: '127.0.0.1:70000'"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead.errors import InvalidInput
-from fairlead_api.settings import from_environment, parse_bootstrap_tokens
+from fairlead_api.settings import parse_bootstrap_tokens, read_settings
 
 
 def test_settings_never_show_a_secret_in_an_error() -> None:
@@ -11,7 +11,7 @@ def test_settings_never_show_a_secret_in_an_error() -> None:
         parse_bootstrap_tokens("admin:me:short")
     assert "short" not in str(caught.value)
     with pytest.raises(InvalidInput) as caught:
-        from_environment({"FAIRLEAD_DATABASE_URL": "postgres://me:topsecret@host/db"})
+        read_settings({"FAIRLEAD_DATABASE_URL": "postgres://me:topsecret@host/db"})
     assert "topsecret" not in str(caught.value)
     tokens = parse_bootstrap_tokens("admin:me:0123456789abcdef, system-router:router:0123456789:abcdef")
     assert [(token.role, token.name, token.secret) for token in tokens] == [

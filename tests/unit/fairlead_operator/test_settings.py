@@ -1,13 +1,8 @@
 """The environment."""
 
-import inspect
-import re
-from pathlib import Path
-
 import pytest
 
 from fairlead.errors import InvalidInput
-from fairlead_operator import settings
 from fairlead_operator.settings import read_settings
 
 GOOD = {"FAIRLEAD_API_URL": "http://api:8080/", "FAIRLEAD_API_TOKEN": "t"}
@@ -52,10 +47,3 @@ def test_operators_that_watch_the_same_namespaces_share_a_lease_and_no_others() 
     assert len({everywhere, some.name, read_settings(GOOD | {"FAIRLEAD_WATCH_NAMESPACES": "a"}).lease.name}) == 3
     assert some.namespace == "a", "where it surely has rights, unless told otherwise"
     assert read_settings(GOOD | {"FAIRLEAD_OPERATOR_LEASE_NAMESPACE": "ops"}).lease.namespace == "ops"
-
-
-def test_every_variable_is_documented_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
-    text = page[page.index("## The operator") : page.index("## The database")]
-    read = set(re.findall(r'"((?:FAIRLEAD_|KUBE)\w+)"', inspect.getsource(settings)))
-    assert set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE)) == read | {"FAIRLEAD_LOG_FORMAT"}

@@ -8,6 +8,7 @@ import pytest
 from fairlead_operator.cluster import ClusterUnavailable
 from fairlead_operator.health import Health
 from fairlead_operator.wiring import EndlessPauses, wait_for_kubernetes
+from fairlead_process.logs import LogLines
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 
@@ -37,7 +38,7 @@ def test_an_outage_of_ten_minutes_at_start_is_waited_for_and_a_missing_crd_too(c
     with caplog.at_level(logging.WARNING):
         assert 700 <= run_virtually(story()) < 715
     assert health.waiting_for == ""
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines[0] == "waiting for the Kubernetes API; connection refused; next look in 1 s"
-    assert lines[-1] == "waiting for the CRD inferencepools.fairlead.dev; apply crds/; next look in 15 s"
+    lines = [LogLines(as_json=False).format(record).partition(" waiting ")[2] for record in caplog.records]
+    assert lines[0] == 'for="the Kubernetes API; connection refused" next_look_seconds=1.0'
+    assert lines[-1] == 'for="the CRD inferencepools.fairlead.dev; apply crds/" next_look_seconds=15.0'
     assert len(lines) < 60

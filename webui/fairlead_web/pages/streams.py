@@ -41,7 +41,7 @@ async def _events(first: asyncio.Task[bytes], chunks: AsyncIterator[bytes]) -> A
         async for chunk in chunks:
             yield chunk
     except ClientError as error:
-        log.info("live stream ended: %s", error)
+        log.info("live stream ended", extra={"error": str(error)})
     finally:
         first.cancel()
 

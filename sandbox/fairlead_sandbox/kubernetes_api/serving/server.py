@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import random
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +14,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from fairlead_process.starting import bind
 from fairlead_sandbox.kubernetes_api.collecting.disruption import DisruptionController
 from fairlead_sandbox.kubernetes_api.collecting.expiry import expire_events
 from fairlead_sandbox.kubernetes_api.collecting.garbage import GarbageCollector
@@ -46,10 +45,6 @@ _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
 _FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _MAX_BODY_BYTES = 3 * 1024 * 1024
 _AGGREGATED = {f"g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList": version for version in ("v2", "v2beta1")}
-
-
-class AddressInUse(RuntimeError):
-    """The wanted port belongs to somebody else."""
 
 
 class KubernetesApi:
@@ -265,10 +260,10 @@ class RunningServer:
 async def running_server(
     state_dir: Path, *, host: str = "127.0.0.1", port: int = 0, log_source: LogSource | None = None
 ) -> AsyncIterator[RunningServer]:
-    """Serves `state_dir` over TLS until the block ends; port 0 takes a free one. Raises AddressInUse."""
+    """Serves `state_dir` over TLS until the block ends; port 0 takes a free one. Raises InvalidInput for an address that cannot be had."""
     certificates = ensure_certificates(state_dir / "pki", host)
     accounts = ensure_accounts(state_dir / "tokens.csv")
-    listener = listen(host, port)
+    listener = bind("--host/--port", host, port)
     api = KubernetesApi(state_dir, accounts, log_source=log_source)
     runner = web.AppRunner(create_app(api), access_log=None, handler_cancellation=True, shutdown_timeout=2.0)
     await runner.setup()
@@ -293,18 +288,3 @@ async def running_server(
         await runner.cleanup()
         with suppress(OSError):
             listener.close()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises AddressInUse, OSError for a host that is not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(f"port {port} on {host} is taken; stop what listens there or choose another --port") from error
-        raise
-    return listener

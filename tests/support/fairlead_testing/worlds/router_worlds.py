@@ -14,9 +14,10 @@ import httpx
 
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
+from fairlead_process.starting import bind
 from fairlead_router.admin import AdminApp
 from fairlead_router.main import Router, pool_scheduler_factory
-from fairlead_router.serving import GatewayServer, bind, server_config
+from fairlead_router.serving import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
 from fairlead_testing.fakes.control_api import FakeControlApi, routing_table
 
@@ -274,7 +275,7 @@ class World:
         settings = self.settings(name, **changes)
         router = Router(settings, pool_scheduler_factory(name, seed, 1.0, settings.max_retries), f"start{seed}")
         router.recall()
-        listener = bind("--port", "127.0.0.1", 0, reuse=False)
+        listener = bind("--port", "127.0.0.1", 0)
         port = listener.getsockname()[1]
         server = GatewayServer(server_config(router.gateway, router.connection_limits()), asyncio.get_running_loop(), lambda: None)
         router.start()

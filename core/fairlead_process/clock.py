@@ -1,11 +1,17 @@
-"""The router's clock: Unix seconds that never go back, even when the machine's wall clock is stepped."""
+"""Clocks that processes hand to what needs the time."""
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 
-class WallClock:
-    """Wall time anchored once and advanced by the monotonic clock. Calling it gives Unix seconds as a float."""
+def utc_now() -> datetime:
+    """The machine's wall clock, in UTC."""
+    return datetime.now(UTC)
+
+
+class SteadyClock:
+    """Unix seconds that never go back, even when the machine's wall clock is stepped: read once and advanced by the monotonic clock."""
 
     __slots__ = ("_anchor", "_monotonic")
 

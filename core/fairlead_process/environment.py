@@ -1,0 +1,101 @@
+"""The one reader of the environment. Settings are dataclasses whose fields carry the variable they come from:
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class RouterSettings:
+        max_retries: int = field(default=2, metadata=variable("FAIRLEAD_MAX_RETRIES", Whole("retries"), "other instances that are tried"))
+        timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
+
+`read(RouterSettings, os.environ)` gives the settings or raises InvalidInput; the same fields make docs/settings.md, so no variable is undocumented.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, TypeVar
+
+from fairlead.errors import InvalidInput
+from fairlead_process.kinds import Kind
+
+S = TypeVar("S")
+
+PREFIX = "FAIRLEAD_"
+NOT_SETTINGS = ("FAIRLEAD_SANDBOX_", "FAIRLEAD_TEST_")
+"""Marks of the sandbox and of the tests: no process reads them as settings, and none complains of them."""
+
+
+class MissingSetting(InvalidInput):
+    """A variable that has no default is not set, or empty."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        super().__init__(field, value, remedy)
+        self.args = (f"{field}: is not set; {remedy}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One environment variable. `meaning` says what it sets, `consequence` what another value changes; `default_shown` stands for a default that is
+    worked out at the start."""
+
+    name: str
+    kind: Kind[Any]
+    meaning: str
+    consequence: str = ""
+    default_shown: str = ""
+
+    def parse(self, text: str) -> Any:
+        """Raises InvalidInput naming the variable. A secret's text is never repeated."""
+        try:
+            return self.kind.parse(text)
+        except InvalidInput as problem:
+            raise InvalidInput(self.name, problem.value, problem.remedy) from None
+        except ValueError:
+            raise InvalidInput(self.name, "…" if self.kind.secret else text, f"write {self.kind.wanted}") from None
+
+
+def variable(name: str, kind: Kind[Any], meaning: str, consequence: str = "", *, default_shown: str = "") -> Mapping[str, Any]:
+    """Metadata of a dataclass field that is read from an environment variable. The field's default is the setting's."""
+    return {"variable": Variable(name=name, kind=kind, meaning=meaning, consequence=consequence, default_shown=default_shown)}
+
+
+def group(settings: type[Any]) -> Mapping[str, Any]:
+    """Metadata of a dataclass field whose value is such a dataclass itself."""
+    return {"group": settings}
+
+
+def read(settings: type[S], environment: Mapping[str, str]) -> S:
+    """The settings as the environment has them; an empty variable counts as not set. Raises InvalidInput for the first that cannot be used."""
+    values: dict[str, Any] = {}
+    for one in fields(settings):  # type: ignore[arg-type]  # a type variable cannot say that it is a dataclass
+        if (inner := one.metadata.get("group")) is not None:
+            values[one.name] = read(inner, environment)
+        elif (found := one.metadata.get("variable")) is not None:
+            text = environment.get(found.name, "").strip()
+            if text:
+                values[one.name] = found.parse(text)
+            elif _is_required(one):
+                raise MissingSetting(found.name, None, f"write {found.kind.wanted}")
+    return settings(**values)
+
+
+def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
+    """Each variable of the settings in order of declaration, with its default (dataclasses.MISSING: it must be set)."""
+    for one in fields(settings):
+        if (inner := one.metadata.get("group")) is not None:
+            yield from variables(inner)
+        elif (found := one.metadata.get("variable")) is not None:
+            yield found, one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def names(*settings: type[Any]) -> frozenset[str]:
+    """Names of the variables these settings are read from."""
+    return frozenset(found.name for one in settings for found, _ in variables(one))
+
+
+def unread(environment: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
+    """Fairlead's variables that are set and not among `known`, each with the known name most like it (empty: none is)."""
+    strange = sorted(name for name in environment if name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS) and name not in known)
+    return {name: next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "") for name in strange}
+
+
+def _is_required(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING

@@ -1,0 +1,192 @@
+"""What an environment variable may hold: how its text is read, and how that is said to a person."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Kind(Protocol[T_co]):
+    """`wanted` completes the sentence "write …"; `unit` is what docs/settings.md says of values; a `secret` is shown nowhere."""
+
+    @property
+    def wanted(self) -> str: ...
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def secret(self) -> bool: ...
+
+    def parse(self, text: str) -> T_co:
+        """Raises ValueError, or InvalidInput where `wanted` is not remedy enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Anything that is not empty."""
+
+    wanted: str
+    unit: str = "text"
+    secret: bool = False
+
+    def parse(self, text: str) -> str:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[T]):
+    """What `parse` makes of the text; it raises ValueError or InvalidInput."""
+
+    parser: Callable[[str], T]
+    wanted: str
+    unit: str = "text"
+    secret: bool = False
+
+    def parse(self, text: str) -> T:
+        return self.parser(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number of `noun`, such as bytes, within bounds that are included."""
+
+    noun: str
+    least: int = 0
+    most: int | None = None
+    secret: bool = field(default=False, init=False)
+
+    @property
+    def wanted(self) -> str:
+        return f"a whole number of {self.noun}, {_bounds(self.least, self.most)}"
+
+    @property
+    def unit(self) -> str:
+        return f"{self.noun}, {_bounds(self.least, self.most)}"
+
+    def parse(self, text: str) -> int:
+        if not (text.isascii() and text.isdecimal()):
+            raise ValueError(text)
+        number = int(text)
+        if number < self.least or (self.most is not None and number > self.most):
+            raise ValueError(text)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of `noun`. `least` is excluded where `above` says so, `most` always included; never infinite."""
+
+    noun: str
+    least: float = 0.0
+    most: float | None = None
+    above: bool = False
+    secret: bool = field(default=False, init=False)
+
+    @property
+    def wanted(self) -> str:
+        return f"a number of {self.noun}, {self._limits()}"
+
+    @property
+    def unit(self) -> str:
+        return f"{self.noun}, {self._limits()}"
+
+    def _limits(self) -> str:
+        return f"above {self.least:g}" if self.above else _bounds(self.least, self.most)
+
+    def parse(self, text: str) -> float:
+        number = float(text) if "_" not in text else math.nan
+        low = number <= self.least if self.above else number < self.least
+        if not math.isfinite(number) or low or (self.most is not None and number > self.most):
+            raise ValueError(text)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some words."""
+
+    words: tuple[str, ...]
+    secret: bool = field(default=False, init=False)
+
+    @property
+    def wanted(self) -> str:
+        return " or ".join((", ".join(self.words[:-1]), self.words[-1]))
+
+    @property
+    def unit(self) -> str:
+        return ", ".join(f"`{word}`" for word in self.words)
+
+    def parse(self, text: str) -> str:
+        if text not in self.words:
+            raise ValueError(text)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """1 or 0."""
+
+    wanted: str = field(default="1 or 0", init=False)
+    unit: str = field(default="`1`, `0`", init=False)
+    secret: bool = field(default=False, init=False)
+
+    def parse(self, text: str) -> bool:
+        if text not in {"0", "1"}:
+            raise ValueError(text)
+        return text == "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An http or https URL; a slash at its end is dropped."""
+
+    example: str
+    secret: bool = field(default=False, init=False)
+    unit: str = field(default="URL", init=False)
+
+    @property
+    def wanted(self) -> str:
+        return f"an address such as {self.example}"
+
+    def parse(self, text: str) -> str:
+        parts = urlsplit(text)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(text)
+        return text.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names with commas between them."""
+
+    wanted: str = field(default="names with commas between them", init=False)
+    unit: str = field(default="names with commas", init=False)
+    secret: bool = field(default=False, init=False)
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A path, not looked at before it is used."""
+
+    wanted: str = field(default="the path of a file", init=False)
+    unit: str = field(default="path", init=False)
+    secret: bool = field(default=False, init=False)
+
+    def parse(self, text: str) -> Path:
+        return Path(text)
+
+
+PORT = Whole("port", 0, 65535)
+
+
+def _bounds(least: float, most: float | None) -> str:
+    return f"at least {least:g}" if most is None else f"{least:g} to {most:g}"

@@ -1,0 +1,100 @@
+"""One format of log lines for all processes. What happened is a fixed sentence, its data are named values (`extra=`), never formatted into it:
+
+    logger.warning("report set aside", extra={"file": path.name, "error": str(error)})
+
+    2026-11-21T10:00:00.000Z WARNING fairlead_router.reporting report set aside file=7.json error="disk full"
+    {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set aside", "file": …}
+
+Prompts, keys and tokens are never logged. Names of values are the same everywhere: `error` for what went wrong, `pool` as namespace/name,
+`instance`, `router`, `request`, `session`.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from fairlead_process.environment import group, read, variable
+from fairlead_process.kinds import Choice
+
+CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
+"""Loggers of libraries that say at INFO what our own lines say, or what nobody needs."""
+
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
+"""What uvicorn and kopf attach for their own formatters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """How a process logs, to standard error."""
+
+    format: str = field(default="text", metadata=variable("FAIRLEAD_LOG_FORMAT", Choice(("text", "json")), "form of a log line"))
+    level: str = field(
+        default="INFO",
+        metadata=variable(
+            "FAIRLEAD_LOG_LEVEL",
+            Choice(("DEBUG", "INFO", "WARNING", "ERROR")),
+            "least important lines that are written",
+            "DEBUG is for tracing faults",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlyLogs:
+    """Settings of a process that is told everything else on its command line."""
+
+    logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
+
+
+def read_log_settings(environment: Mapping[str, str]) -> OnlyLogs:
+    """Settings from environment variables. Raises InvalidInput for an unusable one."""
+    return read(OnlyLogs, environment)
+
+
+class LogLines(logging.Formatter):
+    """A line per record, as text or as JSON; a traceback follows as lines of its own in text and as `trace` in JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        values = _values(record)
+        trace = self.formatException(record.exc_info) if record.exc_info else None
+        if self._as_json:
+            document = {"at": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage(), **values}
+            return json.dumps(document if trace is None else {**document, "trace": trace}, ensure_ascii=False, default=str)
+        event = record.getMessage().replace("\n", "\\n")
+        line = " ".join([at, record.levelname, record.name, event, *(f"{name}={_shown(value)}" for name, value in values.items())])
+        return line if trace is None else f"{line}\n{trace}"
+
+
+def _values(record: logging.LogRecord) -> dict[str, Any]:
+    attributes = record.__dict__
+    values = {
+        name: value for name, value in attributes.items() if name not in _STANDARD and name not in _OF_LIBRARIES and value is not None
+    }
+    subject = attributes.get("k8s_ref")
+    return {"object": "/".join(filter(None, (subject.get("namespace"), subject.get("name")))), **values} if subject else values
+
+
+def _shown(value: object) -> str:
+    """Quoted where a reader, or `cut`, could take it for more than one value."""
+    text = str(value)
+    plain = text.isprintable() and not set(text) & set(' "=')
+    return text if plain and text else json.dumps(text, ensure_ascii=False)
+
+
+def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Sends all logs of this process to `stream`, standard error unless told."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LogLines(as_json=settings.format == "json"))
+    logging.basicConfig(level=settings.level, handlers=[handler], force=True)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,70 @@
+"""What a process does in the background: activities that go on for ever, and work that is done every few seconds.
+
+Nothing that goes wrong in one ends the process or the others: it is logged with its traceback and begun again. Ending waits until all have ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+RESTART_SECONDS = 1.0
+"""Pause after a failure, so that a fault that stays fills no disk with tracebacks."""
+
+LEAST_PAUSE_SECONDS = 0.005
+"""Work that takes longer than its interval leaves the event loop so much between two runs."""
+
+logger = logging.getLogger(__name__)
+
+
+class Tasks:
+    """The background tasks of one process, by name. Use as an async context manager, or call `stop`."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, name: str, activity: Callable[[], Awaitable[None]]) -> None:
+        """Runs `activity`, which goes on until it is cancelled; one that fails is begun again, one that returns has done its part."""
+        self._tasks[name] = asyncio.create_task(_kept_going(name, activity), name=name)
+
+    def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs `work` at once and then every `seconds`, counted from one beginning to the next; runs never overlap, and missed ones are left out."""
+        self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
+
+    async def stop(self, *names: str) -> None:
+        """Cancels these tasks, or all, and waits until they have ended."""
+        ending = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def __aenter__(self) -> "Tasks":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop()
+
+
+async def _kept_going(name: str, activity: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        if await _succeeds(name, activity):
+            return
+        await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _repeated(seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    now = asyncio.get_running_loop().time
+    while True:
+        began = now()
+        succeeded = await _succeeds(name, work)
+        pause = began + seconds - now()
+        await asyncio.sleep(max(pause, LEAST_PAUSE_SECONDS if succeeded else RESTART_SECONDS))
+
+
+async def _succeeds(name: str, work: Callable[[], Awaitable[None]]) -> bool:
+    try:
+        await work()
+    except Exception:
+        logger.exception("background task failed, it is begun again", extra={"task": name})
+        return False
+    return True

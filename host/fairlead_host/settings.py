@@ -1,0 +1,32 @@
+"""Settings of the host: those of the control API, and what joining it to the web UI needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairlead_api.settings import Settings as ApiSettings
+from fairlead_process.environment import group, read, variable
+from fairlead_process.kinds import Switch
+from fairlead_process.logs import LogSettings
+from fairlead_process.shared_variables import PUBLIC_URL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """`public_url` None = the address it listens on."""
+
+    web: bool = field(
+        default=True,
+        metadata=variable("FAIRLEAD_WEB", Switch(), "serve the web UI beside the API", "0 leaves paths outside the API unanswered (404)"),
+    )
+    public_url: str | None = field(default=None, metadata=PUBLIC_URL)
+    api: ApiSettings = field(metadata=group(ApiSettings))
+
+    @property
+    def logs(self) -> LogSettings:
+        """The whole process logs as the API is told to."""
+        return self.api.logs
+
+
+def read_settings(environment: Mapping[str, str]) -> HostSettings:
+    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    return read(HostSettings, environment)
