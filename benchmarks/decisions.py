@@ -22,7 +22,7 @@ from fairlead.instances import InstanceState
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash
-from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import (
     EarlyRejectionFacts,
@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--instances", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--requests", type=int, default=4000)
-    parser.add_argument("--policies", nargs="+", default=list(policy_names()), choices=policy_names())
+    parser.add_argument("--policies", nargs="+", default=list(BUILT_IN.names), choices=BUILT_IN.names)
     parser.add_argument("--peer-python", help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()
     prompts = prompts_of(400, random.Random(3))

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.reproductions.sections import Context
 
-from fairlead.routing.policies.catalogue import policy_parameters
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
@@ -141,7 +141,7 @@ def simulate(setting: Setting) -> Outcome:
 
 def cooldown_seconds(variant: Variant) -> float:
     """T_cool of a variant; 0 for a policy that has no cooldown and so promises no bound on a session's moves."""
-    defaults = {fact.name: fact.default for fact in policy_parameters(variant.policy)}
+    defaults = {fact.name: fact.default for fact in BUILT_IN.parameters(variant.policy)}
     return float(variant.parameters.get("cooldown_seconds", defaults.get("cooldown_seconds") or 0.0))
 
 

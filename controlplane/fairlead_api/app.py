@@ -60,6 +60,7 @@ from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_api.telemetry import Instrument, Telemetry
 from fairlead_process.clock import utc_now
+from fairlead_process.policies import installed_policies
 
 
 def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:
@@ -78,7 +79,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     audit = PostgresAudit(reads)
     recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
     pool_reads = PostgresPoolReads(reads, Shared(settings.share_seconds), Latencies(reads, recent))
-    history, loads = PostgresHistory(reads), PostgresLoads(reads)
+    history, loads = PostgresHistory(reads, installed_policies()), PostgresLoads(reads)
     heatmaps = HeatmapReading(loads)
     plans = Plans(PostgresPlans(control), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))

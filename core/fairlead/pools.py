@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fairlead.instances import Role
-from fairlead.routing.policies.catalogue import check_roles, policy_names
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, free, listing, nested, number, text, truth, verbatim, whole
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, RoutingFacts, SessionFacts, SloFacts
@@ -20,8 +19,8 @@ VERSION = "v1alpha1"
 PLURAL = "inferencepools"
 KIND = "InferencePool"
 
-POLICIES = policy_names()
-"""Every registered policy; one that needs roles the pool lacks is refused by `parse_spec`."""
+POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""What a policy's name looks like. Which policies there are is the operator's to say, as they may come from other packages."""
 
 MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
@@ -152,7 +151,12 @@ class SessionSpec:
 class RoutingSpec:
     """How requests find their instance."""
 
-    policy: str = text("Routing policy by name.", "fairlead", enum=POLICIES)
+    policy: str = text(
+        "Routing policy by name. One that the operator does not know is refused in the pool's Ready condition.",
+        "fairlead",
+        pattern=POLICY_NAME,
+        max_length=63,
+    )
     parameters: dict[str, Any] = free("Parameters of the policy; checked against the policy's own schema (see the pool's Ready condition).")
     block_tokens: int = whole("Tokens per routing block; prompts are compared in whole blocks.", 512, minimum=1, maximum=65536)
     anchors_per_instance: int = whole("Points of one instance on each hash ring.", 160, minimum=1, maximum=4096)
@@ -285,8 +289,7 @@ class PoolSpec:
 def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     """Read the `spec` of an InferencePool (the part under `spec:`), with all defaults.
 
-    Raises InvalidInput naming `spec.…`, the value and the remedy. It checks all the CRD does but transitions, so it can be trusted alone.
+    Raises InvalidInput naming `spec.…`, the value and the remedy. It checks all the CRD does but transitions, so it can be trusted alone. Policies are
+    checked by whoever has a catalogue of them.
     """
-    spec = read(PoolSpec, document, "spec")
-    check_roles(spec.routing.policy, {role.name for role in spec.roles})
-    return spec
+    return read(PoolSpec, document, "spec")

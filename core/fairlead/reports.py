@@ -127,7 +127,7 @@ class MigrationOutcome:
 
 @value
 class CandidateScore:
-    """One candidate of a decision. `total` is what the policy compared, None when it compares nothing; `fairlead.routing.explanations.policy_terms` says in
+    """One candidate of a decision. `total` is what the policy compared, None when it compares nothing; `fairlead.routing.explanations.grounds` says in
     which unit and direction, and what `terms` there are. `predicted_ttft_seconds` is the policy's own prediction where it makes one."""
 
     instance: str

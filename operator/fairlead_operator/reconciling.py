@@ -13,6 +13,7 @@ from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredRole
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_operator.applying import Applier
 from fairlead_operator.cluster import Cluster, Resource
@@ -39,6 +40,7 @@ class Dependencies:
     settings: OperatorSettings
     cluster: Cluster
     control_plane: ControlPlane
+    policies: PolicyCatalogue
     clock: Callable[[], float]
     new_id: Callable[[], str]
     child_changes: Callable[[PoolKey], int]
@@ -65,7 +67,7 @@ class PoolReconciler:
         identity = PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
         documents = await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
         pods = read_pods(documents, identity.uid)
-        in_force = read_spec_in_force(pool)
+        in_force = read_spec_in_force(pool, self._dependencies.policies)
         if pool["metadata"].get("deletionTimestamp"):
             return await self._finalize(identity, pool, pods, in_force)
         self._finalization.forget()

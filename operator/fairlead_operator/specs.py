@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.conditions import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.routing.policies.catalogue import check_parameters
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +32,14 @@ class SpecChange:
     after: dict[str, Any]
 
 
-def read_spec_in_force(pool: Mapping[str, Any]) -> SpecInForce:
+def read_spec_in_force(pool: Mapping[str, Any], policies: PolicyCatalogue) -> SpecInForce:
     """Read a pool object. A refused spec leaves the last good one, kept in the status, in force."""
     generation = int(pool["metadata"].get("generation") or 0)
     kept = (pool.get("status") or {}).get("specInForce") or {}
-    previous = _reread(kept.get("spec"))
+    previous = _reread(kept.get("spec"), policies)
     document = pool.get("spec") or {}
     try:
-        spec = accept(document)
+        spec = accept(document, policies)
     except (InvalidInput, UnknownName) as error:
         problem = SpecProblem(reason=_reason(error), message=str(error))
         if previous is None:
@@ -48,19 +48,20 @@ def read_spec_in_force(pool: Mapping[str, Any]) -> SpecInForce:
     return SpecInForce(spec=spec, document=_without_nulls(document), generation=generation, problem=None, previous=previous)
 
 
-def accept(document: Mapping[str, Any]) -> PoolSpec:
-    """The spec, checked as far as it can be: schema, cross-field rules, and the policy's own parameters. Raises InvalidInput, UnknownName."""
+def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
+    """The spec, checked as far as it can be: schema, cross-field rules, and the policy: its name, roles and parameters. Raises InvalidInput, UnknownName."""
     spec = parse_spec(document)
-    check_parameters(spec.routing.policy, spec.routing.parameters)
+    policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
+    policies.check_parameters(spec.routing.policy, spec.routing.parameters)
     return spec
 
 
-def _reread(document: object) -> PoolSpec | None:
+def _reread(document: object, policies: PolicyCatalogue) -> PoolSpec | None:
     """A spec accepted before; None when this version of the operator cannot read it any more."""
     if not isinstance(document, Mapping):
         return None
     try:
-        return accept(document)
+        return accept(document, policies)
     except (InvalidInput, UnknownName):
         return None
 

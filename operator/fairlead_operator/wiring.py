@@ -25,6 +25,7 @@ from fairlead_operator.manifests import POOL_LABEL
 from fairlead_operator.queues import PoolQueues
 from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_process.policies import installed_policies
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ def _act(memo: kopf.Memo, settings: OperatorSettings, cluster: HttpCluster, heal
         settings=settings,
         cluster=FencedCluster(cluster, lease),
         control_plane=PacedControlPlane(api, backoff, place.calls_at_once),
+        policies=installed_policies(),
         clock=time.time,
         new_id=new_id,
         child_changes=memo.children.count,

@@ -18,6 +18,7 @@ from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_process.clock import SteadyClock
+from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
@@ -49,9 +50,10 @@ logger = logging.getLogger(__name__)
 def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
     """Real schedulers; `seed` must differ between starts of a router, or records of two lives would share ids."""
     settings = SchedulerSettings(attempts=max_retries + 1)
+    policies = installed_policies()
 
     def build(table: RoutingTable) -> Scheduler:
-        return PoolScheduler(table, router_id, seed, sample_rate=sample_rate, settings=settings)
+        return PoolScheduler(table, router_id, seed, sample_rate=sample_rate, settings=settings, policies=policies)
 
     return build
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from fairlead.routing.policies.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
@@ -15,7 +15,7 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads.kinds import KINDS
 
 PRESET = preset("dualmap-910b4-qwen7b")
-OTHERS = [name for name in policy_names() if name != "fairlead" and not policy_entry(name).needs_roles]
+OTHERS = [name for name in BUILT_IN.names if name != "fairlead" and not BUILT_IN.entry(name).needs_roles]
 WORKLOADS = ["conversation", "tool-agent"]
 TIE = 0.005
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fairlead.routing.contracts.weighing import Rule, Term
-from fairlead.routing.explanations.policy_terms import LimitValue
+from fairlead.routing.explanations.grounds import LimitValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

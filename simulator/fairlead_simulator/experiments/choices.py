@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.routing.policies.catalogue import check_parameters, policy_parameters
+from fairlead_process.policies import installed_policies
 
 HIGHEST_RATE = 1e6
 """Requests per second; beyond it all of a trace comes at once."""
@@ -60,7 +60,7 @@ def early_rejection_modes(text: str) -> tuple[str, ...]:
 
 def _policy(text: str) -> PolicyChoice:
     name, _, rest = text.partition(":")
-    kinds = {facts.name: facts.kind for facts in policy_parameters(name)}
+    kinds = {facts.name: facts.kind for facts in installed_policies().parameters(name)}
     parameters: dict[str, Any] = {}
     for pair in (pair.strip() for pair in rest.split(";")):
         if not pair:
@@ -72,7 +72,7 @@ def _policy(text: str) -> PolicyChoice:
             raise InvalidInput("--policies", pair, f"{key} is given twice; write one value")
         parameters[key] = _value(value, kinds.get(key, "text"))
     try:
-        check_parameters(name, parameters)
+        installed_policies().check_parameters(name, parameters)
     except InvalidInput as error:
         raise InvalidInput(f"--policies: {name}: {error.parameter}", error.value, error.remedy) from None
     return PolicyChoice(label=text, name=name, parameters=parameters)

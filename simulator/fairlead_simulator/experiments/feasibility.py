@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.routing.policies.catalogue import check_parameters, policy_entry
+from fairlead_process.policies import installed_policies
 from fairlead_simulator.errors import OutputUnwritable
 from fairlead_simulator.experiments.choices import PolicyChoice
 from fairlead_simulator.simulation.pools import SimulatedPool
@@ -48,13 +48,13 @@ def _check_overrides(policy: str, roles: set[Role], timeline: Sequence[TimelineE
             place = f"--timeline: override at {event.at:g} s"
             _check_roles(f"{place}: policy", policy, roles)
             try:
-                check_parameters(policy, event.parameters)
+                installed_policies().check_parameters(policy, event.parameters)
             except InvalidInput as error:
                 raise InvalidInput(f"{place}: parameters.{error.parameter}", error.value, error.remedy) from None
 
 
 def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
-    missing = [role.value for role in policy_entry(policy).needs_roles if role not in roles]
+    missing = [role.value for role in installed_policies().entry(policy).needs_roles if role not in roles]
     if missing:
         remedy = f"it needs instances of role {' and '.join(missing)}; give --prefill-instances and --decode-instances"
         raise InvalidInput(field, policy, remedy)

@@ -8,7 +8,7 @@ import orjson
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
-from fairlead.routing.policies.catalogue import check_parameters
+from fairlead_process.policies import installed_policies
 from fairlead_simulator.errors import TimelineInvalid
 from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
@@ -68,7 +68,7 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
         raise TimelineInvalid(f"{place}: parameters: {parameters!r} cannot be used; write an object of names and values")
     if policy is not None:
         try:
-            check_parameters(policy, parameters)
+            installed_policies().check_parameters(policy, parameters)
         except UnknownName as error:
             raise TimelineInvalid(f"{place}: {error}") from None
         except InvalidInput as error:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
-from fairlead.routing.policies.catalogue import check_parameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table, with_state
@@ -130,6 +129,5 @@ class PoolChanges:
             rejection = replace(rejection, mode=event.early_rejection)
         if event.policy is not None or event.parameters:
             policy = event.policy or routing.policy
-            check_parameters(policy, event.parameters)
             routing = replace(routing, policy=policy, parameters=dict(event.parameters))
         return next_table(table, slo=slo, early_rejection=rejection, routing=routing)

@@ -17,6 +17,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead_process.policies import installed_policies
 from fairlead_simulator.engine_model.instance import Instance
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.simulation.jobs import Job, Phase
@@ -77,7 +78,7 @@ class Simulation:
         self.result = RunResult(jobs)
         table = spec.first_table()
         self.scheduler = scheduler or PoolScheduler(
-            table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False)
+            table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False), policies=installed_policies()
         )
         self.instances: dict[str, Instance] = {entry.id: Instance(entry.id, spec.preset) for entry in table.instances}
         self._dead: set[str] = set()

@@ -27,10 +27,9 @@ REFUSALS = {
     "unknown-field": "spec.replica",
     "cel-error": "replicas must not be greater than roles[].maxReplicas",
     "missing-template": "roles[].template is required unless engine.type is simulated",
-    "unknown-policy": "spec.routing.policy",
 }
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
-REFUSED_BY_THE_OPERATOR = {"bad-parameter-type", "zero-slo"}
+REFUSED_BY_THE_OPERATOR = {"bad-parameter-type", "unknown-policy", "zero-slo"}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead.reports import RejectionReason
-from fairlead.routing.policies.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
 from fairlead_simulator.simulation.jobs import Phase
@@ -41,7 +41,7 @@ def events(draw: Random, roles: tuple[Role, ...]) -> tuple[TimelineEvent, ...]:
     return (*found, lasting, *(ScaleTo(at=46.0, instances=3, role=role) for role in roles[1:]))
 
 
-POOLS = [(policy, split) for policy in policy_names() for split in (False, True) if split or not policy_entry(policy).needs_roles]
+POOLS = [(policy, split) for policy in BUILT_IN.names for split in (False, True) if split or not BUILT_IN.entry(policy).needs_roles]
 
 
 @pytest.mark.parametrize(("policy", "split"), POOLS)

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
@@ -38,7 +38,7 @@ def log_of(simulation: Simulation) -> list[Observation]:
     return simulation.scheduler.log
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_a_second_scheduler_told_the_same_decides_the_same(policy: str) -> None:
     simulation = simulated(policy)
     log = log_of(simulation)

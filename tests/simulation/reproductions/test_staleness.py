@@ -22,7 +22,7 @@ from benchmarks.reproductions.staleness_runs import (
     trials,
 )
 
-from fairlead.routing.policies.catalogue import check_parameters
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.experiments.arrival_plans import ideal_hits
 from fairlead_simulator.experiments.cells import CellResult, simulate_cell
 
@@ -55,7 +55,7 @@ def test_every_trial_runs_once_and_can_be_run() -> None:
     every = trials()
     assert len(set(every)) == len(every)
     for one in every:
-        check_parameters(one.policy, dict(one.weights))
+        BUILT_IN.check_parameters(one.policy, dict(one.weights))
 
 
 def test_every_policy_meets_every_delay_at_both_loads_and_every_noise() -> None:

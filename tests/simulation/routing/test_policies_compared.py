@@ -10,8 +10,8 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports import BindingReason
-from fairlead.routing.policies.catalogue import policy_names
-from fairlead.routing.policies.registry import build_policy
+from fairlead.routing.contracts.policies import PolicyInForce
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import entry, table
@@ -31,7 +31,7 @@ def run_at(policy: str, rate: float) -> PoolRun:
     return simulate(policy, rate)[0]
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_every_request_is_served_under_moderate_load(policy: str) -> None:
     assert len(run_at(policy, 6.0).ttft) == 1500
 
@@ -70,14 +70,14 @@ def test_early_rejection_under_overload_serves_more_requests_within_the_slo() ->
     assert all(refusal.retry_after_seconds >= 1 for refusal in refusing.refused)
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_the_same_seed_gives_the_same_run(policy: str) -> None:
     again, _ = simulate(policy, 8.0)
     assert again.ttft == run_at(policy, 8.0).ttft
     assert again.placed == run_at(policy, 8.0).placed
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_scaling_in_and_out_under_load_fails_no_request(policy: str) -> None:
     pool = table(8, policy=policy, kv_cache_tokens=150_000)
     draining = tuple(
@@ -98,7 +98,7 @@ def test_scaling_in_and_out_under_load_fails_no_request(policy: str) -> None:
         assert any(place.startswith("new") for place in late)
     moves = scheduler.take_records(1e9, final=True).migrations
     drained = any(move.trigger is BindingReason.DRAIN for move in moves)
-    assert drained == build_policy(pool.routing, 1).binds
+    assert drained == PolicyInForce.of(BUILT_IN.build(pool.routing, 1)).keeps_homes
 
 
 def test_beyond_saturation_sessions_keep_their_cache_when_only_cool_targets_are_taken() -> None:

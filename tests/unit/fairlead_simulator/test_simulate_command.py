@@ -11,7 +11,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from fairlead.routing.policies.catalogue import policy_entry, policy_names
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.simulate_command import simulate
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.traces_command import traces
@@ -22,7 +22,7 @@ FIELDS = {
     "tpot_p90", "e2e_p50", "e2e_p90", "hit_rate", "ideal_hit_rate", "load_cv", "migrations", "reroutes", "wall_seconds",
 }  # fmt: skip
 
-WITHOUT_ROLES = [name for name in policy_names() if not policy_entry(name).needs_roles]
+WITHOUT_ROLES = [name for name in BUILT_IN.names if not BUILT_IN.entry(name).needs_roles]
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,10 @@ import pytest
 
 READ_A_SPEC = """
 from fairlead.pools import parse_spec
-from fairlead.routing.policies.catalogue import check_parameters
+from fairlead.routing.policies.catalogue import BUILT_IN
 spec = parse_spec({"model": "m", "routing": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}})
-check_parameters(spec.routing.policy, spec.routing.parameters)
 """
-
-DATA_ONLY = {"catalogue", "policy_parameters", "key_parameters", "prefix_hotness"}
-"""Modules beside the policies that say what may be asked for."""
+CHECK_ITS_POLICY = f"{READ_A_SPEC}\nBUILT_IN.check_parameters(spec.routing.policy, spec.routing.parameters)"
 
 
 def modules_after(code: str) -> set[str]:
@@ -23,9 +20,19 @@ def modules_after(code: str) -> set[str]:
     return set(answer.stdout.splitlines())
 
 
+def policies_loaded(loaded: set[str]) -> set[str]:
+    """Names of the modules of policies among them."""
+    parts = [name.rpartition(".") for name in loaded]
+    return {module for package, _, module in parts if package == "fairlead.routing.policies"} - {"catalogue"}
+
+
 @pytest.mark.parametrize("code", [READ_A_SPEC, "import fairlead_operator.main", "import fairlead_api.app"])
 def test_a_spec_is_read_without_loading_numpy_or_any_policy(code: str) -> None:
     loaded = modules_after(code)
     assert "fairlead.pools" in loaded
     assert "numpy" not in loaded
-    assert {name.rpartition(".")[2] for name in loaded if name.startswith("fairlead.routing.policies.")} <= DATA_ONLY
+    assert policies_loaded(loaded) == set()
+
+
+def test_checking_a_pools_parameters_loads_its_policy_and_no_other() -> None:
+    assert policies_loaded(modules_after(CHECK_ITS_POLICY)) == {"dualmap"}

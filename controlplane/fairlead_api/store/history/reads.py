@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
 from fairlead.reports import Weighing
-from fairlead.routing.contracts.weighing import NOT_RECORDED
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.weighing import NOT_RECORDED, PolicyTerms
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.explaining_moves import explain_move
-from fairlead.routing.explanations.policy_terms import ground_of
+from fairlead.routing.explanations.grounds import ground_of
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.reading import AuditFilter, DecisionFilter, MoveFilter, SessionFilter
@@ -61,8 +62,9 @@ Chosen = tuple[Select[Any], list[Test]]
 class PostgresHistory:
     """Implements `services.history.reading.HistoryReader`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, policies: PolicyCatalogue) -> None:
         self._database = database
+        self._policies = policies
         self._pools = PoolNames()
 
     async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
@@ -206,7 +208,10 @@ class PostgresHistory:
             query, also = _narrowed(_between(select(decisions), decisions.c.at, wanted.start, wanted.end), filters)
             keys = (decisions.c.at, decisions.c.id)
             found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
-            return await self._named(connection, found, _decision)
+            return await self._named(connection, found, self._decision)
+
+    def _decision(self, row: Any, pool: str) -> RoutingDecision:
+        return _decision(row, pool, self._policies.terms(row.policy))
 
     async def _pool(self, connection: AsyncConnection, pool: str | None) -> int | None:
         """Its id; NO_POOL if there was never such a pool. Raises InvalidInput for what is not namespace/name."""
@@ -231,12 +236,12 @@ class PostgresHistory:
             row = (await connection.execute(query)).one_or_none()
             if row is None:
                 raise NotFound("decision", decision_id)
-            return _decision(row, (await self._pools.names(connection, [row.pool_id]))[row.pool_id])
+            return self._decision(row, (await self._pools.names(connection, [row.pool_id]))[row.pool_id])
 
     async def recent_decisions(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
         """As `recent_migrations`."""
         query = select(decisions).where(decisions.c.recorded_at > since, decisions.c.at > since - timedelta(days=1))
-        return await self._recent(decisions, query, _decision, pool, limit)
+        return await self._recent(decisions, query, self._decision, pool, limit)
 
     async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport:
         values = {"start": start, "end": end, "width": max((end - start).total_seconds() / _BUCKETS, 1.0), "pool": pool}
@@ -384,9 +389,9 @@ def _move(kind: type[AnyMove], row: Any, pool: str, what: str) -> AnyMove:
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
-def _decision(row: Any, pool: str) -> RoutingDecision:
+def _decision(row: Any, pool: str, known: PolicyTerms | None) -> RoutingDecision:
     weighing = _UNWEIGHED if row.weighing is None else msgspec.convert(row.weighing, Weighing)
-    ground = ground_of(row.policy, weighing.rule, weighing.limits)
+    ground = ground_of(known, weighing.rule, weighing.limits)
     decision = RoutingDecision(
         id=row.id,
         pool=pool,

@@ -6,7 +6,7 @@ never the network.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fairlead.reports import Binding
 from fairlead.routing.contracts.decisions import Decision
@@ -72,29 +72,70 @@ class QueuedMove:
 
 
 class Policy(Protocol):
-    """A routing policy. Deterministic given its seed, its history and the view."""
+    """A routing policy. Deterministic given its seed, its history and the view.
+
+    A policy that does more than choose has the members of one or more of the protocols below; see `PolicyInForce`.
+    """
 
     @property
     def name(self) -> str: ...
 
-    @property
-    def binds(self) -> bool:
-        """Whether this policy keeps session bindings."""
-
-    @property
-    def rebalances(self) -> bool:
-        """Whether `rebalance` can ever return a move (the scheduler does not ask otherwise)."""
-
-    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        """Where the request may wait under the current ring; empty = anywhere. Changes nothing."""
-
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         """Pick an instance. Called only when `view.candidates()` is not empty; must pick one of them."""
+
+
+@runtime_checkable
+class KeepsHomes(Protocol):
+    """A policy that gives sessions a home: where a request is placed, its session is bound."""
+
+    @property
+    def binds(self) -> bool:
+        """True."""
+
+
+@runtime_checkable
+class FollowsTable(Protocol):
+    """A policy that keeps something of the table, such as a ring of its instances."""
+
+    def table_changed(self, table: RoutingTable) -> None:
+        """The instances or parameters changed. Called before the first choice too."""
+
+
+@runtime_checkable
+class RestrictsPlacement(Protocol):
+    """A policy whose requests may wait at some instances only."""
+
+    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
+        """Where the request may wait under the current table; empty = anywhere. Changes nothing."""
+
+
+@runtime_checkable
+class Rebalances(Protocol):
+    """A policy that moves queued requests."""
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
-        """Moves of queued requests to make now; most policies return none. A queue is put in order when it is first looked at."""
+        """Moves of queued requests to make now. A queue is put in order when it is first looked at."""
 
-    def table_changed(self, table: RoutingTable) -> None:
-        """The instances or parameters changed (rings are rebuilt here)."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyInForce:
+    """A policy, asked once what it does besides choosing."""
+
+    policy: Policy
+    keeps_homes: bool
+    follows_table: FollowsTable | None
+    restricts_placement: RestrictsPlacement | None
+    rebalances: Rebalances | None
+
+    @staticmethod
+    def of(policy: Policy) -> "PolicyInForce":
+        """The policy and what it can be asked."""
+        return PolicyInForce(
+            policy=policy,
+            keeps_homes=isinstance(policy, KeepsHomes) and policy.binds,
+            follows_table=policy if isinstance(policy, FollowsTable) else None,
+            restricts_placement=policy if isinstance(policy, RestrictsPlacement) else None,
+            rebalances=policy if isinstance(policy, Rebalances) else None,
+        )

@@ -1,6 +1,5 @@
 """Cache affinity: one ring and the adaptive key, no look at load. Equal prefixes meet on one instance, at the price of hotspots."""
 
-from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from fairlead.reports import Binding, BindingReason
@@ -8,9 +7,11 @@ from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.policies import PoolView, QueuedMove
-from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.weighing import PolicyTerms, Rule
 from fairlead.routing.knowledge.rings import HashRing
 from fairlead.tables import RoutingTable
 
@@ -20,7 +21,6 @@ class CacheAffinity:
 
     name = "cache-affinity"
     binds = True
-    rebalances = False
 
     def __init__(self, parameters: KeyParameters) -> None:
         self._hotness = PrefixHotness(parameters.hotness())
@@ -60,12 +60,21 @@ class CacheAffinity:
         owner = self._ring.owner(self._hotness.key(request.blocks, request.first_bytes_hash))
         return () if owner is None else (owner,)
 
-    def rebalance(
-        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
-    ) -> Sequence[QueuedMove]:
-        return ()
-
     def table_changed(self, table: RoutingTable) -> None:
         """Rebuild the ring from the accepting instances."""
         self._ring = HashRing.of(table.instances)
         self._ring_age.rebuilt(table.instances)
+
+
+ENTRY = PolicyEntry(
+    name=CacheAffinity.name,
+    intent="Equal prefixes to one instance by consistent hashing, whatever its load.",
+    build=lambda parameters, seed: CacheAffinity(parameters),
+    parameters=KeyParameters,
+    terms=PolicyTerms(
+        rules=(
+            Rule(code="ring-owner", because="it owns the prefix's place on the ring"),
+            Rule(code="ring-next", because="the owner of the prefix's place on the ring takes no requests, and it is the next clockwise"),
+        )
+    ),
+)

@@ -1,17 +1,34 @@
 """Cache and load, linear: a weighted sum of the share of the prompt an instance holds and of how idle it is."""
 
+from dataclasses import dataclass
+
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.scorers.loads import idleness
 from fairlead.routing.choosing.scorers.prefixes import token_share
+from fairlead.routing.choosing.terms import BEST_SCORE
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, highest
-from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.policy_parameters import CacheLoadLinearParameters
+from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Term, Unit
 
 
-class CacheLoadLinear(FreeChoice):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLoadLinearParameters(QueueParameters):
+    """Parameters of `cache-load-linear`."""
+
+    cache_weight: float = parameter(
+        "number",
+        0.5,
+        "Weight of the cached share of the prompt; the rest of 1 weighs how little is pending.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+class CacheLoadLinear:
     """The policy `cache-load-linear`. Ties go to the less loaded, then by id."""
 
     name = "cache-load-linear"
@@ -36,3 +53,20 @@ def linear_scores(hits: IntVector, prompt_tokens: int, pending: IntVector, weigh
     """w x hit share + (1 - w) x (1 - pending / largest pending); an idle pool counts as idle everywhere."""
     scores: FloatVector = weight * token_share(hits, prompt_tokens) + (1 - weight) * idleness(pending)
     return scores
+
+
+ENTRY = PolicyEntry(
+    name=CacheLoadLinear.name,
+    intent="A weighted sum of the cached share of the prompt and idleness.",
+    build=lambda parameters, seed: CacheLoadLinear(parameters),
+    parameters=CacheLoadLinearParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="score", unit=Unit.SCORE, better=Better.HIGHER),
+        parts=("cache_score", "idle_score"),
+        terms=(
+            Term(name="cache_score", words="cached share × weight", unit=Unit.SCORE, better=Better.HIGHER),
+            Term(name="idle_score", words="idleness × weight", unit=Unit.SCORE, better=Better.HIGHER),
+        ),
+        rules=(BEST_SCORE,),
+    ),
+)

@@ -4,20 +4,61 @@ The number of candidates is a parameter, to measure what the paper's choice of t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fairlead.reports import BindingReason, CandidateScore, Weighing
 from fairlead.routing.choosing.batch_migration import MigrationRules, plan_moves
 from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing
+from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
+from fairlead.routing.choosing.terms import DECODE_TOKENS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.parameters import parameter
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
 from fairlead.routing.knowledge.rings import CandidateRings
-from fairlead.routing.policies.policy_parameters import DualMapParameters
 from fairlead.tables import RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DualMapParameters(KeyParameters):
+    """Parameters of `dualmap`."""
+
+    slo_fraction: float | None = parameter(
+        "number",
+        None,
+        "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
+        "default 1.0 (paper) or 0.5 (code) by preset.",
+        minimum=0.01,
+        maximum=100.0,
+    )
+    candidates: int = parameter(
+        "integer", 2, "Instances a key may go to, each from a ring of its own; 1 leaves neither choice nor migration.", minimum=1, maximum=4
+    )
+    second_choice: str = parameter(
+        "text",
+        "distinct",
+        "Candidate when a ring names an instance already named: `distinct` the next other one clockwise, `paper` the next by index.",
+        choices=("distinct", "paper"),
+    )
+    rebalance: bool = parameter("boolean", True, "Migrate queued requests within their pair when both candidates are overloaded.")
+    bottleneck_seconds: float = parameter(
+        "number", 3.0, "An instance with work and no first token for longer is taken as held up by decodes when rebalancing.", minimum=0.1
+    )
+    max_examined: int = parameter(
+        "integer", 256, "Queued requests of one instance looked at per rebalancing run.", minimum=1, maximum=10_000
+    )
+
+    @property
+    def overload_fraction(self) -> float:
+        """`slo_fraction`, or the preset's."""
+        if self.slo_fraction is not None:
+            return self.slo_fraction
+        return 0.5 if self.preset == "dualmap-code" else 1.0
 
 
 class DualMap:
@@ -31,7 +72,6 @@ class DualMap:
         self._hotness = PrefixHotness(parameters.hotness())
         self._rings = CandidateRings.of((), parameters.candidates)
         self._ring_age = RingAge()
-        self.rebalances = parameters.rebalance and parameters.candidates > 1
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         if self._ring_age.is_new:
@@ -76,7 +116,7 @@ class DualMap:
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
-        if not self.rebalances:
+        if not self._parameters.rebalance or self._parameters.candidates == 1:
             return ()
         rules = MigrationRules(
             slo_seconds=view.table.slo.ttft_seconds,
@@ -200,3 +240,39 @@ class DualMap:
             return any(home.instance in self._rings.candidates(key) for key in others)
 
         return binding_reason(home, chosen, self._ring_age.reason(home, is_other_key), view, now)
+
+
+ENTRY = PolicyEntry(
+    name=DualMap.name,
+    intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
+    build=lambda parameters, seed: DualMap(parameters),
+    parameters=DualMapParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="load with this request", unit=Unit.TOKENS),
+        parts=("pending_tokens", "miss_tokens"),
+        terms=(DECODE_TOKENS,),
+        limits=(Limit(name="overload_tokens", words="load at which the TTFT target is endangered", unit=Unit.TOKENS),),
+        rules=(
+            Rule(
+                code="longest-hit",
+                because="it held the most of the prompt among the instances its prefix may go to; equal ones go to the less loaded",
+                order=("hit_tokens", "pending_tokens", "decode_tokens"),
+            ),
+            Rule(
+                code="slo-guard",
+                because="the instance that held more of the prompt would have endangered the TTFT target",
+                order=(TOTAL,),
+                given=(
+                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="overload_tokens"),
+                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
+                ),
+            ),
+            Rule(code="only-named", because="it was the only one of the instances its prefix may go to that takes requests"),
+            Rule(
+                code="none-named",
+                because="none of the instances its prefix may go to takes requests, and it had the fewest tokens waiting",
+                order=("pending_tokens", "decode_tokens"),
+            ),
+        ),
+    ),
+)

@@ -1,17 +1,31 @@
 """Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first KV router scored workers."""
 
+from dataclasses import dataclass
+
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.scorers.loads import idleness
 from fairlead.routing.choosing.scorers.prefixes import token_share
+from fairlead.routing.choosing.terms import BEST_SCORE
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, highest
-from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.policy_parameters import DynamoParameters
+from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Term, Unit
 
 
-class Dynamo(FreeChoice):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoParameters(QueueParameters):
+    """Parameters of `dynamo`."""
+
+    match_weight: float = parameter("number", 1.0, "Weight of the cached share of the prompt (0-1).", minimum=0.0, maximum=100.0)
+    load_weight: float = parameter(
+        "number", 1.0, "Weight of the load: pending and decoding tokens as a share of the most loaded.", minimum=0.0, maximum=100.0
+    )
+
+
+class Dynamo:
     """The policy `dynamo`. Ties go to the less loaded, then by id."""
 
     name = "dynamo"
@@ -38,3 +52,20 @@ def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, ma
     """match x hit share - load x tokens / most tokens."""
     scores: FloatVector = match_weight * token_share(hits, prompt_tokens) + load_weight * (idleness(tokens) - 1)
     return scores
+
+
+ENTRY = PolicyEntry(
+    name=Dynamo.name,
+    intent="The cached share of the prompt less the load, both normalised.",
+    build=lambda parameters, seed: Dynamo(parameters),
+    parameters=DynamoParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="score", unit=Unit.SCORE, better=Better.HIGHER),
+        parts=("overlap_score", "load_score"),
+        terms=(
+            Term(name="overlap_score", words="cached share × weight", unit=Unit.SCORE, better=Better.HIGHER),
+            Term(name="load_score", words="load share × weight, negative", unit=Unit.SCORE, better=Better.HIGHER),
+        ),
+        rules=(BEST_SCORE,),
+    ),
+)

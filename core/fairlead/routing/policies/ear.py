@@ -3,18 +3,53 @@
 Where engines can fetch KV blocks from each other, a session that migrates takes its context along.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from fairlead.reports import Binding, BindingReason, Weighing
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import least_pending, weighed
+from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import PoolView, QueuedMove
-from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
-from fairlead.routing.policies.policy_parameters import EarParameters
-from fairlead.tables import EngineFacts, RoutingTable
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.tables import EngineFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarParameters(QueueParameters):
+    """Parameters of `ear`."""
+
+    hot_slo_fraction: float = parameter(
+        "number",
+        1.0,
+        "A host is hot when its pending prompt tokens take longer than this part of the TTFT SLO.",
+        minimum=0.01,
+        maximum=100.0,
+    )
+    hot_tokens: int | None = parameter(
+        "integer", None, "A host is hot above this many pending tokens; overrides hot_slo_fraction.", minimum=0
+    )
+    cooldown_seconds: float = parameter(
+        "number", 30.0, "A session that moved stays at least this long before load may move it again.", minimum=0.0
+    )
+    cool_target: bool = parameter(
+        "boolean",
+        True,
+        "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be fetched or recomputed "
+        "there; false = to any host with less pending, as the EAR draft says.",
+    )
+    migrate: bool = parameter("boolean", True, "Migrate sessions off hot hosts; false = pure affinity.")
+    fetch: bool = parameter(
+        "boolean",
+        True,
+        "Where engines can fetch KV blocks from each other, a session that migrates takes its context along if that is predicted to be "
+        "faster than computing it again.",
+    )
 
 
 class Ear:
@@ -22,7 +57,6 @@ class Ear:
 
     name = "ear"
     binds = True
-    rebalances = False
 
     def __init__(self, parameters: EarParameters) -> None:
         self._parameters = parameters
@@ -63,17 +97,6 @@ class Ear:
             transfer_from=None if ttft is None else host.entry.id,
             ttft_seconds=ttft,
         )
-
-    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        return ()
-
-    def rebalance(
-        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
-    ) -> Sequence[QueuedMove]:
-        return ()
-
-    def table_changed(self, table: RoutingTable) -> None:
-        """Nothing to rebuild: bindings are the scheduler's."""
 
     def _cold(self, request: RoutingRequest, session: str, home: Binding | None, view: PoolView, now: float) -> Decision:
         candidates = view.candidates()
@@ -188,3 +211,58 @@ def free_kv_tokens(load: InstanceLoad, capacity_tokens: int) -> int:
     known = load.decode_tokens + load.dispatched_prefill_tokens
     measured = 0 if load.kv_usage is None else int(load.kv_usage * capacity_tokens)
     return capacity_tokens - max(known, measured)
+
+
+ENTRY = PolicyEntry(
+    name=Ear.name,
+    intent="Sessions stay on their host and migrate off it only when it is hot.",
+    build=lambda parameters, seed: Ear(parameters),
+    parameters=EarParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="waiting ahead", unit=Unit.TOKENS),
+        terms=(
+            Term(name="sessions", words="sessions bound there", unit=Unit.SESSIONS),
+            Term(name="free_kv_tokens", words="free in the KV cache", unit=Unit.TOKENS, better=Better.HIGHER),
+        ),
+        limits=(
+            Limit(name="hot_tokens", words="load at which a host counts as hot", unit=Unit.TOKENS),
+            Limit(name="cooldown_seconds", words="least time between two migrations of a session", unit=Unit.SECONDS),
+            Limit(name="since_migration_seconds", words="time since the session last migrated", unit=Unit.SECONDS),
+        ),
+        rules=(
+            Rule(
+                code="host-not-hot",
+                because=f"{HOST_STAYS} and it is not hot",
+                given=(Condition(term=TOTAL, holds=Holds.AT_MOST, against="hot_tokens"),),
+            ),
+            Rule(
+                code="host-hot-cooldown",
+                because=f"{HOST_STAYS}; it is hot, but the session migrated too recently",
+                given=(
+                    Condition(term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),
+                    Condition(term="since_migration_seconds", holds=Holds.AT_MOST, against="cooldown_seconds"),
+                ),
+            ),
+            Rule(
+                code="host-hot-no-cooler",
+                because=f"{HOST_STAYS}; it is hot, but no cooler instance with room would have been worth the move",
+                given=(Condition(term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),),
+            ),
+            Rule(code="host-stays", because=f"{HOST_STAYS}, and migration is switched off"),
+            Rule(
+                code="host-hot-left",
+                because="the session's host was hot, and it was the least loaded instance with room for the session",
+                given=(
+                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),
+                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
+                ),
+            ),
+            Rule(
+                code="first-placement",
+                because="the session is new, and it had the fewest tokens waiting",
+                order=(TOTAL, "sessions"),
+            ),
+            Rule(code="host-gone", because=HOST_GONE, order=(TOTAL, "sessions")),
+        ),
+    ),
+)

@@ -7,21 +7,60 @@ sessions to whoever computed it first. The rest of the policy is its queue disci
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fairlead.reports import Binding, BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.terms import DECODE_TOKENS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
 from fairlead.routing.policies.mooncake import least_busy_holder
-from fairlead.routing.policies.policy_parameters import FairleadParameters
 from fairlead.tables import EngineFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairleadParameters(QueueParameters):
+    """Parameters of `fairlead`."""
+
+    queue_discipline: str = parameter("text", "deadline", "As for every policy, but `deadline` unless told otherwise.", choices=DISCIPLINES)
+    in_flight_seconds: float = parameter(
+        "number",
+        0.07,
+        "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
+        minimum=0.0,
+        maximum=60.0,
+    )
+    idle_affinity: float = parameter(
+        "number", 1.0, "Seconds of waiting that a second of prefill is worth on an idle pool.", minimum=0.0, maximum=100.0
+    )
+    busy_affinity: float = parameter("number", 8.0, "The same on a busy pool.", minimum=0.0, maximum=100.0)
+    busy_load: float = parameter(
+        "number",
+        0.5,
+        "The pool is busy when its mean wait is this part of the TTFT target; affinity grows evenly until then.",
+        minimum=0.001,
+        maximum=100.0,
+    )
+    kv_seconds: float = parameter(
+        "number",
+        0.3,
+        "Seconds of waiting that a full KV cache counts for against an empty one, so that small savings do not gather decodes on few instances.",
+        minimum=0.0,
+        maximum=60.0,
+    )
+    fetch: bool = parameter(
+        "boolean", True, "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them."
+    )
+
 
 IN_TIME = 0.9
 """An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
@@ -29,7 +68,7 @@ COPY_COST = 0.1
 """What a second of prefill saved by fetching counts for, against a second of prefill."""
 
 
-class Fairlead(FreeChoice):
+class Fairlead:
     """The policy `fairlead`. Bindings record where a session's KV cache is, and guide a router that has not seen the session itself."""
 
     name = "fairlead"
@@ -132,3 +171,36 @@ def _reason(best: int, hits: IntVector, known: IntVector, most: int) -> Decision
     if not hit:
         return DecisionReason.LEAST_LOADED
     return DecisionReason.PREFIX_AFFINITY if hit >= most else DecisionReason.PREFIX_OUTWEIGHED
+
+
+ENTRY = PolicyEntry(
+    name=Fairlead.name,
+    intent="Prefix affinity that grows with load, and queues that keep what can be in time in time.",
+    build=lambda parameters, seed: Fairlead(parameters),
+    parameters=FairleadParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
+        parts=("wait_seconds", "weighted_prefill_seconds", "kv_seconds"),
+        terms=(
+            Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
+            Term(name="weighted_prefill_seconds", words="prefill × affinity", unit=Unit.SECONDS),
+            Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
+            Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
+            DECODE_TOKENS,
+        ),
+        limits=(
+            Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
+            Limit(name="in_time_seconds", words="predicted TTFT that counts as in time", unit=Unit.SECONDS),
+        ),
+        rules=(
+            Rule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens")),
+            Rule(
+                code="in-time-first",
+                because="its cost was the lowest of those predicted to be in time",
+                order=(TOTAL, "decode_tokens"),
+                among=Condition(term="predicted_ttft_seconds", holds=Holds.AT_MOST, against="in_time_seconds"),
+                given=(Condition(of=PASSED_OVER, term="predicted_ttft_seconds", holds=Holds.ABOVE, against="in_time_seconds"),),
+            ),
+        ),
+    ),
+)

@@ -1,21 +1,43 @@
 """Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a max-score picker."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fairlead.routing.choosing.candidates import ordered_decision
 from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.scorers import loads, prefixes
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector
-from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.policy_parameters import HeimdallParameters
+from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Rule, Term, Unit
+
+HEIMDALL_PRESETS = ("heimdall-abs", "heimdall-minmax")
 
 
-class Heimdall(FreeChoice):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeimdallParameters(QueueParameters):
+    """Parameters of `heimdall`."""
+
+    preset: str = parameter(
+        "text",
+        "heimdall-abs",
+        "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` spread between the matching instances.",
+        choices=HEIMDALL_PRESETS,
+    )
+    queue_weight: float = parameter("number", 2.0, "Weight of a short queue.", minimum=0.0, maximum=1000.0)
+    kv_weight: float = parameter("number", 2.0, "Weight of a free KV cache.", minimum=0.0, maximum=1000.0)
+    prefix_weight: float = parameter("number", 3.0, "Weight of the matched prefix.", minimum=0.0, maximum=1000.0)
+    max_endpoints: int = parameter(
+        "integer", 4, "Instances picked: the best, and in order those a failed request is tried on next.", minimum=1, maximum=16
+    )
+
+
+class Heimdall:
     """The policy `heimdall`. Ties go by chance, as the picker shuffles before it sorts."""
 
     name = "heimdall"
@@ -55,3 +77,21 @@ def max_score(totals: FloatVector, endpoints: int, dice: Dice) -> Sequence[int]:
     count = min(max(1, endpoints), len(scores))
     least = float(np.partition(totals, -count)[-count])
     return sorted([index for index in dice.shuffled(len(scores)) if scores[index] >= least], key=lambda index: -scores[index])[:count]
+
+
+ENTRY = PolicyEntry(
+    name=Heimdall.name,
+    intent="Weighted scorers for queue, KV cache and precise prefix; the highest sum wins.",
+    build=Heimdall,
+    parameters=HeimdallParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="score", unit=Unit.SCORE, better=Better.HIGHER),
+        parts=("queue_score", "kv_score", "prefix_score"),
+        terms=(
+            Term(name="queue_score", words="short queue × weight", unit=Unit.SCORE, better=Better.HIGHER),
+            Term(name="kv_score", words="free KV cache × weight", unit=Unit.SCORE, better=Better.HIGHER),
+            Term(name="prefix_score", words="cached prefix × weight", unit=Unit.SCORE, better=Better.HIGHER),
+        ),
+        rules=(Rule(code="best-score", because="its score was the best", order=(TOTAL,), ties="by chance"),),
+    ),
+)

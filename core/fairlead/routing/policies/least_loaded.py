@@ -1,14 +1,15 @@
 """Least loaded: the instance with the fewest uncached prompt tokens pending, whatever it holds."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from fairlead.routing.choosing.candidates import FALLBACKS, FEW, weighed
+from fairlead.routing.choosing.terms import DECODE_TOKENS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.policies import PoolView, QueuedMove
-from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
+from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
 from fairlead.tables import RoutingTable
 
 
@@ -16,8 +17,6 @@ class LeastLoaded:
     """Ties go to the fewest tokens in running decodes, then to the instance chosen longest ago, then by id."""
 
     name = "least-loaded"
-    binds = False
-    rebalances = False
 
     def __init__(self) -> None:
         self._chosen_at: dict[str, int] = {}
@@ -50,14 +49,25 @@ class LeastLoaded:
             ),
         )
 
-    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        return ()
-
-    def rebalance(
-        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
-    ) -> Sequence[QueuedMove]:
-        return ()
-
     def table_changed(self, table: RoutingTable) -> None:
         present = {entry.id for entry in table.instances}
         self._chosen_at = {instance: at for instance, at in self._chosen_at.items() if instance in present}
+
+
+ENTRY = PolicyEntry(
+    name=LeastLoaded.name,
+    intent="The instance with the fewest uncached prompt tokens pending.",
+    build=lambda parameters, seed: LeastLoaded(),
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="waiting ahead", unit=Unit.TOKENS),
+        terms=(DECODE_TOKENS,),
+        rules=(
+            Rule(
+                code="least-pending",
+                because="it had the fewest tokens waiting",
+                order=(TOTAL, "decode_tokens"),
+                ties="to the one chosen longest ago",
+            ),
+        ),
+    ),
+)

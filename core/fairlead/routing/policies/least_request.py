@@ -4,14 +4,16 @@ import numpy as np
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.terms import REQUEST_COUNT
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector, lowest
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule
 
 
-class LeastRequest(FreeChoice):
+class LeastRequest:
     """The policy `least-request`. Ties go by chance."""
 
     name = "least-request"
@@ -30,3 +32,13 @@ def fewest_first(requests: IntVector, dice: Dice, count: int = FALLBACKS + 1) ->
     tied = np.flatnonzero(requests == requests.min())
     first = int(tied[0]) if len(tied) == 1 else int(tied[dice.below(len(tied))])
     return [first, *(index for index in lowest(requests, count) if index != first)][:count]
+
+
+ENTRY = PolicyEntry(
+    name=LeastRequest.name,
+    intent="The instance with the fewest requests.",
+    build=lambda parameters, seed: LeastRequest(seed),
+    terms=PolicyTerms(
+        total=REQUEST_COUNT, rules=(Rule(code="fewest-requests", because="it had the fewest requests", order=(TOTAL,), ties="by chance"),)
+    ),
+)

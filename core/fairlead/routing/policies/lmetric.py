@@ -1,14 +1,15 @@
 """LMetric: the product of prefill work and batch size, so that neither long prompts nor crowded batches go unseen."""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector, lowest, misses
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
 
 
-class LMetric(FreeChoice):
+class LMetric:
     """The policy `lmetric`. Ties go to the smaller batch, then by id."""
 
     name = "lmetric"
@@ -30,3 +31,18 @@ def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:
     """P x BS per instance; at least 1 token each keeps the product from vanishing."""
     scores: IntVector = prefill_tokens * batch
     return scores
+
+
+ENTRY = PolicyEntry(
+    name=LMetric.name,
+    intent="The smallest product of prefill tokens and batch size.",
+    build=lambda parameters, seed: LMetric(),
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="tokens × requests", unit=Unit.SCORE),
+        terms=(
+            Term(name="prefill_tokens", words="load with this request", unit=Unit.TOKENS),
+            Term(name="batch", words="requests with this one", unit=Unit.REQUESTS),
+        ),
+        rules=(Rule(code="best-score", because="its product of tokens and requests was the lowest", order=(TOTAL, "batch")),),
+    ),
+)

@@ -1,14 +1,16 @@
 """Min TTFT: the instance predicted to give the first token soonest, counting what it holds of the prompt and what is pending there."""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.terms import DECODE_TOKENS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
 
 
-class MinTtft(FreeChoice):
+class MinTtft:
     """The policy `min-ttft`. Ties go to the fewest tokens in running decodes, then by id."""
 
     name = "min-ttft"
@@ -29,3 +31,15 @@ class MinTtft(FreeChoice):
             terms=lambda index: {"decode_tokens": float(decodes[index])},
             ttfts=lambda index: float(seconds[index]),
         )
+
+
+ENTRY = PolicyEntry(
+    name=MinTtft.name,
+    intent="The instance predicted to give the first token soonest.",
+    build=lambda parameters, seed: MinTtft(),
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="predicted TTFT", unit=Unit.SECONDS),
+        terms=(DECODE_TOKENS,),
+        rules=(Rule(code="shortest-ttft", because="its predicted TTFT was the shortest", order=(TOTAL, "decode_tokens")),),
+    ),
+)

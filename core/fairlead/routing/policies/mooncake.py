@@ -12,13 +12,50 @@ import numpy as np
 from fairlead.instances import Role
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.decoding import select_decoding
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
-from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.policy_parameters import MooncakeParameters
+from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
 from fairlead.tables import EngineFacts
+
+THETAS = {
+    "mooncake-theta2": 2.0,
+    "mooncake-theta1.25": 1.25,
+    "mooncake-theta1.5": 1.5,
+    "mooncake-theta4": 4.0,
+    "mooncake-cache-aware": inf,
+}
+"""Presets. `mooncake-cache-aware` never fetches: the paper's ablation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MooncakeParameters(QueueParameters):
+    """Parameters of `mooncake`."""
+
+    preset: str = parameter(
+        "text", "mooncake-theta2", "Where theta comes from when it is not given; cache-aware never fetches.", choices=tuple(THETAS)
+    )
+    theta: float | None = parameter(
+        "number",
+        None,
+        "The best match may be fetched by instances whose own is shorter by this factor or more; default by preset.",
+        minimum=1.01,
+        maximum=1e6,
+    )
+    transfer_rule: str = parameter(
+        "text",
+        "threshold",
+        "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of fetching and computing (`shorter`).",
+        choices=("threshold", "shorter"),
+    )
+
+    @property
+    def balancing_threshold(self) -> float:
+        """`theta`, or the preset's."""
+        return THETAS[self.preset] if self.theta is None else self.theta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +67,7 @@ class Plans:
     source: int | None
 
 
-class Mooncake(FreeChoice):
+class Mooncake:
     """The policy `mooncake`. Ties go by id, as in the algorithm."""
 
     name = "mooncake"
@@ -97,3 +134,16 @@ def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> Flo
     per_token = engine.kv_bytes_per_token * (1 + active) / engine.kv_transfer_bytes_per_second
     seconds: FloatVector = np.multiply(tokens, per_token, dtype=np.float64) + engine.kv_transfer_latency_seconds
     return seconds
+
+
+ENTRY = PolicyEntry(
+    name=Mooncake.name,
+    intent="The shortest predicted TTFT, fetching a prefix that another instance holds much better.",
+    build=lambda parameters, seed: Mooncake(parameters),
+    parameters=MooncakeParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="predicted TTFT, fetching included", unit=Unit.SECONDS),
+        terms=(Term(name="fetched_tokens", words="of the prompt to be fetched", unit=Unit.TOKENS),),
+        rules=(Rule(code="shortest-ttft", because="its predicted TTFT was the shortest", order=(TOTAL,)),),
+    ),
+)

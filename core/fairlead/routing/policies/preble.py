@@ -11,14 +11,30 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest, misses
-from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.policy_parameters import PrebleParameters
+from fairlead.routing.contracts.weighing import TOTAL, Limit, PolicyTerms, Rule, Term, Unit
 from fairlead.tables import RoutingTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrebleParameters(QueueParameters):
+    """Parameters of `preble`."""
+
+    window_seconds: float = parameter("number", 180.0, "How far back recent work is looked at.", minimum=1.0, maximum=86_400.0)
+    decode_tokens: int = parameter("integer", 45, "Output tokens a running request is taken to have.", minimum=0, maximum=100_000)
+    decode_seconds: float = parameter("number", 0.15, "Seconds a running request is charged per output token.", minimum=0.0, maximum=60.0)
+    rebalance_ratio: float = parameter(
+        "number", 1.5, "Prefixes move while the busiest instance has more than this many times the work of the least busy.", minimum=1.01
+    )
+    rebalance_every: int = parameter(
+        "integer", 50, "Requests per instance between two looks at the balance; 0 = never.", minimum=0, maximum=1_000_000
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +54,7 @@ class Node:
     moved_to: set[str] = field(default_factory=set)
 
 
-class Preble(FreeChoice):
+class Preble:
     """The policy `preble`. Ties go by id."""
 
     name = "preble"
@@ -204,3 +220,31 @@ class Preble(FreeChoice):
                 node.instances.discard(busiest)
                 node.instances.add(idlest)
             self._charge(node)
+
+
+ENTRY = PolicyEntry(
+    name=Preble.name,
+    intent="Follow a prefix that is most of the prompt; else the least recent work, eviction and prefill.",
+    build=lambda parameters, seed: Preble(parameters),
+    parameters=PrebleParameters,
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
+        parts=("work_seconds", "decode_seconds", "eviction_seconds", "prefill_seconds"),
+        terms=(
+            Term(name="work_seconds", words="recent work", unit=Unit.SECONDS),
+            Term(name="decode_seconds", words="decodes", unit=Unit.SECONDS),
+            Term(name="eviction_seconds", words="what would be evicted", unit=Unit.SECONDS),
+            Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
+        ),
+        limits=(Limit(name="longest_tokens", words="most of the prompt that anybody holds", unit=Unit.TOKENS),),
+        rules=(
+            Rule(
+                code="prefix-followed",
+                because="it held most of the prompt, and cost the least of those that did",
+                order=("hit_tokens", TOTAL),
+            ),
+            Rule(code="prefix-given", because="rebalancing gave it the prompt's prefix"),
+            Rule(code="prefix-explored", because="nobody held half of the prompt, and its cost was the lowest", order=(TOTAL,)),
+        ),
+    ),
+)

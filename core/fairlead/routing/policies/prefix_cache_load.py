@@ -4,22 +4,40 @@ Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`): counts further apa
 longest match wins whose count is not above mean + factor x standard deviation.
 """
 
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.terms import REQUEST_COUNT
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Unit
 from fairlead.routing.policies.least_request import fewest_first
-from fairlead.routing.policies.policy_parameters import PrefixCacheLoadParameters
 
 
-class PrefixCacheLoad(FreeChoice):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixCacheLoadParameters(QueueParameters):
+    """Parameters of `prefix-cache-load`."""
+
+    imbalance_requests: int = parameter(
+        "integer", 8, "When the most and the fewest requests differ by more than this, the fewest win.", minimum=0, maximum=1_000_000
+    )
+    deviations: float = parameter(
+        "number", 1.0, "A match counts only with at most mean + this many standard deviations of requests.", minimum=0.0, maximum=100.0
+    )
+    deviation: str = parameter(
+        "text", "sample", "Standard deviation as the code has it (`sample`, over n - 1) or `population`.", choices=("sample", "population")
+    )
+
+
+class PrefixCacheLoad:
     """The policy `prefix-cache-load`. Ties for the fewest requests go by chance."""
 
     name = "prefix-cache-load"
@@ -64,3 +82,35 @@ def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> f
     mean = float(requests.sum()) / count
     squares = float(((requests - mean) ** 2).sum())
     return mean + deviations * sqrt(squares / max(1, count - 1 if sample else count))
+
+
+ENTRY = PolicyEntry(
+    name=PrefixCacheLoad.name,
+    intent="The longest match that is not crowded; the fewest requests when the pool is out of balance.",
+    build=PrefixCacheLoad,
+    parameters=PrefixCacheLoadParameters,
+    terms=PolicyTerms(
+        total=REQUEST_COUNT,
+        limits=(
+            Limit(name="imbalance", words="distance between the most and the fewest requests", unit=Unit.REQUESTS),
+            Limit(name="imbalance_requests", words="distance that is still balanced", unit=Unit.REQUESTS),
+            Limit(name="crowding_bound", words="requests above which an instance is crowded", unit=Unit.SCORE),
+        ),
+        rules=(
+            Rule(
+                code="imbalanced",
+                because="the pool was out of balance, and it had the fewest requests",
+                order=(TOTAL,),
+                given=(Condition(term="imbalance", holds=Holds.ABOVE, against="imbalance_requests"),),
+                ties="by chance",
+            ),
+            Rule(
+                code="longest-match",
+                because="it held the most of the prompt among those that were not crowded",
+                order=("hit_tokens", TOTAL),
+                among=Condition(term=TOTAL, holds=Holds.AT_MOST, against="crowding_bound"),
+            ),
+            Rule(code="fewest-requests", because="nobody uncrowded held any of the prompt, and it had the fewest requests", order=(TOTAL,)),
+        ),
+    ),
+)

@@ -1,17 +1,34 @@
 """Prefix cache with a threshold: the longest match when it covers enough of the prompt, else the fewest requests."""
 
+from dataclasses import dataclass
+
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.choosing.terms import REQUEST_COUNT
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import highest
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Unit
 from fairlead.routing.policies.least_request import fewest_first
-from fairlead.routing.policies.policy_parameters import PrefixCacheThresholdParameters
 
 
-class PrefixCacheThreshold(FreeChoice):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixCacheThresholdParameters(QueueParameters):
+    """Parameters of `prefix-cache-threshold`."""
+
+    match_percent: float = parameter(
+        "number",
+        50.0,
+        "The longest match wins when it covers more than this percentage of the prompt; 100 = never.",
+        minimum=0.0,
+        maximum=100.0,
+    )
+
+
+class PrefixCacheThreshold:
     """The policy `prefix-cache-threshold`. Equal matches go to the fewest requests, then by id; ties for the fewest requests by chance."""
 
     name = "prefix-cache-threshold"
@@ -29,3 +46,30 @@ class PrefixCacheThreshold(FreeChoice):
             order, reason, rule = fewest_first(requests, self._dice), DecisionReason.FEWEST_REQUESTS, "fewest-requests"
         limits = {"match_tokens": self._percent * request.prompt_tokens / 100}
         return ordered_decision(request, view, order, hits, requests, reason, rule, limits=limits)
+
+
+ENTRY = PolicyEntry(
+    name=PrefixCacheThreshold.name,
+    intent="The longest match when it covers enough of the prompt, else the fewest requests.",
+    build=PrefixCacheThreshold,
+    parameters=PrefixCacheThresholdParameters,
+    terms=PolicyTerms(
+        total=REQUEST_COUNT,
+        limits=(Limit(name="match_tokens", words="cached prompt that is followed", unit=Unit.TOKENS),),
+        rules=(
+            Rule(
+                code="longest-match",
+                because="it held the most of the prompt, and enough of it",
+                order=("hit_tokens", TOTAL),
+                given=(Condition(term="hit_tokens", holds=Holds.ABOVE, against="match_tokens"),),
+            ),
+            Rule(
+                code="fewest-requests",
+                because="nobody held enough of the prompt, and it had the fewest requests",
+                order=(TOTAL,),
+                given=(Condition(term="hit_tokens", holds=Holds.AT_MOST, against="match_tokens"),),
+                ties="by chance",
+            ),
+        ),
+    ),
+)

@@ -2,13 +2,14 @@
 
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.choosing.dice import Dice
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.policies.free_choice import FreeChoice
+from fairlead.routing.contracts.weighing import PolicyTerms, Rule
 
 
-class RandomChoice(FreeChoice):
+class RandomChoice:
     """The policy `random`. Fallbacks are the next candidates in order of id, cyclically."""
 
     name = "random"
@@ -27,3 +28,11 @@ class RandomChoice(FreeChoice):
             fallbacks=tuple(candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))),
             weigh=weighed(request, view, "drawn", (chosen,), nothing),
         )
+
+
+ENTRY = PolicyEntry(
+    name=RandomChoice.name,
+    intent="Any instance, each as likely.",
+    build=lambda parameters, seed: RandomChoice(seed),
+    terms=PolicyTerms(rules=(Rule(code="drawn", because="it was drawn by chance"),)),
+)

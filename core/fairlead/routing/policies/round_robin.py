@@ -1,22 +1,20 @@
 """Round robin: every instance in turn, whatever it holds or has to do."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
 
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import PoolView, QueuedMove
-from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
-from fairlead.tables import RoutingTable
+from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.weighing import PolicyTerms, Rule
 
 
 class RoundRobin:
     """Walks the candidates in order of id. It remembers the last id chosen, so that instances coming and going do not restart the walk."""
 
     name = "round-robin"
-    binds = False
-    rebalances = False
 
     def __init__(self, seed: int) -> None:
         self._skip = seed
@@ -35,17 +33,14 @@ class RoundRobin:
             weigh=weighed(request, view, "next-in-turn", (chosen,), nothing),
         )
 
-    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        return ()
-
-    def rebalance(
-        self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
-    ) -> Sequence[QueuedMove]:
-        return ()
-
-    def table_changed(self, table: RoutingTable) -> None:
-        """Nothing to rebuild: the walk goes by id."""
-
 
 def _id(load: InstanceLoad) -> str:
     return load.entry.id
+
+
+ENTRY = PolicyEntry(
+    name=RoundRobin.name,
+    intent="Every instance in turn, whatever it holds or has to do.",
+    build=lambda parameters, seed: RoundRobin(seed),
+    terms=PolicyTerms(rules=(Rule(code="next-in-turn", because="its turn had come"),)),
+)

@@ -1,16 +1,29 @@
 """Static prefill and decode pools: prefill where the least is pending, decode where the fewest context tokens are held."""
 
+from dataclasses import dataclass
+
 from fairlead.instances import Role
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
+from fairlead.routing.choosing.terms import DECODE_TOKENS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.parameters import QueueParameters, parameter
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.policies.free_choice import FreeChoice
-from fairlead.routing.policies.policy_parameters import StaticPdParameters
+from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
 
 
-class StaticPd(FreeChoice):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticPdParameters(QueueParameters):
+    """Parameters of `static-pd`."""
+
+    reserve_tokens: int = parameter(
+        "integer", 512, "KV tokens a decode instance must have free beside the prompt, for the answer.", minimum=0, maximum=1_000_000
+    )
+
+
+class StaticPd:
     """The policy `static-pd`. Ties of prefill go to the fewest tokens in running decodes, then by id; of decode to the fewest requests, then by id."""
 
     name = "static-pd"
@@ -44,3 +57,17 @@ def least_kv(request: RoutingRequest, view: PoolView, reserve_tokens: int) -> st
         full = tokens + request.prompt_tokens + reserve_tokens > capacity
         ranks.append((full, tokens, load.decoding + load.incoming, load.entry.id))
     return min(ranks)[3] if ranks else None
+
+
+ENTRY = PolicyEntry(
+    name=StaticPd.name,
+    intent="Prefill where the least is pending, decode where the least KV is held.",
+    build=lambda parameters, seed: StaticPd(parameters),
+    parameters=StaticPdParameters,
+    needs_roles=(Role.PREFILL, Role.DECODE),
+    terms=PolicyTerms(
+        total=Term(name=TOTAL, words="waiting ahead", unit=Unit.TOKENS),
+        terms=(DECODE_TOKENS,),
+        rules=(Rule(code="least-pending", because="it had the fewest tokens waiting", order=(TOTAL, "decode_tokens")),),
+    ),
+)

@@ -8,17 +8,19 @@ from xxhash import xxh3_64_intdigest
 from fairlead.reports import BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, nothing, weighed
+from fairlead.routing.choosing.terms import HOST_STAYS
+from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.weighing import PolicyTerms, Rule
 from fairlead.routing.knowledge.rings import HashRing
 from fairlead.routing.policies.ear import prefix_session
-from fairlead.routing.policies.free_choice import FreeChoice
 from fairlead.tables import RoutingTable
 
 
-class Sticky(FreeChoice):
+class Sticky:
     """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks."""
 
     name = "sticky"
@@ -60,3 +62,22 @@ class Sticky(FreeChoice):
         walk = self._ring.walk((0, xxh3_64_intdigest(session.encode())))
         nearest = tuple(islice((instance for instance in walk if instance in able), FALLBACKS + 1))
         return nearest or tuple(load.entry.id for load in candidates[: FALLBACKS + 1])
+
+
+ENTRY = PolicyEntry(
+    name=Sticky.name,
+    intent="Sessions stay on the instance they were first hashed to.",
+    build=lambda parameters, seed: Sticky(),
+    terms=PolicyTerms(
+        rules=(
+            Rule(code="host-stays", because=HOST_STAYS),
+            Rule(
+                code="first-placement", because="the session is new, and it is the nearest clockwise from the session's place on the ring"
+            ),
+            Rule(
+                code="host-gone",
+                because="the session's host was gone, and it is the nearest clockwise from the session's place on the ring",
+            ),
+        )
+    ),
+)

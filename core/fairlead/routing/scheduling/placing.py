@@ -19,7 +19,7 @@ from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
-from fairlead.routing.contracts.policies import Policy
+from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.predictors import Predictor, features_of
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -64,7 +64,7 @@ class Placing:
     def __init__(
         self,
         table: RoutingTable,
-        policy: Policy,
+        policy: PolicyInForce,
         parameters: QueueParameters,
         recorder: Recorder,
         settings: SchedulerSettings,
@@ -107,7 +107,7 @@ class Placing:
             self.hold(tracked, now)
             return None
         request = tracked.request
-        decision = self.policy.choose(request, self.view, now)
+        decision = self.policy.policy.choose(request, self.view, now)
         if not admitted and self.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
@@ -249,7 +249,7 @@ class Placing:
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, reason: BindingReason, now: float) -> bool:
         """Make `instance` the home of the request's session if the policy keeps homes; True when an earlier home was left for it."""
-        if session is None or not self.policy.binds:
+        if session is None or not self.policy.keeps_homes:
             return False
         tracked.session = session
         previous = self.bindings.get(session)
@@ -266,7 +266,7 @@ class Placing:
 
     def _leaves_home(self, session: str | None, instance: str) -> bool:
         """Whether binding the session to `instance` would move its home."""
-        if session is None or not self.policy.binds:
+        if session is None or not self.policy.keeps_homes:
             return False
         home = self.bindings.get(session)
         return home is not None and home.instance is not None and home.instance != instance
@@ -312,12 +312,13 @@ class Placing:
 
     def rebalance(self, overloaded: Iterable[str], now: float) -> None:
         """Ask the policy which queued requests of these instances to move, and move them."""
-        if not self.policy.rebalances:
+        rebalances = self.policy.rebalances
+        if rebalances is None:
             return
         queues = QueuesInOrder({instance: self.queues[instance] for instance in overloaded if instance in self.queues}, now)
         if not queues:
             return
-        for move in self.policy.rebalance(tuple(queues), queues, self.view, now):
+        for move in rebalances.rebalance(tuple(queues), queues, self.view, now):
             tracked = self.waiting.get(move.request)
             target = self.accounting.loads.get(move.target)
             if tracked is None or tracked.instance != move.source or target is None or not target.is_candidate(now):

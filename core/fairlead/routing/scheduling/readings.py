@@ -41,7 +41,7 @@ class SchedulerReadings:
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
         """What the policy would answer now, without taking the request; None when nobody accepts. The policy remembers having been asked."""
         self._placing.view.now = now
-        return self._placing.policy.choose(request, self._placing.view, now) if self._placing.view.candidates() else None
+        return self._placing.policy.policy.choose(request, self._placing.view, now) if self._placing.view.candidates() else None
 
     def estimates(self) -> EstimateReport:
         """How well the pool's prefill times are predicted, when a policy asks for a fit."""

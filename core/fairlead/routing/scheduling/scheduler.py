@@ -14,13 +14,14 @@ from fairlead.instances import REACHABLE
 from fairlead.reports import Binding, BindingChange, BindingReason, MoveOutcome
 from fairlead.routing.admission.refusals import nobody_serves, shutting_down, too_late, upstream_failed, waited_too_long
 from fairlead.routing.choosing.candidates import least_pending
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.predictors import Predictor
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.routing.knowledge.circuit import Circuit
-from fairlead.routing.policies.catalogue import check_parameters
-from fairlead.routing.policies.registry import build_policy
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, learn_ttft, note_decode_begin
 from fairlead.routing.scheduling.placing import Placing, SchedulerSettings
@@ -48,18 +49,21 @@ class PoolScheduler(SchedulerReadings):
         sample_rate: float = 0.05,
         settings: SchedulerSettings | None = None,
         predictor: Predictor | None = None,
+        policies: PolicyCatalogue = BUILT_IN,
     ) -> None:
         settings = settings or SchedulerSettings()
         self._seed = seed
         self._recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit, load_samples=settings.load_samples)
-        parameters = check_parameters(table.routing.policy, table.routing.parameters)
-        super().__init__(Placing(table, build_policy(table.routing, seed), parameters, self._recorder, settings, predictor))
+        self._policies = policies
+        parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
+        policy = PolicyInForce.of(policies.build(table.routing, seed))
+        super().__init__(Placing(table, policy, parameters, self._recorder, settings, predictor))
         self._settings = settings
         self._loads = self._placing.accounting.loads
         self._requests = self._placing.accounting.requests
         self._outbox: list[Refusal] = []
         self._next_sweep = 0.0
-        take_table(self._placing, table, seed)
+        take_table(self._placing, table, policies, seed)
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
@@ -225,13 +229,14 @@ class PoolScheduler(SchedulerReadings):
         if table.uid == current.uid and table.version <= current.version:
             return ()
         placing.view.now = now
-        take_table(placing, table, self._seed)
+        take_table(placing, table, self._policies, self._seed)
         misplaced: list[TrackedRequest] = []
+        restricts = placing.policy.restricts_placement
         placing.view.candidates()  # so that each load knows whether it is one
         for instance in sorted(placing.queues):
             accepting = self._loads[instance].is_candidate(now)
             for tracked in placing.queues[instance].in_order(now):
-                allowed = placing.policy.placements(tracked.request)
+                allowed = () if restricts is None else restricts.placements(tracked.request)
                 if not accepting or (allowed and instance not in allowed):
                     misplaced.append(tracked)
                 elif allowed:

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.admission.gates import build_gate
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
-from fairlead.routing.policies.catalogue import check_parameters
-from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.queues.accounting import Stage
 from fairlead.routing.scheduling.placing import Placing
 from fairlead.tables import InstanceEntry, RoutingTable
 
 
-def take_table(placing: Placing, table: RoutingTable, seed: int) -> None:
+def take_table(placing: Placing, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Make `table` the one in force.
 
     Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used, ValueError for another pool's table.
@@ -22,11 +22,11 @@ def take_table(placing: Placing, table: RoutingTable, seed: int) -> None:
     before = placing.table
     if table.pool != before.pool:
         raise ValueError(f"a table of pool {table.pool} was given to the scheduler of {before.pool}")
-    parameters = check_parameters(table.routing.policy, table.routing.parameters)
+    parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
     rehashed = (table.engine.block_tokens, table.engine.bytes_per_token) != (before.engine.block_tokens, before.engine.bytes_per_token)
     rebuilt = rehashed or (table.routing.policy, table.routing.parameters) != (before.routing.policy, before.routing.parameters)
     if rebuilt:
-        placing.policy = build_policy(table.routing, seed)
+        placing.policy = PolicyInForce.of(policies.build(table.routing, seed))
     if rehashed or table.uid != before.uid:
         for instance in placing.prefixes.instances():
             placing.prefixes.drop(instance)
@@ -44,7 +44,8 @@ def take_table(placing: Placing, table: RoutingTable, seed: int) -> None:
         _rebuild_queues(placing)
     _take_instances(placing, table.instances)
     placing.view.invalidate()
-    placing.policy.table_changed(table)
+    if placing.policy.follows_table is not None:
+        placing.policy.follows_table.table_changed(table)
 
 
 def _take_times(placing: Placing, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:

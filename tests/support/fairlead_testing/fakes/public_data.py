@@ -11,7 +11,8 @@ from typing import Any
 
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.explaining_moves import explain_move
-from fairlead.routing.explanations.policy_terms import ground_of
+from fairlead.routing.explanations.grounds import ground_of
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
@@ -325,7 +326,7 @@ class World:
                     )
                 )
             ranked = sorted(candidates, key=lambda one: one.total or 0.0)
-            ground = ground_of("fairlead", "lowest-cost", {"affinity": 1.0, "in_time_seconds": 4.5})
+            ground = ground_of(BUILT_IN.terms("fairlead"), "lowest-cost", {"affinity": 1.0, "in_time_seconds": 4.5})
             decision = RoutingDecision(
                 id=f"d-{number:04d}",
                 pool=pool,

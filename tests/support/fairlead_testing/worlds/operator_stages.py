@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
@@ -87,6 +88,7 @@ class VirtualStage:
             settings=SETTINGS,
             cluster=self.cluster,
             control_plane=self.api,
+            policies=BUILT_IN,
             clock=lambda: self.now,
             new_id=lambda: f"{next(self.numbers):016}",
             child_changes=lambda key: self.noticed,

@@ -9,16 +9,17 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead.reports import CandidateScore
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import Policy, PoolView, QueuedMove
+from fairlead.routing.contracts.policies import Policy, PoolView, QueuedMove, Rebalances
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.contracts.weighing import Rule, Term
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import explain
-from fairlead.routing.explanations.policy_terms import LimitValue, ground_of, limits_of, rule_of
-from fairlead.routing.policies.registry import build_policy
-from fairlead.tables import RoutingFacts, RoutingTable
+from fairlead.routing.explanations.grounds import LimitValue, ground_of, limits_of, rule_of
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.tables import RoutingFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +44,12 @@ class WatchedPolicy:
         self._inner = inner
         self._seen = seen
         self.name = inner.name
-        self.binds = inner.binds
-
-    @property
-    def rebalances(self) -> bool:
-        return self._inner.rebalances
-
-    def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        return self._inner.placements(request)
-
-    def table_changed(self, table: RoutingTable) -> None:
-        self._inner.table_changed(table)
+        for ability in ("binds", "placements", "table_changed"):
+            if hasattr(inner, ability):
+                setattr(self, ability, getattr(inner, ability))
+        if isinstance(inner, Rebalances):
+            self._moving = inner
+            self.rebalance = self._rebalance
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         decision = self._inner.choose(request, view, now)
@@ -75,9 +71,10 @@ class WatchedPolicy:
     def _check_weighing(self, decision: Decision) -> None:
         """What would be recorded gives the choice again, and says so in a sentence."""
         weighing = decision.weigh()
-        ground = ground_of(self.name, weighing.rule, weighing.limits)
-        assert rule_of(self.name, weighing.rule) is not None, f"{self.name} does not declare rule {weighing.rule}"
-        assert {limit.name for limit in ground.limits} <= limits_of(self.name).keys()
+        terms = BUILT_IN.terms(self.name)
+        ground = ground_of(terms, weighing.rule, weighing.limits)
+        assert rule_of(terms, weighing.rule) is not None, f"{self.name} does not declare rule {weighing.rule}"
+        assert {limit.name for limit in ground.limits} <= limits_of(terms).keys()
         record = Recorded(
             chosen=decision.instance,
             rule=ground.rule,
@@ -90,11 +87,11 @@ class WatchedPolicy:
         assert explain(record).startswith(f"{decision.instance} was chosen: {ground.rule.because}.")
         self._seen[f"{self.name}: {weighing.rule}"] += 1
 
-    def rebalance(
+    def _rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
         waiting = {one.request.id: one for instance in overloaded for one in queues[instance]}
-        moves = self._inner.rebalance(overloaded, queues, view, now)
+        moves = self._moving.rebalance(overloaded, queues, view, now)
         able = able_to_prefill(view, now)
         assert len({move.request for move in moves}) == len(moves), "a request moves at most once per run"
         for move in moves:
@@ -137,10 +134,11 @@ def _healthy(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 def watched_policies(seen: Counter[str]) -> Iterator[None]:
     """Schedulers made or given a table meanwhile have their policies watched."""
 
-    def watched(facts: RoutingFacts, seed: int) -> Policy:
-        return WatchedPolicy(build_policy(facts, seed), seen)
+    built = PolicyCatalogue.build
+
+    def watched(catalogue: PolicyCatalogue, facts: RoutingFacts, seed: int) -> Policy:
+        return WatchedPolicy(built(catalogue, facts, seed), seen)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairlead.routing.scheduling.scheduler.build_policy", watched)
-        patch.setattr("fairlead.routing.scheduling.table_changes.build_policy", watched)
+        patch.setattr(PolicyCatalogue, "build", watched)
         yield

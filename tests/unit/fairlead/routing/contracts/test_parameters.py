@@ -4,37 +4,37 @@ import pytest
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.routing.contracts.parameters import ParameterFacts
-from fairlead.routing.policies.catalogue import check_parameters, policy_names, policy_parameters
-from fairlead.routing.policies.policy_parameters import DualMapParameters, EarParameters
-from fairlead.routing.policies.registry import build_policy
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.policies.dualmap import DualMapParameters
+from fairlead.routing.policies.ear import EarParameters
 from fairlead.tables import RoutingFacts
 
 
 def test_the_policies_of_the_sources_are_registered() -> None:
-    assert {"round-robin", "least-loaded", "cache-affinity", "dualmap", "ear", "sticky", "heimdall"} <= set(policy_names())
-    assert len(set(policy_names())) == len(policy_names())
+    assert {"round-robin", "least-loaded", "cache-affinity", "dualmap", "ear", "sticky", "heimdall"} <= set(BUILT_IN.names)
+    assert len(set(BUILT_IN.names)) == len(BUILT_IN.names)
 
 
-@pytest.mark.parametrize("name", policy_names())
+@pytest.mark.parametrize("name", BUILT_IN.names)
 def test_each_policy_is_built_by_name_and_needs_no_parameters(name: str) -> None:
-    assert build_policy(RoutingFacts(policy=name), 1).name == name
+    assert BUILT_IN.build(RoutingFacts(policy=name), 1).name == name
 
 
-@pytest.mark.parametrize("name", policy_names())
+@pytest.mark.parametrize("name", BUILT_IN.names)
 def test_every_default_passes_its_own_check_and_every_parameter_is_described(name: str) -> None:
-    facts = policy_parameters(name)
-    check_parameters(name, {one.name: one.default for one in facts})
+    facts = BUILT_IN.parameters(name)
+    BUILT_IN.check_parameters(name, {one.name: one.default for one in facts})
     assert all(one.description.endswith(".") and len(one.description) > 20 for one in facts)
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownName, match=r"policy 'magic' is unknown; known: cache-affinity, .*dualmap, .*sticky"):
-        check_parameters("magic", {})
+        BUILT_IN.check_parameters("magic", {})
 
 
 def test_an_unknown_parameter_is_refused_with_its_path_and_the_known_ones() -> None:
     with pytest.raises(InvalidInput, match=r"has no such parameter; it has: .*slo_fraction") as refused:
-        check_parameters("dualmap", {"slo_fracton": 1})
+        BUILT_IN.check_parameters("dualmap", {"slo_fracton": 1})
     assert refused.value.field == "spec.routing.parameters.slo_fracton"
 
 
@@ -59,27 +59,27 @@ def test_an_unknown_parameter_is_refused_with_its_path_and_the_known_ones() -> N
 )
 def test_a_value_of_the_wrong_type_or_out_of_bounds_names_field_and_remedy(policy: str, name: str, value: Any, remedy: str) -> None:
     with pytest.raises(InvalidInput, match=remedy) as refused:
-        check_parameters(policy, {name: value})
+        BUILT_IN.check_parameters(policy, {name: value})
     assert refused.value.field == f"spec.routing.parameters.{name}"
 
 
 def test_shares_and_samples_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"cold_share: 0.5 cannot be used; write at most hot_share, 0.2"):
-        check_parameters("dualmap", {"hot_share": 0.2, "cold_share": 0.5})
+        BUILT_IN.check_parameters("dualmap", {"hot_share": 0.2, "cold_share": 0.5})
     with pytest.raises(InvalidInput, match="hotness_min_samples: 300 cannot be used"):
-        check_parameters("cache-affinity", {"hotness_min_samples": 300})
+        BUILT_IN.check_parameters("cache-affinity", {"hotness_min_samples": 300})
 
 
 def test_whole_numbers_pass_for_numbers_and_whole_floats_for_integers() -> None:
-    typed = check_parameters("dualmap", {"slo_fraction": 1, "max_examined": 64.0})
+    typed = BUILT_IN.check_parameters("dualmap", {"slo_fraction": 1, "max_examined": 64.0})
     assert isinstance(typed, DualMapParameters)
     assert (typed.slo_fraction, typed.max_examined) == (1.0, 64)
     assert isinstance(typed.max_examined, int)
 
 
 def test_the_preset_decides_what_is_not_given() -> None:
-    paper, code = check_parameters("dualmap", {}), check_parameters("dualmap", {"preset": "dualmap-code"})
-    own = check_parameters("dualmap", {"preset": "dualmap-code", "slo_fraction": 0.7, "hot_share": 0.3})
+    paper, code = BUILT_IN.check_parameters("dualmap", {}), BUILT_IN.check_parameters("dualmap", {"preset": "dualmap-code"})
+    own = BUILT_IN.check_parameters("dualmap", {"preset": "dualmap-code", "slo_fraction": 0.7, "hot_share": 0.3})
     assert isinstance(paper, DualMapParameters)
     assert isinstance(code, DualMapParameters)
     assert isinstance(own, DualMapParameters)
@@ -89,7 +89,7 @@ def test_the_preset_decides_what_is_not_given() -> None:
 
 
 def test_a_null_means_the_default_where_the_default_is_a_rule() -> None:
-    typed = check_parameters("ear", {"hot_tokens": None})
+    typed = BUILT_IN.check_parameters("ear", {"hot_tokens": None})
     assert isinstance(typed, EarParameters)
     assert typed.hot_tokens is None
 

@@ -9,8 +9,8 @@ from fairlead.routing.contracts.weighing import COMMON_RULES, TOTAL, Unit
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import explain, in_words, pair_in_words
 from fairlead.routing.explanations.explaining_moves import explain_move
-from fairlead.routing.explanations.policy_terms import POLICY_TERMS, ground_of, terms_of
-from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.explanations.grounds import ground_of, terms_of
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_testing.worlds.watched_policy import Recorded
 
 
@@ -21,7 +21,7 @@ def scored(instance: str, total: float, hit: int = 0, ttft: float = 1.0, **terms
 
 
 def recorded(policy: str, rule: str, *candidates: CandidateScore, passed_over: str | None = None, **limits: float) -> Recorded:
-    ground = ground_of(policy, rule, limits)
+    ground = ground_of(BUILT_IN.terms(policy), rule, limits)
     return Recorded(
         chosen=candidates[0].instance,
         rule=ground.rule,
@@ -37,13 +37,10 @@ def problems(decision: Recorded, reason: str = "", considered: int = 2) -> list[
     return contradictions(decision, (), considered, reason)
 
 
-def test_every_policy_declares_what_it_compares() -> None:
-    assert set(POLICY_TERMS) == set(policy_names())
-
-
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_rules_name_only_terms_and_limits_that_are_declared(policy: str) -> None:
-    known, terms = POLICY_TERMS[policy], terms_of(policy)
+    known = BUILT_IN.entry(policy).terms
+    terms = terms_of(known)
     limits = {limit.name for limit in known.limits} | {"chosen"}
     codes = [rule.code for rule in (*COMMON_RULES, *known.rules)]
     assert len(set(codes)) == len(codes)
@@ -172,4 +169,4 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
 
 
 def test_total_is_a_name_no_policy_uses_for_something_else() -> None:
-    assert all(term.name != TOTAL for known in POLICY_TERMS.values() for term in known.terms)
+    assert all(term.name != TOTAL for policy in BUILT_IN.names for term in BUILT_IN.entry(policy).terms.terms)

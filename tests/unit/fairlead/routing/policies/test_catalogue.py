@@ -7,9 +7,7 @@ import pytest
 
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts
-from fairlead.routing.explanations.policy_terms import POLICY_TERMS
-from fairlead.routing.policies.catalogue import policy_names, policy_parameters
-from fairlead.routing.policies.registry import BUILDERS
+from fairlead.routing.policies.catalogue import BUILT_IN
 
 CATALOGUE = (Path(__file__).parents[5] / "docs" / "policies.md").read_text(encoding="utf-8")
 SHARED = {facts.name for facts in parameter_facts(QueueParameters)}
@@ -46,18 +44,18 @@ def default(one: ParameterFacts) -> str:
     return re.escape(f"`{text}`" if one.kind == "text" else text.lower() if one.kind == "boolean" else text)
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_every_policy_has_a_section_with_intent_inputs_cost_and_when_it_hurts(policy: str) -> None:
     text = section(policy)
     for heading in ("Intent", "Inputs", "Cost", "When it hurts"):
         assert f"**{heading}.**" in text
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_every_parameter_of_every_policy_is_documented_with_its_type_bounds_and_default(policy: str) -> None:
     own = lines(policy)
     inherited = lines("What every policy shares") | (lines("cache-affinity") if policy == "dualmap" else {})
-    facts = {one.name: one for one in policy_parameters(policy)}
+    facts = {one.name: one for one in BUILT_IN.parameters(policy)}
     assert set(own) <= set(facts), "a parameter is documented that does not exist"
     for name, one in facts.items():
         line = (inherited | own).get(name)
@@ -69,18 +67,14 @@ def test_every_parameter_of_every_policy_is_documented_with_its_type_bounds_and_
 
 def test_every_registered_policy_is_in_the_table_and_nothing_else() -> None:
     table = re.findall(r"^\| `([\w-]+)` \|", CATALOGUE.split("##")[0], re.MULTILINE)
-    assert tuple(table) == policy_names()
+    assert sorted(table) == sorted(BUILT_IN.names)
     headings = set(re.findall(r"^## (.*)$", CATALOGUE, re.MULTILINE))
-    assert headings == {*policy_names(), "What every policy shares", "What decisions record"}
+    assert headings == {*BUILT_IN.names, "What every policy shares", "What decisions record"}
 
 
-def test_every_policy_of_the_catalogue_can_be_built_and_nothing_else() -> None:
-    assert tuple(BUILDERS) == policy_names()
-
-
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_every_term_and_rule_a_policys_decisions_record_is_in_the_catalogue(policy: str) -> None:
-    recorded = POLICY_TERMS[policy]
+    recorded = BUILT_IN.entry(policy).terms
     (line,) = re.findall(rf"^\| {policy} \|(.*)$", section("What decisions record"), re.MULTILINE)
     compared = "nothing" if recorded.total is None else f"{recorded.total.words} ({recorded.total.unit}, {recorded.total.better} is better)"
     assert f" {compared} |" in line

@@ -14,8 +14,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.rings import CandidateRings
-from fairlead.routing.policies.dualmap import DualMap
-from fairlead.routing.policies.policy_parameters import DualMapParameters
+from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
 from fairlead_testing.builders.routing import POOL, ScriptedView, entries, entry, request, table
 
 PAIR = ("i00", "i01")
@@ -241,7 +240,6 @@ def test_one_candidate_is_the_keys_owner_whatever_its_load_and_nothing_migrates(
     decision = policy.choose(asked, ScriptedView(table(4), loads), 0.0)
     assert (decision.instance, decision.alternate, decision.overloaded) == (owner, None, ())
     assert decision.reason is DecisionReason.PREFIX_AFFINITY
-    assert not policy.rebalances
 
 
 class _OfMany(DualMap):

@@ -9,8 +9,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.ear import Ear, free_kv_tokens, prefix_session
-from fairlead.routing.policies.policy_parameters import EarParameters
+from fairlead.routing.policies.ear import Ear, EarParameters, free_kv_tokens, prefix_session
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, request, table
 

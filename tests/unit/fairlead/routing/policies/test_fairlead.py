@@ -11,9 +11,8 @@ from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.catalogue import check_parameters
-from fairlead.routing.policies.fairlead import Fairlead
-from fairlead.routing.policies.policy_parameters import FairleadParameters
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, load_of, refusals, request, table, view_over
@@ -291,8 +290,8 @@ def test_no_request_waits_beyond_the_queue_timeout(arrivals: list[tuple[int, flo
 
 
 def test_its_parameters_are_checked() -> None:
-    assert check_parameters("fairlead", {}).queue_discipline == "deadline"
+    assert BUILT_IN.check_parameters("fairlead", {}).queue_discipline == "deadline"
     with pytest.raises(InvalidInput, match="busy_load"):
-        check_parameters("fairlead", {"busy_load": 0})
+        BUILT_IN.check_parameters("fairlead", {"busy_load": 0})
     with pytest.raises(InvalidInput, match="late_share"):
-        check_parameters("fairlead", {"late_share": 1.5})
+        BUILT_IN.check_parameters("fairlead", {"late_share": 1.5})

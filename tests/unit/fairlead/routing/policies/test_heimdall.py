@@ -5,8 +5,7 @@ from fairlead.instances import InstanceState
 from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.scorers import loads, prefixes
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.heimdall import Heimdall, max_score
-from fairlead.routing.policies.policy_parameters import HeimdallParameters
+from fairlead.routing.policies.heimdall import Heimdall, HeimdallParameters, max_score
 from fairlead_testing.builders.routing import ScriptedView, entry, request, table
 
 WAITING = np.array([0, 4, 8])

@@ -5,8 +5,7 @@ import pytest
 from fairlead.instances import Role
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.policies.mooncake import Mooncake
-from fairlead.routing.policies.policy_parameters import MooncakeParameters
+from fairlead.routing.policies.mooncake import Mooncake, MooncakeParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import ScriptedView, dispatches, entry, load_of, request, table, view_over
 

@@ -1,7 +1,6 @@
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.policies.policy_parameters import PrebleParameters
-from fairlead.routing.policies.preble import Preble
+from fairlead.routing.policies.preble import Preble, PrebleParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import ScriptedView, dispatches, load_of, request, table, view_over
 

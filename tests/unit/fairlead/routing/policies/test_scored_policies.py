@@ -5,28 +5,23 @@ import pytest
 
 from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.policies import FollowsTable
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, linear_scores
-from fairlead.routing.policies.catalogue import policy_names
-from fairlead.routing.policies.dynamo import Dynamo
+from fairlead.routing.policies.cache_load_linear import CacheLoadLinear, CacheLoadLinearParameters, linear_scores
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.policies.dynamo import Dynamo, DynamoParameters
 from fairlead.routing.policies.least_request import LeastRequest
 from fairlead.routing.policies.lmetric import LMetric, products
 from fairlead.routing.policies.min_ttft import MinTtft
-from fairlead.routing.policies.policy_parameters import (
-    CacheLoadLinearParameters,
-    DynamoParameters,
-    PrefixCacheLoadParameters,
-    PrefixCacheThresholdParameters,
-)
 from fairlead.routing.policies.prefix_cache_load import (
     PrefixCacheLoad,
+    PrefixCacheLoadParameters,
     crowding_bound,
     is_imbalanced,
     longest_match_within,
 )
-from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold
+from fairlead.routing.policies.prefix_cache_threshold import PrefixCacheThreshold, PrefixCacheThresholdParameters
 from fairlead.routing.policies.random import RandomChoice
-from fairlead.routing.policies.registry import build_policy
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import dispatches, load_of, request, table, view_over
 
@@ -168,10 +163,11 @@ def test_dice_shuffle_everything_and_refuse_to_choose_among_nothing() -> None:
         Dice(1).below(0)
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_a_pool_of_one_has_one_answer_under_every_policy(policy: str) -> None:
     view = view_over([load_of("i1", requests=9, pending=90_000)], policy=policy)
-    built = build_policy(view.table.routing, 1)
-    built.table_changed(view.table)
+    built = BUILT_IN.build(view.table.routing, 1)
+    if isinstance(built, FollowsTable):
+        built.table_changed(view.table)
     decision = built.choose(request("r", session="s"), view, 0.0)
     assert (decision.instance, decision.fallbacks) == ("i1", ())

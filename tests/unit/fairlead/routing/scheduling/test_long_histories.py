@@ -16,7 +16,7 @@ from fairlead.instances import REACHABLE, InstanceState, Role
 from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.routing.policies.catalogue import policy_names
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
@@ -268,13 +268,13 @@ def histories(policy: str) -> Counter[str]:
     return seen
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_no_one_unfit_is_ever_named_and_nothing_stays_counted(policy: str) -> None:
     assert histories(policy)["dispatched"] > 400
 
 
 def test_the_histories_come_by_everything_that_they_check() -> None:
-    seen: Counter[str] = sum((histories(policy) for policy in policy_names()), Counter())
+    seen: Counter[str] = sum((histories(policy) for policy in BUILT_IN.names), Counter())
     named = ("fallbacks", "alternate", "decode", "transfer_from", "fetched", "overloaded", "move")
     refused = [reason for reason in RejectionReason if reason is not RejectionReason.SHUTTING_DOWN]
     moved = [reason for reason in BindingReason if reason not in (BindingReason.COLD, BindingReason.OPERATOR)]

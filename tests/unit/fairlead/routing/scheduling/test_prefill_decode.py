@@ -7,13 +7,11 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
-from fairlead.pools import parse_spec
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.routing.policies.catalogue import check_roles, policy_names
-from fairlead.routing.policies.policy_parameters import StaticPdParameters
-from fairlead.routing.policies.static_pd import StaticPd
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table, view_over
@@ -29,7 +27,7 @@ def decoder(name: str, tokens: int, requests: int = 1, state: InstanceState = In
     return InstanceLoad(entry=entry(name, state, role=Role.DECODE), decode_tokens=tokens, decoding=requests)
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", BUILT_IN.names)
 def test_every_policy_prefills_on_a_prefill_instance_and_decodes_on_a_decode_instance(policy: str) -> None:
     scheduler = PoolScheduler(split_pool(policy, window=0), "router-0", 1)
     for number in range(12):
@@ -142,10 +140,10 @@ def test_a_pool_without_both_roles_cannot_use_static_pd_and_is_told_so() -> None
     with pytest.raises(
         InvalidInput, match=r"needs instances of role prefill and decode, and spec.roles accepts only both today"
     ) as refused:
-        parse_spec({"model": "m", "routing": {"policy": "static-pd"}})
+        BUILT_IN.check_roles("static-pd", {Role.BOTH})
     assert refused.value.field == "spec.routing.policy"
-    check_roles("static-pd", {Role.PREFILL, Role.DECODE})
-    check_roles("mooncake", {Role.BOTH})
+    BUILT_IN.check_roles("static-pd", {Role.PREFILL, Role.DECODE})
+    BUILT_IN.check_roles("mooncake", {Role.BOTH})
 
 
 def test_decode_instances_have_no_anchors() -> None:

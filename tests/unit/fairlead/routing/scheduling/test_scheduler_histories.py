@@ -14,9 +14,9 @@ from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding, BindingReason, Move, RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import DISCIPLINES
+from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.routing.policies.catalogue import policy_names
-from fairlead.routing.policies.registry import build_policy
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
@@ -49,7 +49,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.moves_total = 0
 
     @initialize(
-        policy=st.sampled_from(policy_names()),
+        policy=st.sampled_from(BUILT_IN.names),
         instances=INSTANCES,
         window=st.integers(0, 2),
         mode=st.sampled_from(["Disabled", "Load", "Predicted", "AfterPrefill"]),
@@ -242,7 +242,7 @@ class SchedulerHistory(RuleBasedStateMachine):
     @rule(
         instances=INSTANCES,
         moved=st.booleans(),
-        policy=st.sampled_from([None, *policy_names()]),
+        policy=st.sampled_from([None, *BUILT_IN.names]),
         mode=st.sampled_from([None, "Disabled", "Predicted"]),
     )
     def table_changes(self, instances: Fitness, moved: bool, policy: str | None, mode: str | None) -> None:
@@ -276,7 +276,7 @@ class SchedulerHistory(RuleBasedStateMachine):
             self.check_move(move)
         homes = Counter((one.session, one.previous, one.instance, one.at) for one in records.bindings if one.previous is not None)
         assert Counter((move.session, move.source, move.target, move.at) for move in records.migrations) == homes
-        if self.version == 1 and not build_policy(self.table.routing, 1).binds:
+        if self.version == 1 and not PolicyInForce.of(BUILT_IN.build(self.table.routing, 1)).keeps_homes:
             assert records.bindings == ()
         for change in records.bindings:
             assert change.instance != change.previous

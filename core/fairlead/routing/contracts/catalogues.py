@@ -1,0 +1,106 @@
+"""Catalogues: the policies a pool may name, what each is for, its parameters, and how it is built.
+
+A name is known from the start; the entry behind it is loaded when it is first asked for, so that whoever reads one pool's spec loads that pool's
+policy and no other. A policy from another package is named as any other: see `PolicyCatalogue.extended`.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.instances import Role
+from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts, read_parameters
+from fairlead.routing.contracts.weighing import PolicyTerms
+from fairlead.tables import RoutingFacts
+
+if TYPE_CHECKING:  # a policy's view has vectors, and whoever only reads specs must not load numpy
+    from fairlead.routing.contracts.policies import Policy
+
+POLICY_FIELD = "spec.routing.policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEntry:
+    """A policy: one line of intent, how it is built from its parameters and a seed, and what its decisions are recorded with.
+
+    `needs_roles` are those a pool must have for the policy to make sense; empty = any pool.
+    """
+
+    name: str
+    intent: str
+    build: Callable[[Any, int], "Policy"]
+    terms: PolicyTerms
+    parameters: type[QueueParameters] = QueueParameters
+    needs_roles: tuple[Role, ...] = ()
+
+
+class PolicyCatalogue:
+    """Policies by name; `sources` load their entries."""
+
+    def __init__(self, sources: Mapping[str, Callable[[], object]]) -> None:
+        self._sources = dict(sources)
+        self._entries: dict[str, PolicyEntry] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `spec.routing.policy` may be."""
+        return tuple(self._sources)
+
+    def extended(self, others: Mapping[str, Callable[[], object]]) -> "PolicyCatalogue":
+        """This catalogue and others' policies. Raises InvalidInput when one has a name that is taken."""
+        taken = sorted(others.keys() & self._sources.keys())
+        if taken:
+            raise InvalidInput("entry point fairlead.policies", taken[0], "Fairlead has a policy of that name; give yours another")
+        return PolicyCatalogue(self._sources | dict(others))
+
+    def entry(self, name: str) -> PolicyEntry:
+        """The policy of that name. Raises UnknownName, and InvalidInput when the package it comes from cannot be used."""
+        known = self._entries.get(name)
+        if known is None:
+            known = self._entries[name] = self._load(name)
+        return known
+
+    def parameters(self, name: str) -> tuple[ParameterFacts, ...]:
+        """The parameter schema of a policy. Raises as `entry`."""
+        return parameter_facts(self.entry(name).parameters)
+
+    def terms(self, name: str) -> PolicyTerms | None:
+        """What a policy's decisions are recorded with; None when it is not known here (any more)."""
+        try:
+            return self.entry(name).terms
+        except (UnknownName, InvalidInput):
+            return None
+
+    def check_parameters(self, name: str, parameters: Mapping[str, Any]) -> QueueParameters:
+        """Typed parameters of a policy, defaults applied.
+
+        Raises as `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type or a value out of bounds.
+        """
+        return read_parameters(self.entry(name).parameters, parameters, name)
+
+    def check_roles(self, name: str, roles: Collection[Role]) -> None:
+        """Raises InvalidInput when a pool with instances of these roles cannot use the policy; else as `entry`."""
+        missing = [role for role in self.entry(name).needs_roles if role not in roles]
+        if missing:
+            words = " and ".join(role.value for role in missing)
+            remedy = f"it needs instances of role {words}, and spec.roles accepts only both today; choose another policy"
+            raise InvalidInput(POLICY_FIELD, name, remedy)
+
+    def build(self, facts: RoutingFacts, seed: int) -> "Policy":
+        """The policy a table names, with its parameters; deterministic given `seed`. Raises as `check_parameters`."""
+        return self.entry(facts.policy).build(self.check_parameters(facts.policy, facts.parameters), seed)
+
+    def _load(self, name: str) -> PolicyEntry:
+        source = self._sources.get(name)
+        if source is None:
+            raise UnknownName("policy", name, self.names)
+        try:
+            loaded = source()
+        except Exception as error:  # another package's code may raise anything
+            raise InvalidInput(
+                POLICY_FIELD, name, f"its package cannot be loaded ({error!r}); repair it or choose another policy"
+            ) from error
+        if not isinstance(loaded, PolicyEntry) or loaded.name != name:
+            raise InvalidInput(POLICY_FIELD, name, f"its entry point must name a PolicyEntry called {name}; repair its package")
+        return loaded

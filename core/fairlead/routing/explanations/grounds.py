@@ -1,0 +1,69 @@
+"""The ground of a recorded decision: its rule, terms and limits, looked up in what its policy declares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairlead.routing.contracts.weighing import (
+    COMMON_RULES,
+    COMMON_TERMS,
+    NOT_RECORDED,
+    QUEUE_LIMIT,
+    TOTAL,
+    Limit,
+    PolicyTerms,
+    Rule,
+    Term,
+    Unit,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitValue(Limit):
+    """A limit with its value in one decision."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a recorded decision was made by, looked up: all that a sentence or a check needs beside the candidates."""
+
+    rule: Rule
+    terms: tuple[Term, ...]
+    parts: tuple[str, ...]
+    limits: tuple[LimitValue, ...]
+
+
+def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float]) -> Ground:
+    """The rule, terms and limits of a decision of `policy`; a rule this version does not know stands for itself."""
+    unknown = Rule(
+        code=code, because="the rule that decided is not known to this version" if code != NOT_RECORDED else "the rule was not recorded"
+    )
+    named = limits_of(known)
+    values = [(named.get(name, Limit(name=name, words=name, unit=Unit.SCORE)), value) for name, value in limits.items()]
+    return Ground(
+        rule=rule_of(known, code) or unknown,
+        terms=tuple(terms_of(known).values()),
+        parts=() if known is None else known.parts,
+        limits=tuple(LimitValue(name=limit.name, words=limit.words, unit=limit.unit, value=value) for limit, value in values),
+    )
+
+
+def rule_of(known: PolicyTerms | None, code: str) -> Rule | None:
+    """The rule of this code; None when this version does not know it."""
+    rules = COMMON_RULES if known is None else (*COMMON_RULES, *known.rules)
+    return next((rule for rule in rules if rule.code == code), None)
+
+
+def terms_of(known: PolicyTerms | None) -> dict[str, Term]:
+    """Terms by name: the common ones, the policy's own and its total."""
+    found = {term.name: term for term in COMMON_TERMS}
+    if known is not None:
+        found |= {term.name: term for term in known.terms}
+        if known.total is not None:
+            found[TOTAL] = known.total
+    return found
+
+
+def limits_of(known: PolicyTerms | None) -> dict[str, Limit]:
+    return {limit.name: limit for limit in (QUEUE_LIMIT, *(known.limits if known is not None else ()))}
