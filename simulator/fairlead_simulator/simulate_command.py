@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
-from fairlead_simulator.engine_model.presets import PRESETS, Mode, preset
+from fairlead_simulator.engine_model.presets import PRESETS, preset
+from fairlead_simulator.engine_model.settings import Mode
 from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, CellResult, check_fits, run_cells

@@ -2,85 +2,104 @@
 
 from heapq import heappop, heappush
 from math import sqrt
+from typing import Generic
 
 from fairlead_simulator.engine_model.costs import DecodeCost
-from fairlead_simulator.simulation.jobs import Job, Phase
+from fairlead_simulator.engine_model.requests import Phase, RequestT
 
 
-class DecodeBatch:
-    """Jobs that get one token per step. Counts KV blocks exactly: at each step, those jobs take a new one whose last is full."""
+class DecodeBatch(Generic[RequestT]):
+    """Requests that get one token per step. Counts KV blocks exactly: at each step, those requests take a new one whose last is full."""
 
-    __slots__ = ("_block_tokens", "_boundaries", "_cost", "_finishes", "_sequence", "context_tokens", "jobs", "steps")
+    __slots__ = (
+        "_block_tokens",
+        "_boundaries",
+        "_cost",
+        "_finishes",
+        "_fixed",
+        "_sequence",
+        "_slow",
+        "context_tokens",
+        "requests",
+        "steps",
+    )
 
     def __init__(self, cost: DecodeCost, block_tokens: int) -> None:
         self._cost = cost
+        self._fixed = cost.fixed
+        self._slow: dict[RequestT, float] = {}
         self._block_tokens = block_tokens
         self._boundaries = [0] * block_tokens
-        """How many jobs need a new block at steps whose number has this remainder modulo the block size."""
-        self._finishes: list[tuple[int, int, Job]] = []
+        """How many requests need a new block at steps whose number has this remainder modulo the block size."""
+        self._finishes: list[tuple[int, int, RequestT]] = []
         self._sequence = 0
         self.steps = 0
         self.context_tokens = 0
-        self.jobs: dict[Job, None] = {}
+        self.requests: dict[RequestT, None] = {}
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self.requests)
 
-    def join(self, job: Job) -> None:
-        """From the next step on. `job.generated` counts the tokens it already has."""
-        job.phase = Phase.DECODING
-        job.joined_step = self.steps
-        job.finish_step = self.steps + job.output_tokens - job.generated
-        self.jobs[job] = None
-        self.context_tokens += job.input_tokens + job.generated
-        self._boundaries[self._boundary(job)] += 1
+    def join(self, request: RequestT) -> None:
+        """From the next step on. `request.generated` counts the tokens it already has."""
+        request.phase = Phase.DECODING
+        request.joined_step = self.steps
+        request.finish_step = self.steps + request.output_tokens - request.generated
+        self.requests[request] = None
+        if request.slow_factor != 1.0:
+            self._slow[request] = request.slow_factor
+            self._slow_down()
+        self.context_tokens += request.input_tokens + request.generated
+        self._boundaries[self._boundary(request)] += 1
         self._sequence += 1
-        job.batch_place = self._sequence
-        heappush(self._finishes, (job.finish_step, self._sequence, job))
+        request.batch_place = self._sequence
+        heappush(self._finishes, (request.finish_step, self._sequence, request))
 
-    def leave(self, job: Job) -> None:
+    def leave(self, request: RequestT) -> None:
         """Out of the batch, with `generated` brought up to date."""
-        self._boundaries[self._boundary(job)] -= 1
-        del self.jobs[job]
-        job.generated += self.steps - job.joined_step
-        self.context_tokens -= job.input_tokens + job.generated
+        self._boundaries[self._boundary(request)] -= 1
+        del self.requests[request]
+        if self._slow.pop(request, None) is not None:
+            self._slow_down()
+        request.generated += self.steps - request.joined_step
+        self.context_tokens -= request.input_tokens + request.generated
 
     def next_finish(self) -> int:
-        """Steps until the first job of a non-empty batch is done."""
+        """Steps until the first request of a non-empty batch is done."""
         finishes = self._finishes
         while True:
-            step, place, job = finishes[0]
-            if job in self.jobs and job.batch_place == place:
+            step, place, request = finishes[0]
+            if request in self.requests and request.batch_place == place:
                 return step - self.steps
             heappop(finishes)
 
-    def take(self, steps: int) -> list[Job]:
-        """Advance; returns the jobs now done, which are still in the batch."""
+    def take(self, steps: int) -> list[RequestT]:
+        """Advance; returns the requests now done, which are still in the batch."""
         self.steps += steps
-        self.context_tokens += steps * len(self.jobs)
+        self.context_tokens += steps * len(self.requests)
         finishes = self._finishes
-        done: list[Job] = []
+        done: list[RequestT] = []
         while finishes and finishes[0][0] <= self.steps:
-            _, place, job = heappop(finishes)
-            if job in self.jobs and job.batch_place == place:
-                done.append(job)
+            _, place, request = heappop(finishes)
+            if request in self.requests and request.batch_place == place:
+                done.append(request)
         return done
 
     def step_seconds(self) -> float:
         """The next step."""
         cost = self._cost
-        return cost.fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * len(self.jobs)
+        return self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * len(self.requests)
 
     def seconds(self, steps: int) -> float:
         """The next `steps` steps together, if the batch stays as it is."""
-        cost, batch = self._cost, len(self.jobs)
-        first = cost.fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * batch
+        cost, batch = self._cost, len(self.requests)
+        first = self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * batch
         return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)
 
     def whole_steps(self, seconds: float) -> int:
         """How many of the next steps are over within `seconds`."""
         first = self.step_seconds()
-        growth = self._cost.per_context_token * len(self.jobs)
+        growth = self._cost.per_context_token * len(self.requests)
         if growth > 0:
             linear = first - growth / 2
             steps = int((sqrt(linear * linear + 2 * growth * seconds) - linear) / growth)
@@ -102,11 +121,11 @@ class DecodeBatch:
         start = (self.steps + 1) % size
         end = start + rest
         partial = sum(boundaries[start:end]) + (sum(boundaries[: end - size]) if end > size else 0)
-        return cycles * len(self.jobs) + partial
+        return cycles * len(self.requests) + partial
 
     def steps_that_fit(self, wanted: int, available: int) -> int:
         """How many of the next `wanted` steps find their blocks among `available`."""
-        size, batch = self._block_tokens, len(self.jobs)
+        size, batch = self._block_tokens, len(self.requests)
         if (wanted // size + 1) * batch <= available:
             return wanted
         cycles, left = divmod(available, batch)
@@ -115,8 +134,12 @@ class DecodeBatch:
             left -= self._boundaries[(self.steps + offset) % size]
             if left < 0:
                 return min(wanted, steps + offset - 1)
-        raise AssertionError("a whole cycle of steps takes one block per job")
+        raise AssertionError("a whole cycle of steps takes one block per request")
 
-    def _boundary(self, job: Job) -> int:
-        context = job.input_tokens + job.generated
-        return (2 + job.joined_step - context) % self._block_tokens
+    def _slow_down(self) -> None:
+        """A step takes as long as its slowest request makes it."""
+        self._fixed = self._cost.fixed * max(self._slow.values(), default=1.0)
+
+    def _boundary(self, request: RequestT) -> int:
+        context = request.input_tokens + request.generated
+        return (2 + request.joined_step - context) % self._block_tokens

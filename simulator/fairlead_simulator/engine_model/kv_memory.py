@@ -5,7 +5,6 @@ while a running request uses it and otherwise cached, in the order it was let go
 oldest on when running requests need room. Because a request holds its whole leading run, what is known is closed under prefixes.
 """
 
-from collections import OrderedDict
 from collections.abc import Container, Sequence
 from itertools import islice
 
@@ -140,30 +139,3 @@ class KvMemory:
             return
         self._idle.pop(block, None)
         self._pinned.add(block)
-
-
-class DramTier:
-    """A prefix cache in host memory: plain LRU over prefix blocks, nothing pinned."""
-
-    __slots__ = ("_cache", "capacity", "evicted")
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.evicted = 0
-        self._cache: OrderedDict[int, None] = OrderedDict()
-
-    def match(self, blocks: Sequence[int], limit: int) -> int:
-        """Leading prefix blocks present, at most `limit`."""
-        return leading_run(blocks, limit, self._cache)
-
-    def insert(self, blocks: Sequence[int]) -> None:
-        """A prompt was computed: its blocks are the freshest now, the first one freshest of all."""
-        cache = self._cache
-        for block in reversed(blocks[: self.capacity]):
-            if block in cache:
-                cache.move_to_end(block)
-            else:
-                cache[block] = None
-        while len(cache) > self.capacity:
-            cache.popitem(last=False)
-            self.evicted += 1

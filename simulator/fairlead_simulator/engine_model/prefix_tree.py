@@ -24,10 +24,10 @@ class PrefixNode:
 
 
 class KvBlockPool:
-    """`capacity_blocks` blocks of `block_bytes` bytes of text each. Not thread-safe."""
+    """`capacity` blocks of `block_bytes` bytes of text each. Not thread-safe."""
 
-    def __init__(self, capacity_blocks: int, block_bytes: int) -> None:
-        self.capacity_blocks = capacity_blocks
+    def __init__(self, capacity: int, block_bytes: int) -> None:
+        self.capacity = capacity
         self.block_bytes = block_bytes
         self.private_blocks = 0
         self.pinned_blocks = 0
@@ -38,19 +38,19 @@ class KvBlockPool:
         self._released: OrderedDict[PrefixNode, None] = OrderedDict()
 
     @property
-    def available_blocks(self) -> int:
+    def available(self) -> int:
         """Blocks that could be allocated now: free ones and cached ones that may be evicted."""
-        return self.capacity_blocks - self.private_blocks - self.pinned_blocks
+        return self.capacity - self.private_blocks - self.pinned_blocks
 
     @property
     def free_blocks(self) -> int:
         """Blocks that hold nothing."""
-        return self.available_blocks - self.cached_blocks
+        return self.available - self.cached_blocks
 
     @property
     def usage(self) -> float:
         """Share of the capacity held by requests, 0..1 (cached blocks count as free, as vLLM counts them)."""
-        return (self.private_blocks + self.pinned_blocks) / self.capacity_blocks
+        return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
         """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of those are cached and would become pinned."""
@@ -74,9 +74,9 @@ class KvBlockPool:
         return self._descend(self._root, text, 0, limit_blocks)
 
     def allocate(self, blocks: int) -> None:
-        """Take private blocks, evicting cached ones when the free ones do not suffice. The caller has checked `available_blocks`."""
-        if blocks > self.available_blocks:
-            raise ValueError(f"{blocks} blocks asked, {self.available_blocks} available")
+        """Take private blocks, evicting cached ones when the free ones do not suffice. The caller has checked `available`."""
+        if blocks > self.available:
+            raise ValueError(f"{blocks} blocks asked, {self.available} available")
         missing = blocks - self.free_blocks
         if missing > 0:
             self._evict(missing)

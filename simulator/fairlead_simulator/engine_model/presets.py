@@ -5,34 +5,22 @@ bandwidth and memory and are good to a few ten percent: they set absolute latenc
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from fairlead.errors import UnknownName
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost, TransferCost
-
-Mode = Literal["prefill_priority", "chunked"]
-MODES: tuple[Mode, ...] = ("prefill_priority", "chunked")
+from fairlead_simulator.engine_model.settings import EngineSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePreset:
-    """One instance's engine. Token counts unless the name says otherwise; `dram_tokens` None = the prefix cache lives in GPU memory."""
+class EnginePreset(EngineSettings):
+    """One instance's engine, and what is known of its surroundings. `dram_tokens` None = the prefix cache lives in GPU memory."""
 
     name: str
     about: str
-    mode: Mode
-    block_tokens: int
-    kv_tokens: int
-    """KV capacity of the GPU: running requests, and without a DRAM tier also the prefix cache."""
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
-    dram_seconds_per_token: float = 0.0
-    max_batched_tokens: int
-    max_sequences: int = 256
     max_input_tokens: int | None
     """Prompts this long or longer cannot run there."""
-    prefill: PrefillCost
-    decode: DecodeCost
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float

@@ -7,17 +7,17 @@ import orjson
 from fairlead_simulator.engine_server.asgi import BodyTooLarge, ClientGone, Connections, Receive, Scope, Send
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.failures import FailureKind
-from fairlead_simulator.engine_server.generating import Instance
 from fairlead_simulator.engine_server.protocols.routes import Route, RouteTable
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
 from fairlead_simulator.engine_server.request_errors import RequestInvalid
+from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 
 class EngineApp:
     """Serves one instance. `store` None: responses are not kept."""
 
-    def __init__(self, instance: Instance, connections: Connections, store: ResponseStore | None) -> None:
+    def __init__(self, instance: ServedInstance, connections: Connections, store: ResponseStore | None) -> None:
         self._instance = instance
         self._connections = connections
         self._routes = RouteTable(store)

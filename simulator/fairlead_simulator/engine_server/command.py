@@ -6,24 +6,30 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import version
+from typing import get_args
 
 import click
 import uvicorn
 import uvloop
 
-from fairlead_simulator.engine_requests import EngineSettings
+from fairlead_simulator.engine_model.costs import PrefillCost
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.engine_model.settings import EngineSettings, Mode
 from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
-from fairlead_simulator.engine_server.generating import Instance, InstanceSettings
+from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
+from fairlead_simulator.engine_server.served_instance import InstanceSettings, ServedInstance
 from fairlead_simulator.engine_server.statistics import EngineStatistics
-from fairlead_simulator.engines import Engine
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(min=1)
+_DEFAULTS = preset("dualmap-910b4-qwen7b")
+"""`fairlead up` and `fairlead simulate` show the same engine unless told otherwise."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,6 +41,10 @@ _COUNT = click.IntRange(min=1)
 @click.option("--kv-cache-tokens", type=_COUNT, default=1_198_372, show_default=True)
 @click.option("--block-size", type=_COUNT, default=16, show_default=True, help="Tokens per KV block.")
 @click.option("--max-running", type=_COUNT, default=256, show_default=True)
+@click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as vLLM V1.")
+@click.option(
+    "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Most prompt tokens of one step."
+)
 @click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
 @click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")
 @click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True)
@@ -53,6 +63,8 @@ def engine(
     kv_cache_tokens: int,
     block_size: int,
     max_running: int,
+    mode: Mode,
+    max_batched_tokens: int,
     max_waiting: int,
     time_scale: float,
     bytes_per_token: int,
@@ -66,13 +78,13 @@ def engine(
     if kv_cache_tokens < block_size:
         raise click.UsageError(f"--kv-cache-tokens {kv_cache_tokens} is less than one block (--block-size {block_size})")
     settings = EngineSettings(
-        prefill_tokens_per_second=prefill_tokens_per_second,
-        decode_step_nanoseconds=round(decode_step_ms * 1e6),
-        kv_cache_tokens=kv_cache_tokens,
+        mode=mode,
         block_tokens=block_size,
-        block_bytes=block_size * bytes_per_token,
-        max_running=max_running,
-        max_waiting=max_waiting,
+        kv_tokens=kv_cache_tokens,
+        max_batched_tokens=max_batched_tokens,
+        max_sequences=max_running,
+        prefill=PrefillCost(per_token=1 / prefill_tokens_per_second),
+        decode=replace(_DEFAULTS.decode, fixed=decode_step_ms / 1e3),
     )
     listener = _listen(host, port)
     instance_settings = InstanceSettings(
@@ -88,10 +100,11 @@ def engine(
     )
 
     async def serve() -> None:
-        model_engine = Engine(settings, EngineStatistics(seconds_per_nanosecond=1e-9 / time_scale))
+        statistics = EngineStatistics(wall_seconds=1 / time_scale)
+        model_engine = ServedEngine(settings, bytes_per_token=bytes_per_token, max_waiting=max_waiting, statistics=statistics)
         pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3)
         connections: Connections = {}
-        instance = Instance(instance_settings, pacer, AnswerBook(seed, bytes_per_token))
+        instance = ServedInstance(instance_settings, pacer, AnswerBook(seed, bytes_per_token))
         app = EngineApp(instance, connections, ResponseStore() if responses_store else None)
         server = uvicorn.Server(
             uvicorn.Config(

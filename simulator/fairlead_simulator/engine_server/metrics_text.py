@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.statistics import Histogram
-from fairlead_simulator.engines import Engine
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -11,7 +11,7 @@ AnswerCounts = Mapping[tuple[str, str, str], int]
 """HTTP answers by handler (the path in the route table), method and class of status such as `2xx`."""
 
 
-def render_metrics(engine: Engine, model: str, answered: AnswerCounts) -> bytes:
+def render_metrics(engine: ServedEngine, model: str, answered: AnswerCounts) -> bytes:
     """All metrics of `engine`, which has been advanced to now."""
     return "".join((*_lines(engine, model), *_http_lines(answered))).encode("utf-8")
 
@@ -22,12 +22,12 @@ def _http_lines(answered: AnswerCounts) -> Iterator[str]:
         yield f'http_requests_total{{handler="{handler}",method="{method}",status="{status}"}} {count}\n'
 
 
-def _lines(engine: Engine, model: str) -> Iterator[str]:
+def _lines(engine: ServedEngine, model: str) -> Iterator[str]:
     statistics, settings = engine.statistics, engine.settings
     labels = f'engine="0",model_name="{_escape(model)}"'
-    yield _single("num_requests_running", "gauge", "Requests in the running batch.", labels, engine.running_count)
-    yield _single("num_requests_waiting", "gauge", "Requests waiting to be scheduled.", labels, engine.waiting_count)
-    yield _single("kv_cache_usage_perc", "gauge", "Share of KV cache blocks held by requests, 0 to 1.", labels, engine.blocks.usage)
+    yield _single("num_requests_running", "gauge", "Requests in the running batch.", labels, engine.instance.running)
+    yield _single("num_requests_waiting", "gauge", "Requests waiting to be scheduled.", labels, engine.instance.waiting)
+    yield _single("kv_cache_usage_perc", "gauge", "Share of KV cache blocks held by requests, 0 to 1.", labels, engine.memory.usage)
     yield _single(
         "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the cache.", labels, statistics.prefix_queries_tokens
     )
@@ -42,7 +42,7 @@ def _lines(engine: Engine, model: str) -> Iterator[str]:
         yield f'vllm:prompt_tokens_by_source_total{{{labels},source="{source}"}} {count}\n'
     yield _single("generation_tokens_total", "counter", "Tokens generated.", labels, statistics.generation_tokens)
     yield _header("request_success_total", "counter", "Requests ended, by reason.")
-    for reason, count in statistics.finished.items():
+    for reason, count in statistics.ended.items():
         yield f'vllm:request_success_total{{finished_reason="{reason}",{labels}}} {count}\n'
     for name, text, histogram in (
         ("time_to_first_token_seconds", "Arrival to first token.", statistics.time_to_first_token),

@@ -1,10 +1,15 @@
-"""Couples an engine model to the wall clock: advances it, wakes the requests that have something to send, and sleeps otherwise."""
+"""Couples a served engine to a clock: advances it, wakes the requests that have something to send, and sleeps otherwise."""
 
 import asyncio
 import time
+from collections.abc import Callable
 
-from fairlead_simulator.engine_requests import EngineRequest, EventKind, Generation
-from fairlead_simulator.engines import Engine
+from fairlead_simulator.engine_model.requests import Phase
+from fairlead_simulator.engine_server.engine import ServedEngine
+from fairlead_simulator.engine_server.requests import Generation
+
+_LATE_SECONDS = 0.0005
+"""Timers are set so much late, as uvloop rounds them to milliseconds and one that is early would be set twice."""
 
 
 class Ticket:
@@ -22,11 +27,11 @@ class Ticket:
 
     @property
     def ended(self) -> bool:
-        return self.gone or self.generation.ended
+        return self.gone or self.generation.phase is Phase.FINISHED
 
     def tokens(self) -> int:
         """Answer tokens produced so far."""
-        return self._pacer.engine.generated(self.generation)
+        return self._pacer.engine.instance.generated(self.generation)
 
     async def progress(self, seen_tokens: int) -> None:
         """Return when there are more tokens than `seen_tokens` to show, or the request ended."""
@@ -58,18 +63,25 @@ class Ticket:
 
 
 class EnginePacer:
-    """Drives `engine` at `time_scale` times the wall clock, from its creation on.
+    """Drives `engine` at `time_scale` times the seconds of `clock`, from its creation on.
 
     Prefill ends and completions wake their request at once (to the timer's millisecond); requests that are decoding and stream are woken
     together, every `stream_interval_seconds`.
     """
 
-    def __init__(self, engine: Engine, time_scale: float, stream_interval_seconds: float) -> None:
+    def __init__(
+        self,
+        engine: ServedEngine,
+        time_scale: float,
+        stream_interval_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.engine = engine
         self._time_scale = time_scale
         self._interval = stream_interval_seconds
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._started_ns = time.monotonic_ns()
+        self._started_at = clock()
         self._tickets: dict[Generation, Ticket] = {}
         self._streaming: dict[Ticket, None] = {}
         self._timer: asyncio.Handle | None = None
@@ -77,14 +89,14 @@ class EnginePacer:
         """When `_timer` fires. uvloop's own handles tell it only of timers that are some way off."""
         self._next_tick = 0.0
 
-    def now_ns(self) -> int:
-        """Engine time now."""
-        return max(self.engine.now_ns, int((time.monotonic_ns() - self._started_ns) * self._time_scale))
+    def now(self) -> float:
+        """Seconds of engine time."""
+        return max(self.engine.now, (self._clock() - self._started_at) * self._time_scale)
 
-    def submit(self, request: EngineRequest, streaming: bool) -> Ticket:
-        """Queue a request. Raises what Engine.submit raises."""
+    def submit(self, generation: Generation, streaming: bool) -> Ticket:
+        """Queue a generation. Raises what ServedEngine.submit raises."""
         try:
-            generation = self.engine.submit(request, self.now_ns())
+            self.engine.submit(generation, self.now())
         finally:
             self._deliver()
         ticket = Ticket(self, generation, streaming)
@@ -97,53 +109,53 @@ class EnginePacer:
         ticket = self._tickets.pop(generation, None)
         if ticket is not None:
             self._streaming.pop(ticket, None)
-        self.engine.abort(generation, self.now_ns())
+        self.engine.abort(generation, self.now())
         self._deliver()
         self._arm()
 
     def advance(self) -> None:
         """Bring the model up to now (before its state is read)."""
-        self.engine.advance(self.now_ns())
+        self.engine.advance(self.now())
         self._deliver()
 
     def _deliver(self) -> None:
-        for event in self.engine.take_events():
-            ticket = self._tickets.get(event.generation)
-            if ticket is None:
-                continue
-            if event.kind is EventKind.FINISHED:
-                del self._tickets[event.generation]
-                self._streaming.pop(ticket, None)
-                ticket.wake()
-            elif ticket.streaming:
+        progress = self.engine.take_progress()
+        for generation in progress.first_tokens:
+            ticket = self._tickets.get(generation)
+            if ticket is not None and ticket.streaming:
                 self._streaming[ticket] = None
+                ticket.wake()
+        for generation in progress.finished:
+            ticket = self._tickets.pop(generation, None)
+            if ticket is not None:
+                self._streaming.pop(ticket, None)
                 ticket.wake()
 
     def _on_timer(self) -> None:
         self._timer = None
         self.advance()
         now = self._loop.time()
-        if self._streaming and now >= self._next_tick and self.engine.decoding:
+        if self._streaming and now >= self._next_tick and self.engine.instance.decoding:
             self._next_tick = now + self._interval
             for ticket in self._streaming:
                 ticket.wake()
         self._arm()
 
     def _arm(self) -> None:
-        event_ns = self.engine.next_event_ns()
-        if event_ns is None:
+        event_at = self.engine.next_event_at()
+        if event_at is None:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
             return
         now = self._loop.time()
-        wall_ns = self._started_ns + int(event_ns / self._time_scale)
-        delay = max(0.0, (wall_ns - time.monotonic_ns()) * 1e-9) + 0.0005  # uvloop rounds timers to milliseconds
-        if self._streaming and self.engine.decoding:
+        wall = self._started_at + event_at / self._time_scale
+        delay = max(0.0, wall - self._clock()) + _LATE_SECONDS
+        if self._streaming and self.engine.instance.decoding:
             delay = min(delay, max(0.001, self._next_tick - now))
         due = now + delay
         if self._timer is not None:
-            if abs(self._due - due) < 0.0005:
+            if abs(self._due - due) < _LATE_SECONDS:
                 return
             self._timer.cancel()
         self._due = due

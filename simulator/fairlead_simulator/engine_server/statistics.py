@@ -1,10 +1,9 @@
-"""What a simulated engine counts about itself: counters and histograms, all in engine time, as plain numbers.
-
-The engine server shows them under vLLM's metric names; the offline simulator reads them directly.
-"""
+"""What a served engine counts about itself, as plain numbers; its metrics show them under vLLM's names."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+
+from fairlead_simulator.engine_server.requests import Generation
 
 TTFT_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
 INTER_TOKEN_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -33,9 +32,12 @@ class Histogram:
 
 @dataclass(slots=True, kw_only=True)
 class EngineStatistics:
-    """Totals since the engine started. Histograms hold seconds or tokens; `seconds_per_nanosecond` lets a sped-up engine show wall seconds."""
+    """Totals since the engine started, kept by observing the engine model. Histograms hold tokens or seconds.
 
-    seconds_per_nanosecond: float = 1e-9
+    `wall_seconds` are those that one second of engine time takes: a sped-up engine shows what its clients see.
+    """
+
+    wall_seconds: float = 1.0
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
     prompt_tokens: int = 0
@@ -43,7 +45,7 @@ class EngineStatistics:
     """Those of `prompt_tokens` that the cache had."""
     generation_tokens: int = 0
     preemptions: int = 0
-    finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0))
+    ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0))
     refused: int = 0
     time_to_first_token: Histogram = field(default_factory=lambda: Histogram(TTFT_BUCKETS))
     inter_token_latency: Histogram = field(default_factory=lambda: Histogram(INTER_TOKEN_BUCKETS))
@@ -56,6 +58,68 @@ class EngineStatistics:
     request_prompt_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
     request_generation_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
 
-    def observe(self, histogram: Histogram, nanoseconds: int, times: int = 1) -> None:
-        """Count a duration of engine time."""
-        histogram.observe(nanoseconds * self.seconds_per_nanosecond, times)
+    _fresh: dict[Generation, None] = field(default_factory=dict)
+    """Decoding requests whose last token came from their prefill."""
+    _last_decode_at: float = 0.0
+
+    def admitted(self, request: Generation, now: float) -> None:
+        """The prompt was looked up in the cache, and its time in the queue is over."""
+        self.prefix_queries_tokens += request.context_tokens
+        self.prefix_hits_tokens += request.hit_tokens
+        self._observe(self.queue_time, now - request.arrived_at)
+
+    def prefilled(self, request: Generation, now: float) -> None:
+        """The first token, or after a preemption the next one."""
+        self.generation_tokens += not request.pooled
+        if request.first_token_at < 0:
+            self.prompt_tokens += request.input_tokens
+            self.prompt_tokens_cached += request.hit_tokens
+            self._observe(self.time_to_first_token, now - request.arrived_at)
+            self._observe(self.prefill_time, now - request.admitted_at)
+        else:
+            self._observe(self.inter_token_latency, now - request.last_token_at)
+        request.last_token_at = now
+        if request.generated < request.output_tokens:
+            self._fresh[request] = None
+
+    def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
+        """Time between tokens: the first step's gap reaches back over prefills, the others take their mean."""
+        self.generation_tokens += steps * sequences
+        for request in self._fresh:
+            self._observe(self.inter_token_latency, first_end - request.last_token_at)
+        older = sequences - len(self._fresh)
+        if older:
+            self._observe(self.inter_token_latency, first_end - self._last_decode_at, older)
+        if steps > 1:
+            self._observe(self.inter_token_latency, (last_end - first_end) / (steps - 1), (steps - 1) * sequences)
+        self._fresh.clear()
+        self._last_decode_at = last_end
+
+    def stopped_decoding(self, request: Generation) -> None:
+        """From now on its last token is known by its own time."""
+        if request in self._fresh:
+            del self._fresh[request]
+        else:
+            request.last_token_at = self._last_decode_at
+
+    def preempted(self, request: Generation) -> None:
+        """It waits again."""
+        self.preemptions += 1
+
+    def finished(self, request: Generation, now: float) -> None:
+        """It has all its tokens."""
+        self.ended[request.finish_reason] += 1
+        self._observe(self.end_to_end, now - request.arrived_at)
+        decoded = now - request.first_token_at
+        self._observe(self.decode_time, decoded)
+        if request.generated > 1:
+            self._observe(self.time_per_output_token, decoded / (request.generated - 1))
+        self.request_prompt_tokens.observe(request.input_tokens)
+        self.request_generation_tokens.observe(0 if request.pooled else request.generated)
+
+    def aborted(self, request: Generation) -> None:
+        """Its client went away."""
+        self.ended["abort"] += 1
+
+    def _observe(self, histogram: Histogram, seconds: float, times: int = 1) -> None:
+        histogram.observe(seconds * self.wall_seconds, times)

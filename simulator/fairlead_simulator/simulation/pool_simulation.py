@@ -18,8 +18,8 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_process.policies import installed_policies
-from fairlead_simulator.engine_model.instance import Instance
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
+from fairlead_simulator.simulation.instances import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_changes import PoolChanges
@@ -80,7 +80,7 @@ class Simulation:
         self.scheduler = scheduler or PoolScheduler(
             table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False), policies=installed_policies()
         )
-        self.instances: dict[str, Instance] = {entry.id: Instance(entry.id, spec.preset) for entry in table.instances}
+        self.instances: dict[str, SimulatedInstance] = {entry.id: SimulatedInstance(entry.id, spec.preset) for entry in table.instances}
         self._dead: set[str] = set()
         self._changes = PoolChanges(spec, timeline)
         self._jobs: dict[str, Job] = {}
@@ -160,7 +160,7 @@ class Simulation:
         for instance, usage in usages:
             self.scheduler.observe_engine(instance, usage, now)
 
-    def _step_ended(self, step: tuple[Instance, int], now: float) -> None:
+    def _step_ended(self, step: tuple[SimulatedInstance, int], now: float) -> None:
         instance, version = step
         if instance.version != version:
             return
@@ -255,7 +255,7 @@ class Simulation:
         instance.submit(job, now)
         self._watch(instance)
 
-    def _watch(self, instance: Instance) -> None:
+    def _watch(self, instance: SimulatedInstance) -> None:
         """Be there when its step ends; earlier appointments lapse with the version."""
         version = instance.version
         if instance.watched != version and instance.ends_at is not None:
@@ -273,16 +273,16 @@ class Simulation:
 
     # ---- transfers
 
-    def _fetch(self, job: Job, dispatch: Dispatch, source: Instance, now: float) -> None:
+    def _fetch(self, job: Job, dispatch: Dispatch, source: SimulatedInstance, now: float) -> None:
         """Prefix blocks of the prompt go from `source` to where it will be computed, before it is."""
-        count = min(source.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
+        count = min(source.kv.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
         blocks = job.blocks[:count]
         tokens = min(dispatch.transfer_tokens, count * PREFIX_BLOCK_TOKENS)
         self.result.transferred_tokens += tokens
         seconds = self._begin_transfer(source, tokens)
         self._at(now + seconds, self._fetched, (source, dispatch.instance, job, blocks))
 
-    def _fetched(self, payload: tuple[Instance, str, Job, tuple[int, ...]], now: float) -> None:
+    def _fetched(self, payload: tuple[SimulatedInstance, str, Job, tuple[int, ...]], now: float) -> None:
         source, name, job, blocks = payload
         self._transfers[source.name] -= 1
         assert job.request is not None, "only routed jobs fetch"
@@ -291,23 +291,23 @@ class Simulation:
             self._lost(job, name, now)
             return
         target = self.instances[name]
-        target.adopt(blocks)
+        target.kv.fetched(blocks)
         target.submit(job, now)
         self._watch(target)
 
-    def _begin_transfer(self, source: Instance, tokens: int) -> float:
+    def _begin_transfer(self, source: SimulatedInstance, tokens: int) -> float:
         active = self._transfers.get(source.name, 0)
         self._transfers[source.name] = active + 1
         return self.spec.preset.transfer.seconds(tokens, active)
 
-    def _transfer(self, source: Instance, job: Job, now: float) -> None:
+    def _transfer(self, source: SimulatedInstance, job: Job, now: float) -> None:
         self.result.transferred_tokens += job.input_tokens
         self._at(now + self._begin_transfer(source, job.input_tokens), self._transferred, (source, job))
 
-    def _transferred(self, payload: tuple[Instance, Job], now: float) -> None:
+    def _transferred(self, payload: tuple[SimulatedInstance, Job], now: float) -> None:
         source, job = payload
         self._transfers[source.name] -= 1
-        if job not in source.leaving:
+        if not source.sends(job):
             return  # the source died meanwhile, or the request was given up
         source.release(job, now)
         self._watch(source)
@@ -324,7 +324,7 @@ class Simulation:
         change = self._changes.apply(event, self.scheduler.table, now)
         for name in change.started:
             self._dead.discard(name)
-            self.instances[name] = Instance(name, self.spec.preset)
+            self.instances[name] = SimulatedInstance(name, self.spec.preset)
         for later in change.later:
             self._at(later.at, self._change, later)
         for name in change.died:
@@ -335,12 +335,7 @@ class Simulation:
 
     def _die(self, name: str, now: float) -> None:
         self._dead.add(name)
-        instance = self.instances[name]
-        lost = sorted(instance.jobs(), key=lambda job: job.index)
-        instance.version += 1
-        instance.ends_at = None
-        instance.leaving.clear()
-        for job in lost:
+        for job in sorted(self.instances[name].die(), key=lambda job: job.index):
             self._lost(job, name, now)
 
     def _lost(self, job: Job, instance: str, now: float) -> None:
@@ -370,7 +365,7 @@ class Simulation:
         usages = [
             (name, usage)
             for name, instance in self.instances.items()
-            if (usage := instance.memory.usage) != told.get(name) and name not in self._dead
+            if (usage := instance.kv.usage) != told.get(name) and name not in self._dead
         ]
         told.update(usages)
         if self.quality.delay_seconds:

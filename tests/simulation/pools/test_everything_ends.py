@@ -76,4 +76,4 @@ def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split
         assert (load.pending_prefill_tokens, load.decode_tokens) == (0, 0)
     dead = simulation._dead  # an engine that died keeps what it had
     for instance in [one for name, one in simulation.instances.items() if name not in dead]:
-        assert (instance.running, instance.memory.private, instance.memory.pinned) == (0, 0, 0)
+        assert (instance.running, instance.kv.private, instance.kv.pinned) == (0, 0, 0)

@@ -1,30 +1,30 @@
 """What an engine tells about itself: health, version, load, models, metrics."""
 
 from fairlead_simulator.engine_server.exchange import Exchange
-from fairlead_simulator.engine_server.generating import Instance
 from fairlead_simulator.engine_server.metrics_text import CONTENT_TYPE, render_metrics
+from fairlead_simulator.engine_server.served_instance import ServedInstance
 
 
-async def serve_health(instance: Instance, exchange: Exchange) -> None:
+async def serve_health(instance: ServedInstance, exchange: Exchange) -> None:
     """Empty 200, or 503 while the engine starts; `/ping` is the same."""
     await exchange.answer(200 if instance.ready else 503, content_type=None)
 
 
-async def serve_version(instance: Instance, exchange: Exchange) -> None:
+async def serve_version(instance: ServedInstance, exchange: Exchange) -> None:
     await exchange.answer_json({"version": instance.settings.version})
 
 
-async def serve_load(instance: Instance, exchange: Exchange) -> None:
+async def serve_load(instance: ServedInstance, exchange: Exchange) -> None:
     """Requests being computed, as a vLLM that was told to track its load says."""
     await exchange.answer_json({"server_load": instance.load})
 
 
-async def serve_kv_event_sources(instance: Instance, exchange: Exchange) -> None:
+async def serve_kv_event_sources(instance: ServedInstance, exchange: Exchange) -> None:
     """Where cache events are published, by rank: nowhere, as with a vLLM that was not told to."""
     await exchange.answer_json({})
 
 
-async def serve_models(instance: Instance, exchange: Exchange) -> None:
+async def serve_models(instance: ServedInstance, exchange: Exchange) -> None:
     settings = instance.settings
     permission = {
         "id": f"modelperm-{settings.id_prefix}0",
@@ -53,6 +53,6 @@ async def serve_models(instance: Instance, exchange: Exchange) -> None:
     await exchange.answer_json({"object": "list", "data": [card]})
 
 
-async def serve_metrics(instance: Instance, exchange: Exchange) -> None:
+async def serve_metrics(instance: ServedInstance, exchange: Exchange) -> None:
     instance.pacer.advance()
     await exchange.answer(200, render_metrics(instance.pacer.engine, instance.settings.model, instance.answered), CONTENT_TYPE)

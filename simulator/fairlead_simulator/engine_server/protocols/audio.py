@@ -11,9 +11,10 @@ import orjson
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run, Work
 from fairlead_simulator.engine_server.protocols.chunks import DONE
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Run, Work
 
 TOKENS_PER_SECOND = 50
 """Tokens of sound a second: 1,500 for Whisper's window of 30 s."""
@@ -39,7 +40,7 @@ class Audio:
         self._chunk_id = chunk_id
         self._tells_usage = tells_usage
 
-    async def serve(self, instance: Instance, exchange: Exchange) -> None:
+    async def serve(self, instance: ServedInstance, exchange: Exchange) -> None:
         upload = _form(await exchange.body(), exchange.headers.get(b"content-type", b""))
         fields.check_model(upload.fields, instance.settings.model)
         if upload.fields.get("response_format", "json") not in _FORMATS:
@@ -50,9 +51,9 @@ class Audio:
         request_id = instance.new_id(f"{self._chunk_id if stream else self._task}-")
         if stream:
             head = {"id": request_id, "object": f"{self._task}.chunk", "created": instance.now(), "model": instance.settings.model}
-            await instance.stream(exchange, work, request_id, _SoundForm(head, _asked(upload.fields, "stream_include_usage")))
+            await instance.stream(exchange, work, _SoundForm(head, _asked(upload.fields, "stream_include_usage")))
             return
-        runs = await instance.compute(exchange, (work,), request_id)
+        runs = await instance.compute(exchange, (work,))
         if runs is not None:
             usage = {"usage": {"type": "duration", "seconds": ceil(seconds)}} if self._tells_usage else {}
             await exchange.answer_json({"text": runs[0].text(), **usage})

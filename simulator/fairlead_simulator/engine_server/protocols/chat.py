@@ -5,11 +5,12 @@ from typing import Any
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run, Work
 from fairlead_simulator.engine_server.protocols.chunks import ChunkForm, ChunkShape, StreamOptions, sum_of, usage_document
 from fairlead_simulator.engine_server.protocols.lengths import work_of
 from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
 from fairlead_simulator.engine_server.request_errors import not_simulated, unsuitable
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Run, Work
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 
@@ -25,12 +26,12 @@ _SHAPE = ChunkShape(
 )
 
 
-async def serve_chat(instance: Instance, exchange: Exchange) -> None:
+async def serve_chat(instance: ServedInstance, exchange: Exchange) -> None:
     """One conversation, one answer (`n` of them without a stream)."""
     await answer_chat(instance, exchange, await exchange.document())
 
 
-async def answer_chat(instance: Instance, exchange: Exchange, document: Document) -> None:
+async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
     """As `serve_chat`, of a body that was read."""
     options = StreamOptions(document)
     work = read_chat(instance, document, document.get("messages"), "messages")
@@ -39,14 +40,14 @@ async def answer_chat(instance: Instance, exchange: Exchange, document: Document
     if options.stream:
         if copies > 1:
             raise not_simulated("n", copies, "streams have one choice")
-        await instance.stream(exchange, work, request_id, ChunkForm(instance, request_id, options, _SHAPE))
+        await instance.stream(exchange, work, ChunkForm(instance, request_id, options, _SHAPE))
         return
-    runs = await instance.compute(exchange, [work] * copies, request_id)
+    runs = await instance.compute(exchange, [work] * copies)
     if runs is not None:
         await exchange.answer_json(_completion(instance, exchange, request_id, runs, copies))
 
 
-async def serve_chat_batch(instance: Instance, exchange: Exchange) -> None:
+async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None:
     """Several conversations, a choice for each, in one answer."""
     document = await exchange.document()
     conversations = document.get("messages")
@@ -54,14 +55,14 @@ async def serve_chat_batch(instance: Instance, exchange: Exchange) -> None:
         raise unsuitable("messages", conversations, "a list of conversations")
     works = [read_chat(instance, document, messages, f"messages.{position}") for position, messages in enumerate(conversations)]
     request_id = instance.new_id("chatcmpl-")
-    runs = await instance.compute(exchange, works, request_id)
+    runs = await instance.compute(exchange, works)
     if runs is not None:
         answer = _completion(instance, exchange, request_id, runs, 1)
         answer["usage"]["prompt_tokens_details"] = None
         await exchange.answer_json(answer)
 
 
-def read_chat(instance: Instance, document: Document, messages: object, field: str) -> Work:
+def read_chat(instance: ServedInstance, document: Document, messages: object, field: str) -> Work:
     """The work of one conversation, with lengths and refusals from the document around it."""
     settings = instance.settings
     fields.check_model(document, settings.model)
@@ -69,7 +70,7 @@ def read_chat(instance: Instance, document: Document, messages: object, field: s
     return work_of(document, chat_prompt(messages, settings.model, field), _LIMITS, settings.context_tokens)
 
 
-def _completion(instance: Instance, exchange: Exchange, request_id: str, runs: list[Run], copies: int) -> dict[str, Any]:
+def _completion(instance: ServedInstance, exchange: Exchange, request_id: str, runs: list[Run], copies: int) -> dict[str, Any]:
     usage = sum_of([run.usage() for run in runs], copies)
     return {
         "id": request_id,

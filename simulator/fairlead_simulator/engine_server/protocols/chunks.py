@@ -7,8 +7,9 @@ import orjson
 
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run, Usage
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Run, Usage
 
 DONE = b"data: [DONE]\n\n"
 
@@ -72,7 +73,7 @@ class ChunkForm:
 
     __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_tokens", "_shape")
 
-    def __init__(self, instance: Instance, request_id: str, options: StreamOptions, shape: ChunkShape) -> None:
+    def __init__(self, instance: ServedInstance, request_id: str, options: StreamOptions, shape: ChunkShape) -> None:
         head = {"id": request_id, "object": shape.kind, "created": instance.now(), "model": instance.settings.model}
         self._shape = shape
         self._options = options

@@ -5,12 +5,13 @@ from typing import Any
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run
 from fairlead_simulator.engine_server.protocols.chat import answer_chat
 from fairlead_simulator.engine_server.protocols.chunks import ChunkForm, ChunkShape, StreamOptions, sum_of, usage_document
 from fairlead_simulator.engine_server.protocols.lengths import work_of
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, not_simulated, unsuitable
+from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
+from fairlead_simulator.engine_server.work import Run
 
 DEFAULT_MAX_TOKENS = 16
 """What the protocol sets where a client sets nothing."""
@@ -27,18 +28,18 @@ _SHAPE = ChunkShape(
 )
 
 
-async def serve_completion(instance: Instance, exchange: Exchange) -> None:
+async def serve_completion(instance: ServedInstance, exchange: Exchange) -> None:
     """One or several prompts of text or token ids; a stream has one."""
     await answer_completion(instance, exchange, await exchange.document())
 
 
-async def serve_invocation(instance: Instance, exchange: Exchange) -> None:
+async def serve_invocation(instance: ServedInstance, exchange: Exchange) -> None:
     """A chat where there are `messages`, else a completion."""
     document = await exchange.document()
     await (answer_chat if "messages" in document else answer_completion)(instance, exchange, document)
 
 
-async def answer_completion(instance: Instance, exchange: Exchange, document: Document) -> None:
+async def answer_completion(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
     """As `serve_completion`, of a body that was read."""
     settings = instance.settings
     options = StreamOptions(document)
@@ -52,9 +53,9 @@ async def answer_completion(instance: Instance, exchange: Exchange, document: Do
         if len(works) * copies > 1:
             field = "n" if copies > 1 else "prompt"
             raise not_simulated(field, document[field], "streams have one choice")
-        await instance.stream(exchange, works[0], request_id, ChunkForm(instance, request_id, options, _SHAPE))
+        await instance.stream(exchange, works[0], ChunkForm(instance, request_id, options, _SHAPE))
         return
-    runs = await instance.compute(exchange, [work for work in works for _ in range(copies)], request_id)
+    runs = await instance.compute(exchange, [work for work in works for _ in range(copies)])
     if runs is not None:
         await exchange.answer_json(_completion(instance, exchange, request_id, runs, copies))
 
@@ -75,7 +76,7 @@ def prompts_of(value: object, field: str, tokenizer: ByteTokenizer) -> list[byte
     raise unsuitable(field, value, "a valid string, a list of strings or lists of token ids")
 
 
-def _completion(instance: Instance, exchange: Exchange, request_id: str, runs: list[Run], copies: int) -> dict[str, Any]:
+def _completion(instance: ServedInstance, exchange: Exchange, request_id: str, runs: list[Run], copies: int) -> dict[str, Any]:
     usage = sum_of([run.usage() for run in runs], copies)
     return {
         "id": request_id,

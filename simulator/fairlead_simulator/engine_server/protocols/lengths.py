@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead_simulator.engine_server import fields
-from fairlead_simulator.engine_server.generating import Work
 from fairlead_simulator.engine_server.request_errors import RequestInvalid
+from fairlead_simulator.engine_server.work import Work
 
 OWN_LENGTH_TOKENS = 128
 """After so many tokens the simulated model ends an answer by itself."""

@@ -7,15 +7,16 @@ import orjson
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run, Usage
 from fairlead_simulator.engine_server.protocols.lengths import work_of
 from fairlead_simulator.engine_server.protocols.prompts import anthropic_prompt
 from fairlead_simulator.engine_server.request_errors import FieldInvalid, missing
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Run, Usage
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens"}
 
 
-async def serve_message(instance: Instance, exchange: Exchange) -> None:
+async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
     """One message, whole or as a stream."""
     document = await exchange.document()
     stream = fields.flag(document, "stream")
@@ -27,9 +28,9 @@ async def serve_message(instance: Instance, exchange: Exchange) -> None:
     work = work_of(document, prompt, ("max_tokens",), instance.settings.context_tokens)
     message_id = instance.new_id("chatcmpl-")
     if stream:
-        await instance.stream(exchange, work, message_id, MessageForm(message_id, instance.settings.model))
+        await instance.stream(exchange, work, MessageForm(message_id, instance.settings.model))
         return
-    runs = await instance.compute(exchange, (work,), message_id)
+    runs = await instance.compute(exchange, (work,))
     if runs is None:
         return
     run = runs[0]
@@ -47,13 +48,13 @@ async def serve_message(instance: Instance, exchange: Exchange) -> None:
     )
 
 
-async def serve_token_count(instance: Instance, exchange: Exchange) -> None:
+async def serve_token_count(instance: ServedInstance, exchange: Exchange) -> None:
     """What the prompt of a message would count."""
     tokens = instance.tokenizer.count(_prompt(instance, await exchange.document()))
     await exchange.answer_json({"input_tokens": tokens, "context_management": {"original_input_tokens": tokens}})
 
 
-def _prompt(instance: Instance, document: Document) -> bytes:
+def _prompt(instance: ServedInstance, document: Document) -> bytes:
     model = instance.settings.model
     if document.get("model") is None:
         raise missing("model")

@@ -9,27 +9,28 @@ from typing import Any
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run, Work
 from fairlead_simulator.engine_server.protocols.completions import prompts_of
 from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
 from fairlead_simulator.engine_server.protocols.vectors import DIMENSIONS, embedding
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Run, Work
 
 _ENCODINGS: tuple[str, ...] = ("float", "base64")
 
 
-async def serve_embeddings(instance: Instance, exchange: Exchange) -> None:
+async def serve_embeddings(instance: ServedInstance, exchange: Exchange) -> None:
     document = await exchange.document()
     await _serve_vectors(instance, exchange, document, "embd", "embedding", "embedding")
 
 
-async def serve_pooling(instance: Instance, exchange: Exchange) -> None:
+async def serve_pooling(instance: ServedInstance, exchange: Exchange) -> None:
     document = await exchange.document()
     fields.choice(document, "task", ("embed",))
     await _serve_vectors(instance, exchange, document, "pooling", "pooling", "data")
 
 
-async def serve_classification(instance: Instance, exchange: Exchange) -> None:
+async def serve_classification(instance: ServedInstance, exchange: Exchange) -> None:
     """Two classes; how likely the second is depends on the first value of the text's embedding."""
     document = await exchange.document()
 
@@ -40,13 +41,11 @@ async def serve_classification(instance: Instance, exchange: Exchange) -> None:
     await _serve_each(instance, exchange, document, "classify", classified)
 
 
-async def pool(instance: Instance, exchange: Exchange, prompts: Sequence[bytes], request_id: str) -> list[Run] | None:
+async def pool(instance: ServedInstance, exchange: Exchange, prompts: Sequence[bytes]) -> list[Run] | None:
     """Compute prompts without an answer; None when the client has gone away."""
     if not all(prompts):
         raise RequestInvalid("The decoder prompt cannot be empty")
-    return await instance.compute(
-        exchange, [Work(prompt=prompt, max_tokens=1, finish_reason="stop", pooled=True) for prompt in prompts], request_id
-    )
+    return await instance.compute(exchange, [Work(prompt=prompt, max_tokens=1, finish_reason="stop", pooled=True) for prompt in prompts])
 
 
 def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-async def _serve_vectors(instance: Instance, exchange: Exchange, document: Document, kind: str, name: str, place: str) -> None:
+async def _serve_vectors(instance: ServedInstance, exchange: Exchange, document: Document, kind: str, name: str, place: str) -> None:
     encoding = fields.choice(document, "encoding_format", _ENCODINGS)
     dimensions = fields.count(document, "dimensions")
     if dimensions is not None:
@@ -79,7 +78,7 @@ async def _serve_vectors(instance: Instance, exchange: Exchange, document: Docum
 
 
 async def _serve_each(
-    instance: Instance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
+    instance: ServedInstance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
 ) -> None:
     """A list with what `told` says of every prompt."""
     fields.check_model(document, instance.settings.model)
@@ -92,7 +91,7 @@ async def _serve_each(
     else:
         prompts = [b""] if document["input"] == "" else prompts_of(document["input"], "input", instance.tokenizer)
     request_id = instance.new_id(f"{kind}-")
-    runs = await pool(instance, exchange, prompts, request_id)
+    runs = await pool(instance, exchange, prompts)
     if runs is None:
         return
     await exchange.answer_json(

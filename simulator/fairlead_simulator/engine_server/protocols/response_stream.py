@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from fairlead_simulator.engine_server.generating import Run
+from fairlead_simulator.engine_server.work import Run
 
 
 class ResponseForm:

@@ -7,12 +7,13 @@ from typing import Any
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Run, Usage, Work
 from fairlead_simulator.engine_server.protocols.lengths import work_of
 from fairlead_simulator.engine_server.protocols.prompts import responses_prompt
 from fairlead_simulator.engine_server.protocols.response_stream import ResponseForm
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore, StoredResponse
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, not_simulated
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Run, Usage, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,34 +34,33 @@ class Responses:
     def __init__(self, store: ResponseStore | None) -> None:
         self._store = store
 
-    async def create(self, instance: Instance, exchange: Exchange) -> None:
+    async def create(self, instance: ServedInstance, exchange: Exchange) -> None:
         asked = self._read(instance, await exchange.document())
-        response_id = asked.document["id"]
         if asked.background:
             await exchange.answer_json(self._begin_in_background(instance, asked))
             return
         message_id = instance.new_id("msg_")
         if asked.stream:
             form = ResponseForm(asked.document, message_id, lambda run: self._finish(asked, message_id, run))
-            await instance.stream(exchange, asked.work, response_id, form)
+            await instance.stream(exchange, asked.work, form)
             return
-        runs = await instance.compute(exchange, (asked.work,), response_id)
+        runs = await instance.compute(exchange, (asked.work,))
         if runs is not None:
             document = self._finish(asked, message_id, runs[0])
             await exchange.answer_json(document | (runs[0].timing() if exchange.timing else {}))
 
-    async def retrieve(self, _: Instance, exchange: Exchange) -> None:
+    async def retrieve(self, _: ServedInstance, exchange: Exchange) -> None:
         if exchange.query("stream") not in (None, "false", "0"):
             raise not_simulated("stream", exchange.query("stream"), "retrieve the response without it")
         await exchange.answer_json(self._kept().find(exchange.name).document)
 
-    async def cancel(self, _: Instance, exchange: Exchange) -> None:
+    async def cancel(self, _: ServedInstance, exchange: Exchange) -> None:
         await exchange.answer_json(self._kept().cancel(exchange.name).document)
 
     def _kept(self) -> ResponseStore:
         return self._store if self._store is not None else ResponseStore()
 
-    def _read(self, instance: Instance, document: Document) -> _Asked:
+    def _read(self, instance: ServedInstance, document: Document) -> _Asked:
         settings = instance.settings
         fields.check_model(document, settings.model)
         fields.check_sampling(document)
@@ -88,9 +88,9 @@ class Responses:
             stream=stream,
         )
 
-    def _begin_in_background(self, instance: Instance, asked: _Asked) -> dict[str, Any]:
+    def _begin_in_background(self, instance: ServedInstance, asked: _Asked) -> dict[str, Any]:
         document = asked.document | {"status": "queued"}
-        run = instance.submit(asked.work, document["id"])
+        run = instance.submit(asked.work)
         stored = StoredResponse(document=document, conversation=asked.conversation, ticket=run.ticket)
         message_id = instance.new_id("msg_")
 
@@ -128,7 +128,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
     }
 
 
-def _response_document(instance: Instance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
+def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
     """A response that has not begun; what the request says comes back, as it does from vLLM."""
     return {
         "id": instance.new_id("resp_"),

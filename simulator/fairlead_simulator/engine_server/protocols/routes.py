@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fairlead_simulator.engine_server.exchange import Exchange
-from fairlead_simulator.engine_server.generating import Instance
 from fairlead_simulator.engine_server.protocols import about, chat, completions, messages, pooling, scoring, tokenizing
 from fairlead_simulator.engine_server.protocols.audio import Audio
 from fairlead_simulator.engine_server.protocols.responses import Responses
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
+from fairlead_simulator.engine_server.served_instance import ServedInstance
 
-Serve = Callable[[Instance, Exchange], Awaitable[None]]
+Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,18 @@ from typing import Any
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
-from fairlead_simulator.engine_server.generating import Instance, Work
 from fairlead_simulator.engine_server.protocols.completions import prompts_of
 from fairlead_simulator.engine_server.protocols.pooling import pool, pooled_usage
 from fairlead_simulator.engine_server.protocols.vectors import cosine, embedding
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
+from fairlead_simulator.engine_server.served_instance import ServedInstance
+from fairlead_simulator.engine_server.work import Work
 
 _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
 """The names under which the two sides of a score may come."""
 
 
-async def serve_score(instance: Instance, exchange: Exchange) -> None:
+async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
     """One against one or many, or as many against as many."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
@@ -26,7 +27,7 @@ async def serve_score(instance: Instance, exchange: Exchange) -> None:
     if len(ones) not in (1, len(others)):
         raise RequestInvalid("Input lengths must be either 1:1, 1:N or N:N")
     request_id = instance.new_id("score-")
-    runs = await pool(instance, exchange, [*ones, *others], request_id)
+    runs = await pool(instance, exchange, [*ones, *others])
     if runs is None:
         return
     vectors = [embedding(text) for text in ones]
@@ -43,7 +44,7 @@ async def serve_score(instance: Instance, exchange: Exchange) -> None:
     )
 
 
-async def serve_rerank(instance: Instance, exchange: Exchange) -> None:
+async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
     """Documents by their nearness to a query, the nearest first."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
@@ -51,7 +52,7 @@ async def serve_rerank(instance: Instance, exchange: Exchange) -> None:
     texts = _texts(document, "documents")
     top = fields.count(document, "top_n", least=0) or len(texts)
     request_id = instance.new_id("score-")
-    runs = await pool(instance, exchange, [query, *texts], request_id)
+    runs = await pool(instance, exchange, [query, *texts])
     if runs is None:
         return
     wanted = embedding(query)
@@ -71,7 +72,7 @@ async def serve_rerank(instance: Instance, exchange: Exchange) -> None:
     )
 
 
-async def serve_generative_score(instance: Instance, exchange: Exchange) -> None:
+async def serve_generative_score(instance: ServedInstance, exchange: Exchange) -> None:
     """Each item with the query before it (or behind it), one token for each."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
@@ -84,7 +85,7 @@ async def serve_generative_score(instance: Instance, exchange: Exchange) -> None
     first = fields.flag(document, "item_first")
     request_id = instance.new_id("generative-scoring-")
     works = [Work(prompt=item + query if first else query + item, max_tokens=1) for item in items]
-    runs = await instance.compute(exchange, works, request_id)
+    runs = await instance.compute(exchange, works)
     if runs is None:
         return
     wanted = embedding(query)

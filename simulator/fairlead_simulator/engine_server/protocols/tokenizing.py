@@ -2,12 +2,12 @@
 
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
-from fairlead_simulator.engine_server.generating import Instance
 from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
 from fairlead_simulator.engine_server.request_errors import missing, unsuitable
+from fairlead_simulator.engine_server.served_instance import ServedInstance
 
 
-async def serve_tokenize(instance: Instance, exchange: Exchange) -> None:
+async def serve_tokenize(instance: ServedInstance, exchange: Exchange) -> None:
     """The ids of a prompt or of a conversation, as many as `usage` would count."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
@@ -23,7 +23,7 @@ async def serve_tokenize(instance: Instance, exchange: Exchange) -> None:
     await exchange.answer_json({"count": len(ids), "max_model_len": instance.settings.context_tokens, "tokens": ids, "token_strs": pieces})
 
 
-async def serve_detokenize(instance: Instance, exchange: Exchange) -> None:
+async def serve_detokenize(instance: ServedInstance, exchange: Exchange) -> None:
     """The text of ids."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)

@@ -6,24 +6,24 @@ from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.costs import DecodeCost
 from fairlead_simulator.engine_model.decode_batch import DecodeBatch
-from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.engine_model.requests import EngineRequest
 
 COST = DecodeCost(fixed=0.02, per_context_token=7.2e-8, per_sequence=0.00005)
 lengths = st.lists(st.tuples(st.integers(1, 3000), st.integers(2, 400)), min_size=1, max_size=12)
 
 
-def batch_of(jobs: list[tuple[int, int]], block_tokens: int = 16) -> DecodeBatch:
-    batch = DecodeBatch(COST, block_tokens)
-    for index, (tokens, output) in enumerate(jobs):
-        job = Job(index=index, arrives_at=0.0, input_tokens=tokens, output_tokens=output, blocks=(), session=None)
+def batch_of(jobs: list[tuple[int, int]], block_tokens: int = 16) -> DecodeBatch[EngineRequest]:
+    batch: DecodeBatch[EngineRequest] = DecodeBatch(COST, block_tokens)
+    for tokens, output in jobs:
+        job = EngineRequest(input_tokens=tokens, output_tokens=output)
         job.generated = 1
         batch.join(job)
     return batch
 
 
-def blocks_held(batch: DecodeBatch, after: int, block_tokens: int = 16) -> int:
+def blocks_held(batch: DecodeBatch[EngineRequest], after: int, block_tokens: int = 16) -> int:
     """Blocks of all jobs once `after` more steps have stored their tokens."""
-    stored = [job.input_tokens + job.generated - 1 + batch.steps - job.joined_step + after for job in batch.jobs]
+    stored = [job.input_tokens + job.generated - 1 + batch.steps - job.joined_step + after for job in batch.requests]
     return sum(-(-tokens // block_tokens) for tokens in stored)
 
 
@@ -66,7 +66,7 @@ def test_the_steps_that_fit_are_the_most_that_find_blocks(jobs: list[tuple[int, 
 
 def test_a_job_that_left_and_came_back_to_finish_at_the_same_step_finishes_once() -> None:
     batch = batch_of([(100, 10), (100, 50)])
-    job = next(iter(batch.jobs))
+    job = next(iter(batch.requests))
     batch.leave(job)
     job.generated += 1  # computed again with one more token
     batch.take(1)

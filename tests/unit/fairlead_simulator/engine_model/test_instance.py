@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
-from fairlead_simulator.engine_model.instance import Instance
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
+from fairlead_simulator.simulation.instances import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job, Phase
 
 SMALL = replace(
@@ -27,14 +27,14 @@ def job(index: int, tokens: int, output: int = 1, *, chain: int | None = None, a
     return Job(index=index, arrives_at=at, input_tokens=tokens, output_tokens=output, blocks=blocks, session=None)
 
 
-def drain(instance: Instance, until: float = 1e9) -> None:
+def drain(instance: SimulatedInstance, until: float = 1e9) -> None:
     """Let the engine work to its end."""
     while instance.ends_at is not None and instance.ends_at <= until:
         instance.step_ended(instance.ends_at)
 
 
 def test_a_prompt_takes_its_uncached_tokens_times_the_cost() -> None:
-    instance = Instance("i", SMALL)
+    instance = SimulatedInstance("i", SMALL)
     first, second = job(0, 2000, chain=1), job(1, 2500, chain=1)
     instance.submit(first, 0.0)
     drain(instance)
@@ -46,7 +46,7 @@ def test_a_prompt_takes_its_uncached_tokens_times_the_cost() -> None:
 
 
 def test_a_fully_cached_prompt_still_computes_its_last_block() -> None:
-    instance = Instance("i", SMALL)
+    instance = SimulatedInstance("i", SMALL)
     instance.submit(job(0, 1024, chain=1), 0.0)
     drain(instance)
     again = job(1, 1024, chain=1)
@@ -56,7 +56,7 @@ def test_a_fully_cached_prompt_still_computes_its_last_block() -> None:
 
 
 def test_blocks_are_visible_when_the_step_that_computed_them_ends() -> None:
-    instance = Instance("i", replace(SMALL, max_batched_tokens=10))
+    instance = SimulatedInstance("i", replace(SMALL, max_batched_tokens=10))
     one, two = job(0, 1500, chain=1), job(1, 1500, chain=1)
     instance.submit(one, 0.0)
     instance.submit(two, 0.1)
@@ -65,7 +65,7 @@ def test_blocks_are_visible_when_the_step_that_computed_them_ends() -> None:
 
 
 def test_waiting_prompts_share_a_step_up_to_the_token_budget() -> None:
-    instance = Instance("i", replace(SMALL, max_batched_tokens=1000))
+    instance = SimulatedInstance("i", replace(SMALL, max_batched_tokens=1000))
     jobs = [job(index, 400) for index in range(4)]
     for one in jobs:
         instance.submit(one, 0.0)
@@ -74,7 +74,7 @@ def test_waiting_prompts_share_a_step_up_to_the_token_budget() -> None:
 
 
 def test_an_arriving_prompt_waits_for_the_decode_step_in_progress_only() -> None:
-    instance = Instance("i", SMALL)
+    instance = SimulatedInstance("i", SMALL)
     long, late = job(0, 100, output=1000), job(1, 100)
     instance.submit(long, 0.0)
     drain(instance, until=0.1)
@@ -85,7 +85,10 @@ def test_an_arriving_prompt_waits_for_the_decode_step_in_progress_only() -> None
 
 
 def test_a_run_of_decode_steps_does_not_depend_on_how_often_it_is_interrupted() -> None:
-    alone, disturbed = Instance("a", replace(SMALL, kv_tokens=128 * 20)), Instance("b", replace(SMALL, kv_tokens=128 * 20))
+    alone, disturbed = (
+        SimulatedInstance("a", replace(SMALL, kv_tokens=128 * 20)),
+        SimulatedInstance("b", replace(SMALL, kv_tokens=128 * 20)),
+    )
     one, same = job(0, 1900, output=300), job(0, 1900, output=300)
     alone.submit(one, 0.0)
     drain(alone)
@@ -100,7 +103,7 @@ def test_a_run_of_decode_steps_does_not_depend_on_how_often_it_is_interrupted() 
 
 
 def test_out_of_blocks_the_latest_is_preempted_and_finishes_later() -> None:
-    instance = Instance("i", replace(SMALL, kv_tokens=128 * 12))
+    instance = SimulatedInstance("i", replace(SMALL, kv_tokens=128 * 12))
     jobs = [job(index, 500, output=400) for index in range(2)]
     for one in jobs:
         instance.submit(one, 0.0)
@@ -108,13 +111,13 @@ def test_out_of_blocks_the_latest_is_preempted_and_finishes_later() -> None:
     assert [one.preemptions for one in jobs] == [0, 1]
     assert all(one.phase is Phase.FINISHED and one.generated == 400 for one in jobs)
     assert jobs[1].finished_at > jobs[0].finished_at
-    assert instance.memory.usage == 0.0
+    assert instance.kv.usage == 0.0
 
 
 @pytest.mark.parametrize("engine", [SMALL, CHUNKED, replace(CHUNKED, max_batched_tokens=64, kv_tokens=128 * 40)])
 def test_every_request_gets_all_its_tokens_and_leaves_nothing_behind(engine: EnginePreset) -> None:
     source = Random(3)
-    instance = Instance("i", engine)
+    instance = SimulatedInstance("i", engine)
     jobs = [job(index, source.randint(1, 3000), source.randint(1, 200), chain=source.randint(1, 5)) for index in range(150)]
     now = 0.0
     for one in jobs:
@@ -123,12 +126,12 @@ def test_every_request_gets_all_its_tokens_and_leaves_nothing_behind(engine: Eng
         instance.submit(one, now)
     drain(instance)
     assert all(one.phase is Phase.FINISHED and one.generated == one.output_tokens for one in jobs)
-    assert (instance.running, instance.memory.private, instance.memory.pinned) == (0, 0, 0)
+    assert (instance.running, instance.kv.private, instance.kv.pinned) == (0, 0, 0)
     assert all(one.arrives_at <= one.first_token_at <= one.finished_at for one in jobs)
 
 
 def test_a_chunked_step_never_exceeds_its_budget_and_prompts_keep_their_order() -> None:
-    instance = Instance("i", CHUNKED)
+    instance = SimulatedInstance("i", CHUNKED)
     decoding = job(0, 100, output=500)
     instance.submit(decoding, 0.0)
     prompts = [job(index, 1300) for index in range(1, 6)]
@@ -144,7 +147,7 @@ def test_a_chunked_step_never_exceeds_its_budget_and_prompts_keep_their_order() 
 def test_a_run_of_chunks_takes_as_long_as_its_steps_and_stops_where_it_is_cut(beside: bool) -> None:
     cost = PrefillCost(fixed=0.02, per_token=0.001, per_pair=1e-7)
     engine = replace(CHUNKED, prefill=cost, decode=DecodeCost(fixed=0.01, per_context_token=1e-5, per_sequence=0.001))
-    whole, cut = Instance("a", engine), Instance("b", engine)
+    whole, cut = SimulatedInstance("a", engine), SimulatedInstance("b", engine)
     firsts: list[float] = []
     for instance in (whole, cut):
         if beside:
@@ -167,7 +170,7 @@ def test_a_run_of_chunks_takes_as_long_as_its_steps_and_stops_where_it_is_cut(be
 def test_decodes_go_on_while_a_long_prompt_is_computed_in_chunks_but_wait_for_a_prioritised_one() -> None:
     finished: dict[str, float] = {}
     for engine in (SMALL, CHUNKED):
-        instance = Instance("i", engine)
+        instance = SimulatedInstance("i", engine)
         short = job(0, 100, output=5)
         instance.submit(short, 0.0)
         drain(instance, until=0.1)
@@ -178,7 +181,7 @@ def test_decodes_go_on_while_a_long_prompt_is_computed_in_chunks_but_wait_for_a_
 
 
 def test_with_a_dram_tier_hits_outlive_the_gpu_memory() -> None:
-    instance = Instance("i", replace(SMALL, kv_tokens=128 * 30, dram_tokens=512 * 100))
+    instance = SimulatedInstance("i", replace(SMALL, kv_tokens=128 * 30, dram_tokens=512 * 100))
     for index in range(5):
         instance.submit(job(index, 3000), float(index * 10))
         drain(instance)
@@ -189,7 +192,7 @@ def test_with_a_dram_tier_hits_outlive_the_gpu_memory() -> None:
 
 
 def test_an_aborted_request_lets_go_of_its_memory_wherever_it_is() -> None:
-    instance = Instance("i", SMALL)
+    instance = SimulatedInstance("i", SMALL)
     decoding, prefilling, waiting = job(0, 600, output=500), job(1, 600), job(2, 600)
     instance.submit(decoding, 0.0)
     drain(instance, until=0.7)
@@ -200,5 +203,5 @@ def test_an_aborted_request_lets_go_of_its_memory_wherever_it_is() -> None:
         assert instance.has(one)
         instance.abort(one, 0.72)
     drain(instance)
-    assert (instance.running, instance.memory.private, instance.memory.pinned, len(instance.waiting)) == (0, 0, 0, 0)
+    assert (instance.running, instance.kv.private, instance.kv.pinned, instance.waiting) == (0, 0, 0, 0)
     assert decoding.finished_at < 0

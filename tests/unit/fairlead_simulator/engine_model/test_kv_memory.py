@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_simulator.engine_model.kv_memory import DramTier, KvMemory, leading_run
+from fairlead_simulator.engine_model.kv_memory import KvMemory, leading_run
+from fairlead_simulator.engine_model.trace_memory import DramTier
 
 
 def chain(session: int, length: int) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ def test_the_tree_behaves_as_a_block_by_block_lru(steps: list[str | int]) -> Non
             assert known == reference.known(step, limit)
             assert unpinned == sum(1 for length in range(known) if reference.references[step[: length + 1]] == 0)
             needed = len(step) - known
-            if needed + unpinned > pool.available_blocks:
+            if needed + unpinned > pool.available:
                 continue
             node, pinned = pool.pin(step.encode(), limit)
             assert pinned == known
@@ -78,7 +78,7 @@ def test_the_tree_behaves_as_a_block_by_block_lru(steps: list[str | int]) -> Non
             for length in range(known, len(step)):
                 reference.hold(step[: length + 1])
             held.append((step, node))
-        assert pool.available_blocks == reference.available
+        assert pool.available == reference.available
         assert pool.cached_blocks == len(reference.released)
         assert pool.free_blocks == CAPACITY - len(reference.references) - reference.private
         for text, _ in held:

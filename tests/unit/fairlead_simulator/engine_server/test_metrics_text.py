@@ -1,14 +1,26 @@
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead_simulator.engine_requests import EngineRequest, EngineSettings
+from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
+from fairlead_simulator.engine_model.settings import EngineSettings
+from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.metrics_text import render_metrics
+from fairlead_simulator.engine_server.requests import Generation
 from fairlead_simulator.engine_server.statistics import EngineStatistics
-from fairlead_simulator.engines import Engine
-
-SECOND = 1_000_000_000
 
 
-def samples(engine: Engine, model: str) -> dict[tuple[str, str], float]:
+def an_engine(wall_seconds: float = 1.0, kv_tokens: int = 1_198_372) -> ServedEngine:
+    settings = EngineSettings(
+        mode="prefill_priority",
+        block_tokens=16,
+        kv_tokens=kv_tokens,
+        max_batched_tokens=1,
+        prefill=PrefillCost(per_token=1 / 6250),
+        decode=DecodeCost(fixed=0.02, per_context_token=7.2e-8, per_sequence=0.00005),
+    )
+    return ServedEngine(settings, bytes_per_token=4, max_waiting=8, statistics=EngineStatistics(wall_seconds=wall_seconds))
+
+
+def samples(engine: ServedEngine, model: str) -> dict[tuple[str, str], float]:
     found = {}
     for family in text_string_to_metric_families(render_metrics(engine, model, {("/v1/x", "POST", "2xx"): 4}).decode()):
         for sample in family.samples:
@@ -21,11 +33,12 @@ def samples(engine: Engine, model: str) -> dict[tuple[str, str], float]:
 
 
 def test_metrics_parse_and_say_what_the_engine_did() -> None:
-    engine = Engine(EngineSettings(kv_cache_tokens=16_000), EngineStatistics(seconds_per_nanosecond=0.5e-9))
-    for name in ("a", "b"):
-        engine.submit(EngineRequest(id=name, prompt=b"p" * 25_000, prompt_tokens=6250, max_tokens=3), 0)
-    running = engine.submit(EngineRequest(id="c", prompt=b"q" * 32_000, prompt_tokens=8000, max_tokens=50), 0)
-    engine.advance(24 * SECOND // 10)
+    engine = an_engine(wall_seconds=0.5, kv_tokens=16_000)
+    for _ in range(2):
+        engine.submit(Generation(prompt=b"p" * 25_000, input_tokens=6250, output_tokens=3), 0.0)
+    running = Generation(prompt=b"q" * 32_000, input_tokens=8000, output_tokens=50)
+    engine.submit(running, 0.0)
+    engine.advance(2.4)
     found = samples(engine, 'tiny "model" \\ 1')
     assert found["vllm:num_requests_running", ""] == 1
     assert found["vllm:num_requests_waiting", ""] == 0
@@ -37,7 +50,7 @@ def test_metrics_parse_and_say_what_the_engine_did() -> None:
     assert found["vllm:prompt_tokens_by_source_total", "local_compute"] == 20_500 - 6240
     assert found["vllm:prompt_tokens_by_source_total", "local_cache_hit"] == 6240
     assert found["http_requests_total", "2xx"] == 4
-    assert found["vllm:generation_tokens_total", ""] == 3 + 3 + engine.generated(running)
+    assert found["vllm:generation_tokens_total", ""] == 3 + 3 + engine.instance.generated(running)
     assert found["vllm:request_success_total", "length"] == 2
     assert found["vllm:request_success_total", "abort"] == 0
     assert found["vllm:num_preemptions_total", ""] == 0
@@ -45,9 +58,9 @@ def test_metrics_parse_and_say_what_the_engine_did() -> None:
 
 
 def test_histograms_are_cumulative_and_in_wall_seconds() -> None:
-    engine = Engine(EngineSettings(), EngineStatistics(seconds_per_nanosecond=0.1e-9))
-    engine.submit(EngineRequest(id="a", prompt=b"p", prompt_tokens=6250, max_tokens=11), 0)
-    engine.advance(10 * SECOND)
+    engine = an_engine(wall_seconds=0.1)
+    engine.submit(Generation(prompt=b"p", input_tokens=6250, output_tokens=11), 0.0)
+    engine.advance(10.0)
     found = samples(engine, "m")
     name = "vllm:time_to_first_token_seconds"
     assert found[f"{name}_bucket", "0.08"] == 0
@@ -62,9 +75,9 @@ def test_histograms_are_cumulative_and_in_wall_seconds() -> None:
 
 
 def test_a_pooled_prompt_is_computed_and_generates_nothing() -> None:
-    engine = Engine(EngineSettings())
-    engine.submit(EngineRequest(id="a", prompt=b"p" * 400, prompt_tokens=100, max_tokens=1, finish_reason="stop", pooled=True), 0)
-    engine.advance(SECOND)
+    engine = an_engine()
+    engine.submit(Generation(prompt=b"p" * 400, input_tokens=100, output_tokens=1, finish_reason="stop", pooled=True), 0.0)
+    engine.advance(1.0)
     found = samples(engine, "m")
     assert found["vllm:request_success_total", "stop"] == 1
     assert found["vllm:prompt_tokens_total", ""] == 100

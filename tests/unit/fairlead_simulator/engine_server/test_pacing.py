@@ -2,21 +2,26 @@ import asyncio
 
 import uvloop
 
-from fairlead_simulator.engine_requests import EngineRequest, EngineSettings
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.pacing import EnginePacer
-from fairlead_simulator.engines import Engine
+from fairlead_simulator.engine_server.requests import Generation
+from fairlead_simulator.engine_server.statistics import EngineStatistics
 
-REQUEST = EngineRequest(id="a", prompt=b"p" * 40, prompt_tokens=10, max_tokens=2)
+
+def a_generation() -> Generation:
+    return Generation(prompt=b"p" * 40, input_tokens=10, output_tokens=2)
 
 
 def test_requests_may_come_faster_than_the_loops_timers_tell_apart() -> None:
     """uvloop makes of a timer that is due within half a millisecond a plain handle, which does not know when it is due."""
 
     async def pairs() -> list[int]:
-        pacer = EnginePacer(Engine(EngineSettings()), time_scale=1e6, stream_interval_seconds=0.02)
+        engine = ServedEngine(preset("dualmap-910b4-qwen7b"), bytes_per_token=4, max_waiting=8, statistics=EngineStatistics())
+        pacer = EnginePacer(engine, time_scale=1e6, stream_interval_seconds=0.02)
         tokens = []
         for _ in range(200):
-            tickets = [pacer.submit(request, streaming=False) for request in (REQUEST, REQUEST)]
+            tickets = [pacer.submit(a_generation(), streaming=False) for _ in range(2)]
             for ticket in tickets:
                 await ticket.end()
             tokens += [ticket.tokens() for ticket in tickets]

@@ -1,0 +1,137 @@
+"""The requests at one engine, from the waiting list to the decode batch, and the memory they hold."""
+
+from collections import deque
+from typing import Generic
+
+from fairlead_simulator.engine_model.decode_batch import DecodeBatch
+from fairlead_simulator.engine_model.memory import EngineMemory
+from fairlead_simulator.engine_model.observers import EngineObserver
+from fairlead_simulator.engine_model.requests import Phase, RequestT
+from fairlead_simulator.engine_model.settings import EngineSettings
+
+
+class Occupancy(Generic[RequestT]):
+    """Who is where. A request is in exactly one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`."""
+
+    def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
+        self.memory = memory
+        self.observer = observer
+        self.waiting: deque[RequestT] = deque()
+        self.arriving: deque[RequestT] = deque()
+        """Prefilled elsewhere, with their KV here, waiting for room to decode."""
+        self.prefilling: list[RequestT] = []
+        self.batch: DecodeBatch[RequestT] = DecodeBatch(settings.decode, settings.block_tokens)
+        self.leaving: set[RequestT] = set()
+        """Prefilled here, their KV on the way to another instance."""
+        self.blocked = False
+        """The oldest waiting prompt was found not to fit; nothing that could change this has happened since."""
+        self.preemptions = 0
+        self._block_tokens = settings.block_tokens
+        self._max_sequences = settings.max_sequences
+        self._watermark = memory.capacity // 100
+        """Blocks kept free beside others that run: 1 %, as vLLM does."""
+
+    @property
+    def running(self) -> int:
+        """Requests that hold KV memory here."""
+        return len(self.batch.requests) + len(self.prefilling) + len(self.leaving)
+
+    @property
+    def full(self) -> bool:
+        """As many requests are running as may."""
+        return self.running >= self._max_sequences
+
+    def has(self, request: RequestT) -> bool:
+        """Whether the request is here in any way."""
+        return (
+            request in self.batch.requests
+            or request in self.leaving
+            or request in self.prefilling
+            or request in self.waiting
+            or request in self.arriving
+        )
+
+    def everyone(self) -> list[RequestT]:
+        """Everything that is here, in no order that matters."""
+        return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
+
+    def admit(self, hit_tokens: int, now: float) -> bool:
+        """Take the oldest waiting prompt in to be prefilled, if it fits; otherwise it blocks those behind it."""
+        request = self.waiting[0]
+        if not self.memory.take_in(request, hit_tokens, self._watermark if self.running else 0):
+            self.blocked = True
+            return False
+        self.waiting.popleft()
+        if request.phase is Phase.WAITING and not request.preemptions:
+            request.hit_tokens = hit_tokens
+            request.admitted_at = now
+            if self.observer is not None:
+                self.observer.admitted(request, now)
+        request.phase = Phase.PREFILLING
+        self.prefilling.append(request)
+        return True
+
+    def admit_arriving(self) -> None:
+        """Take in what was prefilled elsewhere, in order, as long as it fits."""
+        memory = self.memory
+        while self.arriving and not self.full:
+            request = self.arriving[0]
+            blocks = -(-request.input_tokens // self._block_tokens)
+            if blocks > memory.available - (self._watermark if self.running else 0):
+                return
+            self.arriving.popleft()
+            memory.allocate(blocks)
+            self.batch.join(request)
+
+    def withdraw(self, request: RequestT) -> bool:
+        """Take an aborted request back that waits and holds no memory; False when it is not waiting."""
+        if request in self.waiting:
+            self.blocked = self.blocked and request is not self.waiting[0]
+            self.waiting.remove(request)
+        elif request in self.arriving:
+            self.arriving.remove(request)
+        else:
+            return False
+        self._tell_aborted(request)
+        return True
+
+    def drop_prefilling(self, request: RequestT) -> None:
+        """Let go of an aborted request whose prompt was being computed."""
+        self.prefilling.remove(request)
+        self.let_go(request, request.context_tokens)
+        self._tell_aborted(request)
+
+    def drop_decoding(self, request: RequestT) -> None:
+        """Let go of an aborted request in the batch."""
+        self.leave_batch(request)
+        self._tell_aborted(request)
+
+    def leave_batch(self, request: RequestT) -> None:
+        """It gets no more tokens; its memory is let go."""
+        self.batch.leave(request)
+        if self.observer is not None:
+            self.observer.stopped_decoding(request)
+        # The newest token has not been fed back, so nothing is stored for it yet.
+        self.let_go(request, request.context_tokens - 1)
+
+    def let_go(self, request: RequestT, stored_tokens: int) -> None:
+        """Give its memory back, which may make room for the oldest waiting prompt."""
+        self.memory.let_go(request, stored_tokens)
+        self.blocked = False
+
+    def preempt_latest(self) -> None:
+        """Out of blocks: the request that joined last waits again, first in line."""
+        request = next(reversed(self.batch.requests))
+        self.leave_batch(request)
+        request.phase = Phase.WAITING
+        request.preemptions += 1
+        self.preemptions += 1
+        self.waiting.appendleft(request)
+        # Room only shrinks until a request ends, so it need not be tried before.
+        self.blocked = True
+        if self.observer is not None:
+            self.observer.preempted(request)
+
+    def _tell_aborted(self, request: RequestT) -> None:
+        if self.observer is not None:
+            self.observer.aborted(request)

@@ -1,0 +1,64 @@
+"""A request as an engine sees it: how long it is, and where it has got to."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+
+class Phase(Enum):
+    """Where a request is. FINISHED, REFUSED and FAILED are final; an engine sets only those from WAITING to FINISHED."""
+
+    PLANNED = "planned"
+    ROUTED = "routed"
+    """Submitted to the router's scheduler and waiting there."""
+    WAITING = "waiting"
+    """In an engine's waiting list (first time, or after a preemption)."""
+    PREFILLING = "prefilling"
+    TRANSFERRING = "transferring"
+    DECODING = "decoding"
+    FINISHED = "finished"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class EngineRequest:
+    """One generation of exactly `output_tokens` tokens. Times in seconds of the engine's clock; -1 = not yet.
+
+    What its prompt says is known to the engine's memory only, so each kind of memory has its kind of request.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    """At least 1: the first comes with the prefill."""
+    slow_factor: float = 1.0
+    """Its prefill, and decode steps it takes part in, take this many times as long (failure injection)."""
+
+    phase: Phase = Phase.PLANNED
+    instance: str = ""
+    decode_instance: str | None = None
+    """Where it decodes, if not where it is prefilled."""
+    admitted_at: float = -1.0
+    first_token_at: float = -1.0
+    """Of the attempt that succeeded."""
+    finished_at: float = -1.0
+    hit_tokens: int = 0
+    """Prompt tokens the engine did not compute when it first admitted the request."""
+    preemptions: int = 0
+
+    generated: int = 0
+    """Tokens produced before it joined the decode batch; ask `Instance.generated` for the present number."""
+    prefilled: int = 0
+    """Chunked prefill: context tokens present so far."""
+    joined_step: int = 0
+    finish_step: int = 0
+    batch_place: int = 0
+    """Tells this stay in a decode batch from an earlier one, before a preemption."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Prompt and answer so far: what a prefill must bring into memory."""
+        return self.input_tokens + self.generated
+
+
+RequestT = TypeVar("RequestT", bound=EngineRequest)

@@ -1,0 +1,29 @@
+"""What one engine is made of: how it schedules, how much it holds, what its steps cost."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
+
+Mode = Literal["prefill_priority", "chunked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """One engine. Token counts unless the name says otherwise."""
+
+    mode: Mode
+    block_tokens: int
+    kv_tokens: int
+    """KV capacity of the GPU: running requests, and without a DRAM tier also the prefix cache."""
+    max_batched_tokens: int
+    """Most tokens of one step; a prompt above it runs alone with prefill priority, and in pieces when chunked."""
+    max_sequences: int = 256
+    dram_seconds_per_token: float = 0.0
+    """What it takes to load a token of the prefix cache from host memory."""
+    prefill: PrefillCost
+    decode: DecodeCost
+
+    @property
+    def capacity_blocks(self) -> int:
+        return self.kv_tokens // self.block_tokens

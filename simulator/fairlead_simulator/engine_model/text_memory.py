@@ -1,0 +1,77 @@
+"""KV memory for requests whose prompts are text, as an engine behind HTTP has them; answers are found again as parts of later prompts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairlead_simulator.engine_model.prefix_tree import KvBlockPool, PrefixNode
+from fairlead_simulator.engine_model.requests import EngineRequest, Phase
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TextRequest(EngineRequest):
+    """A request with its text."""
+
+    prompt: bytes
+    answer: Callable[[int], bytes] | None = None
+    """The text of the first n tokens of the answer, so that it can be cached for the next turn; None: answers are not cached."""
+    node: PrefixNode | None = None
+    """Where its known blocks end, while it holds memory."""
+    tree_blocks: int = 0
+    """Blocks up to `node`."""
+
+    def context_text(self) -> bytes:
+        """Prompt plus the answer so far: what a recomputation must prefill."""
+        if self.answer is None or self.generated == 0:
+            return self.prompt
+        return self.prompt + self.answer(self.generated)
+
+
+class TextMemory(KvBlockPool):
+    """Memory of `capacity` engine blocks of `block_tokens`; `block_bytes` bytes of text fill one."""
+
+    def __init__(self, capacity: int, block_tokens: int, block_bytes: int) -> None:
+        super().__init__(capacity, block_bytes)
+        self._block_tokens = block_tokens
+
+    def hit_tokens(self, request: TextRequest) -> int:
+        """Leading tokens of its context found; never all of them."""
+        text = request.context_text()
+        usable = min((request.context_tokens - 1) // self._block_tokens, len(text) // self.block_bytes)
+        known, _ = self.match(text, usable)
+        return known * self._block_tokens
+
+    def take_in(self, request: TextRequest, hit_tokens: int, reserve: int) -> bool:
+        """Give it blocks for its context, if they fit beside the reserve."""
+        text, known = request.context_text(), hit_tokens // self._block_tokens
+        new = self._blocks_for(request.context_tokens) - known
+        _, unpinned = self.match(text, known)
+        if new + unpinned + reserve > self.available:
+            return False
+        request.node, request.tree_blocks = self.pin(text, known)
+        self.allocate(new)
+        return True
+
+    def computed(self, request: TextRequest) -> None:
+        """Its whole blocks are visible from now on."""
+        self._share(request, request.context_tokens)
+
+    def let_go(self, request: TextRequest, stored_tokens: int) -> None:
+        """It leaves, with so many tokens stored; its answer's whole blocks stay cached with those of its prompt."""
+        held = self._blocks_for(stored_tokens)
+        if request.phase is Phase.DECODING and request.answer is not None:
+            self._share(request, stored_tokens)
+        self.free(held - request.tree_blocks)
+        if request.node is not None:
+            self.release(request.node)
+        request.node, request.tree_blocks = None, 0
+
+    def _share(self, request: TextRequest, tokens: int) -> None:
+        text = request.context_text()
+        full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
+        if full > request.tree_blocks:
+            assert request.node is not None, "a request in memory holds a node"
+            request.node = self.share(request.node, request.tree_blocks, text, full)
+            request.tree_blocks = full
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self._block_tokens)

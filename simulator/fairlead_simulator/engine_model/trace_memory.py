@@ -1,0 +1,99 @@
+"""KV memory for requests whose prompts are known by a trace's block ids, with or without a tier in host memory.
+
+Left out: answers are not cached, because a trace does not say which block ids they become.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS, KvMemory, leading_run
+from fairlead_simulator.engine_model.requests import EngineRequest
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TracedRequest(EngineRequest):
+    """A request of a trace. `blocks` are the prompt's full prefix blocks."""
+
+    blocks: tuple[int, ...]
+    held: int = 0
+    """Prefix blocks pinned for it."""
+
+
+class DramTier:
+    """A prefix cache in host memory: plain LRU over prefix blocks, nothing pinned."""
+
+    __slots__ = ("_cache", "capacity", "evicted")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.evicted = 0
+        self._cache: OrderedDict[int, None] = OrderedDict()
+
+    def match(self, blocks: Sequence[int], limit: int) -> int:
+        """Leading prefix blocks present, at most `limit`."""
+        return leading_run(blocks, limit, self._cache)
+
+    def insert(self, blocks: Sequence[int]) -> None:
+        """A prompt was computed: its blocks are the freshest now, the first one freshest of all."""
+        cache = self._cache
+        for block in reversed(blocks[: self.capacity]):
+            if block in cache:
+                cache.move_to_end(block)
+            else:
+                cache[block] = None
+        while len(cache) > self.capacity:
+            cache.popitem(last=False)
+            self.evicted += 1
+
+
+class TraceMemory(KvMemory):
+    """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size."""
+
+    __slots__ = ("_block_tokens", "dram")
+
+    def __init__(self, capacity: int, block_tokens: int, dram_tokens: int | None) -> None:
+        super().__init__(capacity, block_tokens, caching=dram_tokens is None)
+        self._block_tokens = block_tokens
+        self.dram = None if dram_tokens is None else DramTier(dram_tokens // PREFIX_BLOCK_TOKENS)
+
+    def hit_tokens(self, request: TracedRequest) -> int:
+        """Leading tokens of its context found; never all of them."""
+        usable = min(len(request.blocks), (request.context_tokens - 1) // PREFIX_BLOCK_TOKENS)
+        return (self if self.dram is None else self.dram).match(request.blocks, usable) * PREFIX_BLOCK_TOKENS
+
+    def take_in(self, request: TracedRequest, hit_tokens: int, reserve: int) -> bool:
+        """Give it blocks for its context, if they fit beside the reserve."""
+        pinned = hit_tokens // PREFIX_BLOCK_TOKENS if self.caching else 0
+        total = self._blocks_for(request.context_tokens)
+        if not self.fits(request.blocks, pinned, total, reserve):
+            return False
+        self.admit(request.blocks, pinned, total)
+        request.held = pinned
+        return True
+
+    def computed(self, request: TracedRequest) -> None:
+        """Its prefix blocks are visible from now on."""
+        if self.dram is None:
+            request.held = self.publish(request.blocks, request.held, len(request.blocks))
+        else:
+            self.dram.insert(request.blocks)
+
+    def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
+        """It leaves, with so many tokens stored."""
+        self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
+        request.held = 0
+
+    def holds(self, blocks: Sequence[int]) -> int:
+        """Leading prefix blocks that other instances could fetch from here."""
+        return (self if self.dram is None else self.dram).match(blocks, len(blocks))
+
+    def fetched(self, blocks: Sequence[int]) -> None:
+        """Leading prefix blocks have come from another instance and are cached here now."""
+        if self.dram is None:
+            self.adopt(blocks)
+        else:
+            self.dram.insert(blocks)
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self._block_tokens)

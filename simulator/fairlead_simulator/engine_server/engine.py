@@ -1,0 +1,77 @@
+"""One engine model, brought up to any moment its caller names.
+
+It never sleeps and never looks at a clock. Requests end at the same times however often it is advanced, because steps end when the model says,
+and what arrives or is given up counts from the end of the step in progress.
+"""
+
+from dataclasses import dataclass, field
+
+from fairlead_simulator.engine_model.instance import Instance
+from fairlead_simulator.engine_model.requests import Phase
+from fairlead_simulator.engine_model.settings import EngineSettings
+from fairlead_simulator.engine_model.text_memory import TextMemory
+from fairlead_simulator.engine_server.requests import Generation
+from fairlead_simulator.engine_server.statistics import EngineStatistics
+from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
+
+
+@dataclass(slots=True)
+class Progress:
+    """What clients would have seen: generations with their first token, and those that have ended, each in order of time."""
+
+    first_tokens: list[Generation] = field(default_factory=list)
+    finished: list[Generation] = field(default_factory=list)
+
+
+class ServedEngine:
+    """An engine and the limits its server sets. `now` is in seconds of engine time, starts at 0 and never goes back."""
+
+    def __init__(self, settings: EngineSettings, *, bytes_per_token: int, max_waiting: int, statistics: EngineStatistics) -> None:
+        self.settings = settings
+        self.statistics = statistics
+        self.now = 0.0
+        self.memory = TextMemory(settings.capacity_blocks, settings.block_tokens, settings.block_tokens * bytes_per_token)
+        self.instance: Instance[Generation] = Instance("engine", settings, self.memory, statistics)
+        self._max_waiting = max_waiting
+        self._progress = Progress()
+
+    def submit(self, generation: Generation, now: float) -> None:
+        """Queue a generation. Raises EngineOverloaded or ContextTooLong; then nothing is kept of it."""
+        settings = self.settings
+        context = generation.input_tokens + generation.output_tokens
+        if -(-(context - 1) // settings.block_tokens) > settings.capacity_blocks:
+            self.statistics.refused += 1
+            raise ContextTooLong(generation.input_tokens, generation.output_tokens, settings.capacity_blocks * settings.block_tokens)
+        self.advance(now)
+        if self.instance.waiting >= self._max_waiting:
+            self.statistics.refused += 1
+            raise EngineOverloaded(self.instance.waiting)
+        generation.arrived_at = now
+        self.instance.submit(generation, now)
+
+    def abort(self, generation: Generation, now: float) -> None:
+        """Give a generation up; its memory is free once the step in progress has ended. Nothing happens when it has ended."""
+        self.advance(now)
+        if generation.phase is not Phase.FINISHED and self.instance.has(generation):
+            self.instance.abort(generation, now)
+
+    def advance(self, to: float) -> None:
+        """Let the engine work until then; what clients would have seen is added to what `take_progress` returns."""
+        if to < self.now:
+            raise ValueError(f"time went back from {self.now} to {to}")
+        instance, progress = self.instance, self._progress
+        while (ends := instance.ends_at) is not None and ends <= to:
+            result = instance.step_ended(ends)
+            progress.first_tokens += result.first_tokens
+            progress.finished += result.finished
+        instance.count_steps(to)
+        self.now = to
+
+    def take_progress(self) -> Progress:
+        """What clients would have seen since the last call."""
+        progress, self._progress = self._progress, Progress()
+        return progress
+
+    def next_event_at(self) -> float | None:
+        """When the engine must be advanced next for a first token or an end to be seen in time; None while it is idle."""
+        return self.instance.ends_at

@@ -1,0 +1,17 @@
+"""A request as the served engine keeps it."""
+
+from dataclasses import dataclass
+
+from fairlead_simulator.engine_model.text_memory import TextRequest
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Generation(TextRequest):
+    """One piece of work in the engine. Times in seconds of engine time; -1 = not yet."""
+
+    finish_reason: str = "length"
+    pooled: bool = False
+    """Only the prompt is computed, as for an embedding: `output_tokens` is 1, and that token is neither produced nor counted."""
+    arrived_at: float = -1.0
+    last_token_at: float = -1.0
+    """Of a token that came with a prefill, or of the last one before it left the decode batch."""

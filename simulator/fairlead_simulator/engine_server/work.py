@@ -1,0 +1,97 @@
+"""What a protocol asks of the engine and what it gets: pieces of work, their runs, and the forms of streams."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fairlead_simulator.engine_model.requests import Phase
+from fairlead_simulator.engine_server.answers import AnswerBook
+from fairlead_simulator.engine_server.pacing import Ticket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One prompt to compute and how long to answer. The model ends an answer by itself (`stop`) or at the client's limit (`length`)."""
+
+    prompt: bytes
+    max_tokens: int
+    finish_reason: str = "length"
+    pooled: bool = False
+    """Only the prompt is computed, as for an embedding; nothing is generated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts of one answer. `created_tokens` are the prompt tokens in blocks the cache did not have."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    created_tokens: int
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Run:
+    """A piece of work in the engine."""
+
+    __slots__ = ("_answers", "_block_tokens", "_start", "ticket", "work")
+
+    def __init__(self, work: Work, ticket: Ticket, answers: AnswerBook, block_tokens: int) -> None:
+        self.work = work
+        self.ticket = ticket
+        self._answers = answers
+        self._start = answers.start_of(work.prompt)
+        self._block_tokens = block_tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.ticket.generation.input_tokens
+
+    def words(self, first: int, stop: int) -> bytes:
+        """Tokens `first..stop` of the answer: ASCII words that JSON need not escape."""
+        return self._answers.words(self._start, first, stop)
+
+    def text(self) -> str:
+        """All that was answered."""
+        return self.words(0, self.ticket.tokens()).decode("ascii")
+
+    def usage(self) -> Usage:
+        """Raises AssertionError before the end."""
+        generation = self.ticket.generation
+        assert generation.phase is Phase.FINISHED, "usage is told at the end"
+        prompt = generation.input_tokens
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=0 if self.work.pooled else generation.generated,
+            cached_tokens=generation.hit_tokens,
+            created_tokens=max(0, prompt // self._block_tokens * self._block_tokens - generation.hit_tokens),
+        )
+
+    def timing(self) -> dict[str, Any]:
+        """The engine's timestamps, for the request header that asks for them."""
+        generation = self.ticket.generation
+        stamps = {
+            "arrived": generation.arrived_at,
+            "admitted": generation.admitted_at,
+            "first_token": generation.first_token_at,
+            "finished": generation.finished_at,
+        }
+        return {"timing": stamps | {"preemptions": generation.preemptions}}
+
+
+class StreamForm(Protocol):
+    """How a protocol writes one stream, as bytes of server-sent events. `words` may be empty at the end."""
+
+    def preface(self) -> bytes:
+        """What is sent before the engine has made a token; may be empty."""
+
+    def opening(self, run: Run) -> bytes:
+        """What goes before the first words."""
+
+    def content(self, words: bytes, tokens: int) -> bytes:
+        """Some words, and how many tokens there are with them."""
+
+    def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
+        """The last words and all that ends the stream; `extra` are fields for the last document."""
