@@ -31,6 +31,7 @@ import msgspec
 import uvloop
 
 from fairlead.instances import InstanceState
+from fairlead.reports import ReportReceipt
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -41,6 +42,7 @@ from fairlead.tables import (
     SessionFacts,
     SloFacts,
 )
+from fairlead_client.lines import HeartbeatLine, SyncedLine, TableLine, encode_line
 
 CHUNKS = 16
 _CHUNK = (
@@ -124,16 +126,18 @@ class MockControlApi(MockEngine):
     def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"get /internal/v1/stream"):
             self.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-            self.write(_framed(b'{"type":"table","table":' + self.table + b'}\n{"type":"synced"}\n'))
+            table = msgspec.json.decode(self.table, type=RoutingTable)
+            self.write(_framed(encode_line(TableLine(table=table)) + encode_line(SyncedLine())))
             self.beat()
         elif head.startswith(b"post /internal/v1/reports"):
-            self.write(_json_answer(msgspec.json.encode({"id": json.loads(body)["id"], "duplicate": False})))
+            receipts = [ReportReceipt(id=report["id"], duplicate=False) for report in json.loads(body)]
+            self.write(_json_answer(msgspec.json.encode(receipts)))
         else:
             self.write(_json_answer(b"{}"))
 
     def beat(self) -> None:
         if not self.transport.is_closing():
-            self.write(_framed(b'{"type":"heartbeat"}\n'))
+            self.write(_framed(encode_line(HeartbeatLine())))
             self.loop.call_later(2.0, self.beat)
 
 

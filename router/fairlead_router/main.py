@@ -10,13 +10,13 @@ import socket
 import uuid
 
 import click
-import httpx
 import uvloop
 
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
+from fairlead_client.internal import SystemApi
 from fairlead_process.clock import SteadyClock
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
@@ -24,7 +24,6 @@ from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
 from fairlead_router.calls import Calls
 from fairlead_router.client_connections import ConnectionLimits
-from fairlead_router.control_plane import ControlPlane
 from fairlead_router.direct import DirectRelay
 from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
@@ -33,12 +32,16 @@ from fairlead_router.informing import Informing
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools, SchedulerFactory
 from fairlead_router.proxying import Proxy
-from fairlead_router.reporting import Reporter, spooled_changes
+from fairlead_router.reporting.batches import spooled_changes
+from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector
+from fairlead_router.reporting.delivering import Delivery
+from fairlead_router.reporting.spool import Spool
+from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_router.sending import Sender
 from fairlead_router.serving import GatewayServer, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
-from fairlead_router.spool import Spool
 from fairlead_router.table_cache import TableCache
+from fairlead_router.table_stream import TableFollower
 from fairlead_router.upstream import UpstreamPool
 
 TICK_SECONDS = 0.02
@@ -84,11 +87,15 @@ class Router:
         )
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
         self.cache = TableCache(settings.spool_dir)
-        self.client = httpx.AsyncClient(
-            base_url=settings.api_url, headers={"authorization": f"Bearer {settings.api_token}"}, timeout=10.0, trust_env=False
+        self.api = SystemApi(settings.api_url, settings.api_token)
+        spool_metrics = SpoolMetrics(self.spool, self.metrics, self.now)
+        self.delivery = Delivery(
+            settings.router_id, self.pools, self.spool, self.api, self.metrics, spool_metrics, self.now, lambda: uuid.uuid4().hex
         )
-        self.reporter = Reporter(settings.router_id, self.pools, self.spool, self.client, self.metrics, self.now, lambda: uuid.uuid4().hex)
-        self.control_plane = ControlPlane(settings.router_id, self.client, self.pools, self.cache, self.metrics, self._synced)
+        self.collector = Collector(
+            settings.router_id, self.pools, self.spool, spool_metrics, self.now, lambda: uuid.uuid4().hex, self.delivery.wake
+        )
+        self.follower = TableFollower(settings.router_id, self.api, self.pools, self.cache, self.metrics, self._synced)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
         self._tasks = Tasks()
         self._ticks = 0
@@ -121,9 +128,9 @@ class Router:
     def start(self) -> None:
         """Begin following, reporting, scraping and ticking."""
         self._tasks.every(TICK_SECONDS, "tick", self._tick)
-        self._tasks.start("stream", self.control_plane.follow_forever)
-        self._tasks.start("collect", self.reporter.collect_forever)
-        self._tasks.start("send", self.reporter.send_forever)
+        self._tasks.start("stream", self.follower.follow_forever)
+        self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
+        self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
 
     async def _tick(self) -> None:
@@ -145,10 +152,11 @@ class Router:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         await self.calls.wait_until_idle(1.0)
         await self._tasks.stop("stream", "collect", "send", "scrape")
-        await self.reporter.finish(GOODBYE_SECONDS)
+        await self.collector.collect(final=True)
+        await self.delivery.finish(GOODBYE_SECONDS)
         await self._tasks.stop()
         self.upstream.close()
-        await self.client.aclose()
+        await self.api.close()
 
 
 async def serve(settings: RouterSettings, listener: socket.socket, admin_listener: socket.socket) -> None:

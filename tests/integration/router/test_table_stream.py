@@ -208,7 +208,7 @@ async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) ->
     await world.api.stop()
     for turn in range(12):
         await asyncio.gather(*(running.ask(headers={"x-session-id": f"t{turn}-{number}"}) for number in range(12)))
-        await running.router.reporter.collect()
+        await running.router.collector.collect()
     assert running.router.metrics.report_drops.get("samples", 0) > 0
     assert running.router.metrics.report_drops.get("history", 0) == 0
     assert running.router.spool.size <= 64 * 1024

@@ -4,10 +4,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_router.spool import MOST_ASIDE, Cargo, Spool
+from fairlead_router.reporting.spool import MOST_ASIDE, Cargo, Spool
 
 
 def _spool(directory: Path, max_bytes: int = 1_000_000) -> Spool:
@@ -46,6 +46,7 @@ def test_discarding_twice_or_after_shrinking_does_no_harm(tmp_path: Path) -> Non
     assert spool.size == 8
 
 
+@settings(deadline=None)  # it waits for a real disk
 @given(st.lists(st.tuples(st.sampled_from(list(Cargo)), st.integers(1, 60), st.booleans()), max_size=40))
 def test_the_bound_holds_and_history_goes_only_when_no_samples_are_left(steps: list[tuple[Cargo, int, bool]]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -1,0 +1,89 @@
+"""Records cut into batches, each encoded once, as they wait on disk and as they are sent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from fairlead.reports import (
+    BindingChange,
+    DecisionRecord,
+    LoadSample,
+    MigrationOutcome,
+    MigrationRecord,
+    RejectionRecord,
+    ReportBatch,
+    ReRouteRecord,
+)
+from fairlead_client.report_posts import decode_batch, encode_batch
+from fairlead_router.reporting.spool import Cargo, Spool
+
+BATCH_RECORDS = 500
+
+logger = logging.getLogger(__name__)
+
+Record = BindingChange | MigrationRecord | MigrationOutcome | ReRouteRecord | DecisionRecord | RejectionRecord | LoadSample
+
+FIELDS: tuple[tuple[Cargo, str], ...] = (
+    (Cargo.HISTORY, "bindings"),
+    (Cargo.HISTORY, "migrations"),
+    (Cargo.HISTORY, "migration_outcomes"),
+    (Cargo.HISTORY, "reroutes"),
+    (Cargo.HISTORY, "reroute_outcomes"),
+    (Cargo.HISTORY, "rejections"),
+    (Cargo.SAMPLES, "decisions"),
+    (Cargo.SAMPLES, "loads"),
+)
+"""The fields of ReportBatch that hold records, with the cargo each belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """An encoded ReportBatch of one cargo that is not on disk yet."""
+
+    cargo: Cargo
+    records: int
+    content: bytes
+
+
+def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callable[[], str]) -> Iterator[Batch]:
+    """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS, history apart from samples, and never a migration
+    apart from the binding it belongs to."""
+    migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
+    for cargo in Cargo:
+        pending: dict[str, list[Record]] = {}
+        size = 0
+        for of, name in FIELDS:
+            if of is not cargo:
+                continue
+            for record in migrations.values() if name == "migrations" else records.get(name, ()):
+                pending.setdefault(name, []).append(record)
+                size += 1
+                if isinstance(record, BindingChange) and record.id in migrations:
+                    pending.setdefault("migrations", []).append(migrations.pop(record.id))
+                    size += 1
+                if size >= BATCH_RECORDS:
+                    yield _batch(router, cargo, size, pending, new_id())
+                    pending, size = {}, 0
+        if size:
+            yield _batch(router, cargo, size, pending, new_id())
+
+
+def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Record]], batch_id: str) -> Batch:
+    rows: dict[str, Any] = {name: tuple(records) for name, records in fields.items()}
+    return Batch(cargo=cargo, records=size, content=encode_batch(ReportBatch(id=batch_id, router=router, **rows)))
+
+
+def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
+    """This router's binding changes that an earlier process may not have delivered, oldest first."""
+    found: list[BindingChange] = []
+    for batch in spool.batches(Cargo.HISTORY):
+        try:
+            found.extend(decode_batch(batch.path.read_bytes()).bindings)
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("spooled batch unreadable", extra={"file": batch.path.name, "problem": str(error)})
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""From the schedulers to the disk: what was recorded is taken five times a second, cut into batches and written before any of it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fairlead_router.pools import Pools
+from fairlead_router.reporting.batches import FIELDS, Batch, Record, encode_batches
+from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool_metrics import SpoolMetrics
+
+BATCH_SECONDS = 0.2
+"""How often records are to be collected."""
+MOST_UNSPOOLED = 256
+"""Batches kept in memory while the disk takes none."""
+
+logger = logging.getLogger(__name__)
+
+
+class Collector:
+    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there is something new there."""
+
+    def __init__(
+        self,
+        router: str,
+        pools: Pools,
+        spool: Spool,
+        metrics: SpoolMetrics,
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        on_spooled: Callable[[], None],
+    ) -> None:
+        self._router = router
+        self._pools = pools
+        self._spool = spool
+        self._metrics = metrics
+        self._now = now
+        self._new_id = new_id
+        self._on_spooled = on_spooled
+        self._unspooled: list[Batch] = []
+
+    async def collect(self, *, final: bool = False) -> None:
+        """Take all records and put them on disk. What the disk does not take is kept in memory, bounded, and tried again."""
+        records: dict[str, list[Record]] = {}
+        dropped = 0
+        now = self._now()
+        for pool in self._pools.living():
+            taken = pool.scheduler.take_records(now, final=final)
+            for _, name in FIELDS:
+                records.setdefault(name, []).extend(getattr(taken, name))
+            dropped += taken.dropped
+        fresh = list(encode_batches(self._router, records, self._new_id))
+        self._metrics.add(records=sum(batch.records for batch in fresh), unbatched=dropped)
+        waiting = self._unspooled + fresh
+        if waiting:
+            self._unspooled = await asyncio.to_thread(self._store, waiting)
+            self._on_spooled()
+        self._metrics.refresh()
+
+    def _store(self, batches: list[Batch]) -> list[Batch]:
+        """Write them; those that the disk did not take, within bounds."""
+        for index, batch in enumerate(batches):
+            try:
+                self._spool.append(batch.cargo, batch.records, batch.content)
+            except OSError as error:
+                logger.warning("cannot write to the spool", extra={"problem": str(error), "waiting": len(batches) - index})
+                return self._bounded(batches[index:])
+        return []
+
+    def _bounded(self, batches: list[Batch]) -> list[Batch]:
+        """The newest, samples given up before history."""
+        for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
+            while len(batches) > MOST_UNSPOOLED and (found := next((batch for batch in batches if batch.cargo is cargo), None)) is not None:
+                batches.remove(found)
+                self._spool.dropped[cargo.value] += found.records
+        return batches

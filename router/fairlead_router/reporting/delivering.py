@@ -1,0 +1,198 @@
+"""From the disk to the control API: batches are sent until they are acknowledged, and the router's state at least once a second.
+
+A batch on disk has no state (acknowledged tables, in-flight counts). The state of the moment is put in when it is sent, because old counts replayed
+after an outage would mislead an operator that waits for an instance to fall idle. Neighbours go in one post, as many as the API takes: each keeps its
+id, so however they are cut and repeated, the API stores each once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from fairlead.reports import Acknowledgement, InstanceInFlight, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead_client.internal import SystemApi
+from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
+from fairlead_client.report_posts import encode_batch
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pools
+from fairlead_router.reporting.lanes import LANES, Lane
+from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
+from fairlead_router.reporting.spool_metrics import SpoolMetrics
+
+POST_RECORDS = 2_000
+POST_BYTES = 4 * 1024 * 1024
+"""Neighbouring batches are sent as one post up to these bounds, and `lanes.POST_BATCHES`."""
+STATE_SECONDS = 1.0
+"""The state is sent at least this often, alone if need be: it is how the API knows that this router lives."""
+LOOK_SECONDS = 0.2
+"""How soon a new table is acknowledged."""
+
+logger = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Empties the spool. `send_forever` runs for the life of the router; `finish` is the last act."""
+
+    def __init__(
+        self,
+        router: str,
+        pools: Pools,
+        spool: Spool,
+        api: SystemApi,
+        metrics: RouterMetrics,
+        spool_metrics: SpoolMetrics,
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._router = router
+        self._pools = pools
+        self._spool = spool
+        self._api = api
+        self._metrics = metrics
+        self._spool_metrics = spool_metrics
+        self._now = now
+        self._new_id = new_id
+        self._news = asyncio.Event()
+        self._state_sent_at = 0.0
+        self._acknowledged: tuple[Acknowledgement, ...] = ()
+        """The tables of which the API is known to have heard that they are in force here."""
+        self._random = random.Random()  # only for jitter between retries
+
+    def wake(self) -> None:
+        """There are new batches on disk."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def send_forever(self) -> None:
+        """All lanes, and the state."""
+        async with asyncio.TaskGroup() as lanes:
+            lanes.create_task(self._send_state_forever())
+            for cargo in LANES:
+                lanes.create_task(self._empty_forever(cargo))
+
+    async def finish(self, seconds: float) -> None:
+        """Send what can be sent within `seconds`, and say goodbye. What cannot be sent stays on disk."""
+        try:
+            async with asyncio.timeout(seconds):
+                for cargo in Cargo:
+                    lane = Lane(cargo=cargo)
+                    while await self.send(lane):
+                        pass
+                outcome = await self._api.post_router_gone(RouterGone(router=self._router, at=self._now()))
+        except TimeoutError:
+            outcome = Later(cause=Cause.TIMED_OUT, problem=f"no time left after {seconds:g} s")
+        if not isinstance(outcome, Taken):
+            extra = {"problem": outcome.problem, "batches_kept": len(self._spool)}
+            logger.warning("could not say goodbye to the control API", extra=extra)
+
+    async def _empty_forever(self, cargo: Cargo) -> None:
+        """Growing pauses with jitter while the API does not answer."""
+        lane = Lane(cargo=cargo)
+        while True:
+            news = self._news
+            goes_on = await self.send(lane)
+            if goes_on is None:
+                await news.wait()
+            elif not goes_on:
+                await asyncio.sleep(lane.pause() * self._random.uniform(0.5, 1.5))
+
+    async def send(self, lane: Lane) -> bool | None:
+        """Send the oldest batches of a lane. True when it may go on at once, False when the API did not take them now (they stay on disk), None when
+        there is nothing to send."""
+        batches = self._spool.lend(lane.cargo, lane.most_batches, POST_RECORDS, POST_BYTES)
+        if not batches:
+            return None
+        try:
+            contents = await asyncio.to_thread(self._read, batches)
+            outcome = await self._post(contents) if contents is not None else Refused(problem="unreadable on disk")
+            return await self._settle(lane, batches, outcome)
+        finally:
+            self._spool.give_back(batches)
+            self._spool_metrics.refresh()
+
+    async def _settle(self, lane: Lane, batches: list[SpooledBatch], outcome: Outcome[tuple[ReportReceipt, ...]]) -> bool:
+        """What becomes of batches that were sent; whether the lane may go on at once."""
+        match outcome:
+            case Taken():
+                lane.went_well()
+                await asyncio.to_thread(self._spool.discard, batches)
+                return True
+            case Refused():
+                if len(batches) > 1:
+                    lane.halve(len(batches))
+                    return True
+                return await self._set_aside(lane, batches[0], "refused")
+            case Later(cause=Cause.FAULT):
+                if len(batches) > 1:
+                    lane.halve(len(batches))
+                    return True
+                return lane.failed_alone() and await self._takes_others() and await self._set_aside(lane, batches[0], "fault")
+            case Later(cause=Cause.TIMED_OUT) if len(batches) > 1:
+                lane.halve(len(batches))
+        return False
+
+    async def _takes_others(self) -> bool:
+        """Whether the API, which fails over one batch, takes anything else."""
+        return isinstance(await self._send_state(), Taken)
+
+    async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:
+        lane.went_well()
+        await asyncio.to_thread(self._move_aside, batch, why)
+        return True
+
+    def _move_aside(self, batch: SpooledBatch, why: str) -> None:
+        try:
+            place = self._spool.set_aside(batch)
+        except OSError as error:
+            logger.warning("report given up", extra={"file": batch.path.name, "records": batch.records, "problem": str(error)})
+            self._spool.drop(batch)
+        else:
+            logger.error("report set aside", extra={"file": str(place), "records": batch.records, "why": why})
+
+    def _read(self, batches: list[SpooledBatch]) -> list[bytes] | None:
+        try:
+            return [batch.path.read_bytes() for batch in batches]
+        except OSError as error:
+            logger.warning("spooled batch unreadable", extra={"file": batches[0].path.name, "problem": str(error)})
+            return None
+
+    # ── posts ──
+
+    async def _send_state_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            due = self._now() - self._state_sent_at >= STATE_SECONDS
+            if (due or self._acknowledged != self._pools.acknowledgements()) and not isinstance(await self._send_state(), Taken):
+                await asyncio.sleep(STATE_SECONDS * self._random.uniform(0.5, 1.5))
+
+    async def _send_state(self) -> Outcome[tuple[ReportReceipt, ...]]:
+        return await self._post([encode_batch(ReportBatch(id=self._new_id(), router=self._router))])
+
+    def _state(self) -> RouterState:
+        in_flight: list[InstanceInFlight] = []
+        for pool in self._pools.living():
+            in_flight.extend(pool.scheduler.in_flight())
+        return RouterState(sent_at=self._now(), acknowledged=self._pools.acknowledgements(), in_flight=tuple(in_flight))
+
+    async def _post(self, contents: list[bytes]) -> Outcome[tuple[ReportReceipt, ...]]:
+        """One post, counted and logged. What its receipts say of lost bindings is heard."""
+        state = self._state()
+        outcome = await self._api.post_reports(contents, state)
+        if isinstance(outcome, Later) and outcome.cause is Cause.UNREADABLE:
+            logger.warning("receipts unreadable", extra={"problem": outcome.problem})
+            outcome = Taken(())
+        if not isinstance(outcome, Taken):
+            self._metrics.reports_failed += 1
+            is_away = isinstance(outcome, Later) and outcome.cause in {Cause.UNREACHABLE, Cause.TIMED_OUT}
+            extra = {"problem": outcome.problem, "batches": len(contents)}
+            logger.log(logging.INFO if is_away else logging.WARNING, "control API did not take reports, they are kept", extra=extra)
+            return outcome
+        self._metrics.reports_sent += len(contents)
+        self._state_sent_at = self._now()
+        self._acknowledged = state.acknowledged
+        for receipt in outcome.answer:
+            self._pools.apply_bindings(receipt.conflicts, receipt.lost)
+        return outcome

@@ -1,0 +1,44 @@
+"""What operators see of the spool: its size, what was given up, and how old its oldest batch is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.reporting.spool import Spool
+
+OLD_SECONDS = 30.0
+"""The age of the oldest unsent batch from which the log says so, at most once in this time."""
+
+logger = logging.getLogger(__name__)
+
+
+class SpoolMetrics:
+    """The part of RouterMetrics that is about `spool`."""
+
+    def __init__(self, spool: Spool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
+        self._spool = spool
+        self._metrics = metrics
+        self._now = now
+        self._warned_at = 0.0
+
+    def add(self, *, records: int, unbatched: int) -> None:
+        """Count records that were cut into batches, and those a scheduler had given up before."""
+        self._metrics.report_records += records
+        if unbatched:
+            self._metrics.report_drops["unbatched"] += unbatched
+
+    def refresh(self) -> None:
+        """Read the spool; log a warning when its oldest batch has waited for long."""
+        metrics, spool = self._metrics, self._spool
+        metrics.spool_bytes = spool.size
+        metrics.spool_batches = len(spool)
+        metrics.reports_set_aside = spool.aside
+        for cargo, count in spool.dropped.items():
+            metrics.report_drops[cargo] = count
+        oldest, now = spool.oldest_written_at(), self._now()
+        age = metrics.oldest_unsent_report_seconds = 0.0 if oldest is None else max(0.0, now - oldest)
+        if age >= OLD_SECONDS and now - self._warned_at >= OLD_SECONDS:
+            self._warned_at = now
+            logger.warning("reports wait to be sent", extra={"oldest_seconds": round(age), "batches": len(spool), "bytes": spool.size})

@@ -1,0 +1,36 @@
+"""Taking records from schedulers and putting them on disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pools
+from fairlead_router.reporting.batches import encode_batches
+from fairlead_router.reporting.collecting import Collector
+from fairlead_router.reporting.spool import Spool
+from fairlead_router.reporting.spool_metrics import SpoolMetrics
+from fairlead_testing.builders.reports import a_change, batch_ids
+
+
+def _collector(spool: Spool, metrics: RouterMetrics, on_spooled: Callable[[], None]) -> Collector:
+    pools = Pools(lambda _table: pytest.fail("no tables here"), metrics, lambda: 5.0)
+    return Collector("router-0", pools, spool, SpoolMetrics(spool, metrics, lambda: 5.0), lambda: 5.0, batch_ids(), on_spooled)
+
+
+async def test_what_the_disk_does_not_take_is_kept_in_memory_and_tried_again(tmp_path: Path) -> None:
+    directory = tmp_path / "reports"
+    spool = Spool(directory, 1_000_000)
+    spool.open()
+    woken: list[int] = []
+    collector = _collector(spool, RouterMetrics(), lambda: woken.append(len(spool)))
+    collector._unspooled = list(encode_batches("router-0", {"bindings": [a_change("a")]}, batch_ids()))
+    directory.rmdir()
+    await collector.collect()
+    assert len(collector._unspooled) == 1
+    directory.mkdir()
+    await collector.collect()
+    assert collector._unspooled == []
+    assert len(spool) == 1
+    assert woken[-1] == 1, "who sends is told once it is on disk"

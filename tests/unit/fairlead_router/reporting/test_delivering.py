@@ -1,0 +1,194 @@
+"""Sending reports; above all: nothing lost, nothing stored twice, wherever a process dies."""
+
+import asyncio
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.reports import Report, ReportReceipt
+from fairlead_client.internal import SystemApi
+from fairlead_router.metrics import RouterMetrics
+from fairlead_router.pools import Pools
+from fairlead_router.reporting.batches import encode_batches
+from fairlead_router.reporting.delivering import Delivery
+from fairlead_router.reporting.lanes import Lane
+from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool_metrics import SpoolMetrics
+from fairlead_testing.builders.reports import a_change, batch_ids
+
+
+class Api:
+    """An API that stores reports once by id, and does to each POST what the test says: take, refuse, fail, or take and lose the answer."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Report] = {}
+        self.behaviour = "take"
+        self.posts = 0
+        self.poison: set[str] = set()
+        self.state: Report | None = None
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.posts += 1
+        if self.behaviour == "unreachable":
+            raise httpx.ConnectError("refused", request=request)
+        if self.behaviour == "busy":
+            return httpx.Response(503)
+        if self.behaviour == "fail":
+            return httpx.Response(500)
+        if self.behaviour == "refuse":
+            return httpx.Response(422)
+        if request.url.path == "/internal/v1/routers/gone":
+            return httpx.Response(204)
+        reports = msgspec.json.decode(request.content, type=list[Report])
+        if any(change.session in self.poison for report in reports for change in report.bindings):
+            return httpx.Response(500)
+        receipts = [ReportReceipt(id=report.id, duplicate=report.id in self.stored) for report in reports]
+        for report in reports:
+            self.stored.setdefault(report.id, report)
+        self.state = reports[0]
+        if self.behaviour == "lose-answer":
+            raise httpx.ReadError("reset", request=request)
+        return httpx.Response(200, content=msgspec.json.encode(receipts))
+
+    def sessions(self) -> list[str]:
+        return [change.session for report in self.stored.values() for change in report.bindings]
+
+
+def _delivery(directory: Path, api: Api, max_bytes: int = 1_000_000) -> tuple[Delivery, Spool, RouterMetrics]:
+    spool = Spool(directory, max_bytes)
+    spool.open()
+    metrics = RouterMetrics()
+    pools = Pools(lambda _table: pytest.fail("no tables here"), metrics, lambda: 5.0)
+    system_api = SystemApi("http://api", "token", transport=httpx.MockTransport(api))
+    spool_metrics = SpoolMetrics(spool, metrics, lambda: 5.0)
+    return Delivery("router-0", pools, spool, system_api, metrics, spool_metrics, lambda: 5.0, batch_ids()), spool, metrics
+
+
+STEPS = st.lists(
+    st.sampled_from(["record", "take", "unreachable", "busy", "lose-answer", "restart", "die-while-writing", "die-after-answer"]),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_no_batch_is_lost_or_stored_twice_wherever_the_process_dies(steps: list[str]) -> None:
+    asyncio.run(_live_and_die(steps))
+
+
+async def _live_and_die(steps: list[str]) -> None:
+    api = Api()
+    new_id = batch_ids()
+    written: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        delivery, spool, _ = _delivery(directory, api)
+        for number, step in enumerate(steps):
+            if step == "record":
+                (batch,) = encode_batches("router-0", {"bindings": [a_change(f"s{number}")]}, new_id)
+                spool.append(batch.cargo, batch.records, batch.content)
+                written.append(f"s{number}")
+            elif step == "restart":
+                delivery, spool, _ = _delivery(directory, api)
+            elif step == "die-while-writing":
+                (directory / "9999999999999999.history.1.tmp").write_bytes(b'{"id":"torn","rou')
+                delivery, spool, _ = _delivery(directory, api)
+            elif held := spool.batches(Cargo.HISTORY):
+                contents = {batch.path: batch.path.read_bytes() for batch in held}
+                api.behaviour = "take" if step == "die-after-answer" else step
+                taken = await delivery.send(Lane(cargo=Cargo.HISTORY, most_batches=1 + number % 3))
+                assert taken == (step in ("take", "die-after-answer"))
+                if step == "die-after-answer":
+                    for path, content in contents.items():
+                        path.write_bytes(content)  # it died before the files were removed
+                    delivery, spool, _ = _delivery(directory, api)
+        api.behaviour = "take"
+        await _delivery(directory, api)[0].finish(5.0)
+        assert api.sessions() == written
+        assert list(directory.iterdir()) == []
+
+
+def _append(spool: Spool, *sessions: str) -> None:
+    for session in sessions:
+        (batch,) = encode_batches("router-0", {"bindings": [a_change(session)]}, partial(str, f"batch-{session}"))
+        spool.append(batch.cargo, batch.records, batch.content)
+
+
+async def test_a_batch_the_api_refuses_for_ever_is_set_aside_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    delivery, spool, metrics = _delivery(tmp_path, api)
+    _append(spool, "a")
+    api.behaviour = "refuse"
+    assert await delivery.send(Lane(cargo=Cargo.HISTORY))
+    assert len(spool) == 0
+    assert metrics.reports_set_aside == 1
+    assert any("0000000000000001.history.1.json" in str(getattr(record, "file", "")) for record in caplog.records)
+
+
+async def test_one_batch_that_makes_the_api_fail_costs_itself_and_none_of_its_neighbours(tmp_path: Path) -> None:
+    api = Api()
+    delivery, spool, metrics = _delivery(tmp_path, api)
+    _append(spool, *"abcdefgh")
+    api.poison = {"d"}
+    lane = Lane(cargo=Cargo.HISTORY)
+    for _ in range(40):
+        if await delivery.send(lane) is None:
+            break
+    assert sorted(api.sessions()) == list("abcefgh")
+    assert (metrics.reports_set_aside, metrics.report_drops) == (1, {})
+
+
+async def test_nothing_is_set_aside_while_the_api_takes_nothing_at_all(tmp_path: Path) -> None:
+    api = Api()
+    delivery, spool, metrics = _delivery(tmp_path, api)
+    _append(spool, "a")
+    api.behaviour = "fail"
+    lane = Lane(cargo=Cargo.HISTORY)
+    for _ in range(20):
+        assert await delivery.send(lane) is False
+    assert (len(spool), metrics.reports_set_aside) == (1, 0)
+
+
+async def test_a_backlog_leaves_in_few_posts_and_an_outage_does_not_make_them_smaller(tmp_path: Path) -> None:
+    api = Api()
+    delivery, spool, _ = _delivery(tmp_path, api)
+    names = [f"s{number}" for number in range(300)]
+    _append(spool, *names)
+    lane = Lane(cargo=Cargo.HISTORY)
+    api.behaviour = "unreachable"
+    for _ in range(5):
+        assert await delivery.send(lane) is False
+    api.behaviour, api.posts = "take", 0
+    assert await delivery.send(lane)
+    assert (api.posts, api.sessions()) == (1, names)
+
+
+async def test_a_new_table_is_acknowledged_while_the_lanes_are_busy(tmp_path: Path) -> None:
+    api = Api()
+    delivery, spool, _ = _delivery(tmp_path, api)
+    _append(spool, "a")
+    api.poison = {"a"}  # no lane gets through
+    sending = asyncio.create_task(delivery.send_forever())
+    async with asyncio.timeout(5):
+        while api.state is None:
+            await asyncio.sleep(0.01)
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert api.sessions() == []
+
+
+async def test_the_state_of_the_moment_goes_with_a_batch_however_old_it_is(tmp_path: Path) -> None:
+    api = Api()
+    delivery, spool, _ = _delivery(tmp_path, api)
+    (batch,) = encode_batches("router-0", {"bindings": [a_change("a")]}, batch_ids())
+    spool.append(batch.cargo, batch.records, batch.content)
+    await delivery.finish(5.0)
+    report = api.state
+    assert report is not None
+    assert (report.router, report.sent_at, report.in_flight) == ("router-0", 5.0, ())
