@@ -20,13 +20,17 @@ from fairlead_api.documenting import openapi
 from fairlead_api.identifying import Identify
 from fairlead_api.jobs import scheduled
 from fairlead_api.routes.access import access_routes
+from fairlead_api.routes.audit import audit_routes
+from fairlead_api.routes.decisions import decision_routes
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.health import health_routes
-from fairlead_api.routes.history import history_routes
 from fairlead_api.routes.internal import internal_routes
 from fairlead_api.routes.live import live_routes
+from fairlead_api.routes.moves import move_routes
 from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
+from fairlead_api.routes.rejections import rejection_routes
+from fairlead_api.routes.sessions import session_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.plans.plans import ClusterGateway, Plans
@@ -41,11 +45,16 @@ from fairlead_api.services.streams.topics import topics
 from fairlead_api.services.upkeep import Keep, Upkeep
 from fairlead_api.settings import Retention, Settings
 from fairlead_api.stale import StaleReads
+from fairlead_api.store import tables
 from fairlead_api.store.access import PostgresAccess
 from fairlead_api.store.audit import PostgresAudit
 from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.store.history.audit import PostgresAuditLog
+from fairlead_api.store.history.decisions import PostgresDecisions
 from fairlead_api.store.history.loads import PostgresLoads
-from fairlead_api.store.history.reads import PostgresHistory
+from fairlead_api.store.history.moves import PostgresMoves
+from fairlead_api.store.history.rejections import PostgresRejections
+from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.plans import PostgresPlans
@@ -59,6 +68,8 @@ from fairlead_api.store.upgrading import upgrade
 from fairlead_api.store.upkeep.retention import SWEEPS
 from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
 from fairlead_api.telemetry import Instrument, Telemetry
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_process.clock import utc_now
 from fairlead_process.policies import installed_policies
 
@@ -72,18 +83,22 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     streams = PostgresStream(control)
     stream = TableStream(streams, heartbeat_seconds=settings.heartbeat_seconds)
     telemetry.subscribers.set_function(lambda: stream.subscribers)
-    bootstrap = tuple(Bootstrap(role=token.role, name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens)
+    bootstrap = tuple(
+        Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens
+    )
     access = Access(PostgresAccess(control), bootstrap, lambda: secrets.token_urlsafe(32), open_to_all=settings.auth_mode == "none")
     guard = Guard(access, clock)
     mirroring = PoolMirroring(PostgresPools(control, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
     audit = PostgresAudit(reads)
     recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
     pool_reads = PostgresPoolReads(reads, Shared(settings.share_seconds), Latencies(reads, recent))
-    history, loads = PostgresHistory(reads, installed_policies()), PostgresLoads(reads)
-    heatmaps = HeatmapReading(loads)
+    migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
+    reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
+    decisions, rejections = PostgresDecisions(reads, installed_policies()), PostgresRejections(reads)
+    heatmaps = HeatmapReading(PostgresLoads(reads))
     plans = Plans(PostgresPlans(control), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
-    live = Live(topics(pool_reads, history), clock)
+    live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
     telemetry.live.set_function(lambda: live.streams)
     ingestion = Ingestion(PostgresReports(reports, partitions), report_ages(settings.retention))
 
@@ -131,7 +146,11 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))
     app.include_router(pool_routes(guard, pool_reads, heatmaps, clock))
-    app.include_router(history_routes(guard, history, audit, clock))
+    app.include_router(session_routes(guard, PostgresSessions(reads)))
+    app.include_router(move_routes(guard, migrations, reroutes, clock))
+    app.include_router(decision_routes(guard, decisions, clock))
+    app.include_router(rejection_routes(guard, rejections, clock))
+    app.include_router(audit_routes(guard, PostgresAuditLog(reads), audit, clock))
     app.include_router(plan_routes(guard, plans, clock))
     app.include_router(live_routes(guard, live))
     app.include_router(internal_routes(guard, mirroring, ingestion, stream, telemetry.count_report, clock))

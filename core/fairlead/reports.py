@@ -6,9 +6,16 @@ A batch is stored at most once however often it is sent, so a router may resend 
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from fairlead.tables import PoolKey
 from fairlead.values import value
+
+Pool = TypeVar("Pool")
+"""How a record names its pool: PoolKey in a report, `namespace/name` in the public API (`fairlead_client.resources`)."""
+
+Time = TypeVar("Time")
+"""How a record tells time: Unix seconds in a report, datetime in the public API."""
 
 
 class BindingReason(StrEnum):
@@ -28,6 +35,31 @@ class BindingReason(StrEnum):
     RING_CHANGE = "ring-change"
     PREFIX_KEY = "prefix-key"
     OPERATOR = "operator"
+
+
+class DecisionReason(StrEnum):
+    """Why the chosen instance was chosen."""
+
+    ONLY_INSTANCE = "only-instance"
+    ROUND_ROBIN = "round-robin"
+    LEAST_LOADED = "least-loaded"
+    PREFIX_AFFINITY = "prefix-affinity"
+    PREFIX_EQUAL = "prefix-equal"
+    PREFIX_OUTWEIGHED = "prefix-outweighed"
+    SLO_OVERLOADED = "slo-overloaded"
+    SESSION_BOUND = "session-bound"
+    SESSION_COLD = "session-cold"
+    SESSION_HOT_MIGRATED = "session-hot-migrated"
+    SESSION_HOST_GONE = "session-host-gone"
+    HOTSPOT_MIGRATED = "hotspot-migrated"
+    RANDOM = "random"
+    FEWEST_REQUESTS = "fewest-requests"
+    LOAD_IMBALANCED = "load-imbalanced"
+    SHORTEST_TTFT = "shortest-ttft"
+    BEST_SCORE = "best-score"
+    PREFIX_EXPLORED = "prefix-explored"
+    PREFIX_REPLICATED = "prefix-replicated"
+    FALLBACK = "fallback"
 
 
 class RejectionReason(StrEnum):
@@ -74,45 +106,53 @@ class MoveOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """What a session migration and a re-route have in common.
+class Move(Generic[Pool, Time]):
+    """What a session migration and a re-route have in common, as a router reports them and as the public API shows them.
 
     TTFTs are the predictions at decision time for the request that carried the move; `benefit_seconds` is their difference, negative when leaving
     was predicted to cost time. They are None where nothing could be predicted: the source is gone, or no request carried the move.
-    `actual_ttft_seconds` is filled when that request got its first token before the batch was cut, else None.
+    `actual_ttft_seconds` is that request's real TTFT, None while it has none. Subclasses write `pool` and `at` again with their types, since
+    the OpenAPI document does not see through type variables.
     """
 
     id: str
-    pool: PoolKey
-    request: str
+    pool: Pool
+    session: str | None
+    request: str | None
     source: str
     target: str
     trigger: BindingReason
-    at: float
+    at: Time
     predicted_source_ttft_seconds: float | None
     predicted_target_ttft_seconds: float | None
     benefit_seconds: float | None
+    """Predicted for staying minus predicted for moving: negative when the move was predicted to cost time."""
+    actual_ttft_seconds: float | None = None
     tokens_moved: int = 0
     tokens_recomputed: int = 0
-    actual_ttft_seconds: float | None = None
     outcome: MoveOutcome = MoveOutcome.UNDERWAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationRecord(Move):
+class MigrationRecord(Move[PoolKey, float]):
     """A session migration: the home of a bound session moved, at a request of it or together with a queued one.
 
     It has the id of its BindingChange and travels in the same report: the API stores it exactly when that change binds.
     """
 
+    pool: PoolKey
+    at: float
     session: str
+    request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReRouteRecord(Move):
+class ReRouteRecord(Move[PoolKey, float]):
     """A re-route: a request that was queued or sent somewhere went elsewhere. No session's home moved; `session` is only what the request named."""
 
-    session: str | None
+    pool: PoolKey
+    at: float
+    request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,28 +192,38 @@ class Weighing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRecord:
-    """A sampled routing decision. `sample_rate` is the share of decisions recorded (0-1]; all moves and refusals are kept.
+class SampledDecision(Generic[Pool, Time]):
+    """A routing decision as a router reports it and as the public API shows it. `sample_rate` is the share of decisions recorded (0-1]; all moves
+    and refusals are kept.
 
     `ttft_seconds` is what the request had in the end, at `served_by`: another instance than `chosen` when it was re-routed or moved meanwhile.
+    Subclasses write `pool` and `at` again with their types, as those of `Move` do.
     """
 
     id: str
-    pool: PoolKey
+    pool: Pool
     request: str
     session: str | None
-    at: float
+    at: Time
     policy: str
     table_version: int
     chosen: str
     runner_up: str | None
-    reason: str
+    reason: DecisionReason
     prompt_tokens: int
-    weighing: Weighing
     queued_seconds: float | None = None
     ttft_seconds: float | None = None
-    served_by: str | None = None
     sample_rate: float = 1.0
+    served_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord(SampledDecision[PoolKey, float]):
+    """A sampled decision with what was weighed for it."""
+
+    pool: PoolKey
+    at: float
+    weighing: Weighing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

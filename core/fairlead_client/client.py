@@ -23,7 +23,7 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, ScalePlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
@@ -182,7 +182,7 @@ class ControlApi:
     # --- plans ----------------------------------------------------------------------------------------------------------------------
 
     async def create_scale_plan(self, pool: PoolKey, replicas: int) -> Plan:
-        body = ScalePlanRequest(kind="scale", replicas=replicas)
+        body = ScalePlanRequest(kind=PlanKind.SCALE, replicas=replicas)
         return await self._call("POST", f"/v1/pools/{_path(pool)}/plans", Plan, body=body)
 
     async def plan(self, plan_id: str) -> Plan:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
-from fairlead_client.resources.access import LoginLinkRequest
+from fairlead_client.resources.access import AccessRole, LoginLinkRequest
 from fairlead_sandbox.demo import MODEL, POOL_NAME, POOL_NAMESPACE
 from fairlead_sandbox.errors import SandboxError
 
@@ -50,7 +50,7 @@ async def make_login_link(api_url: str, admin_token: str) -> str:
     """A link that signs its first visitor in as admin, for ten minutes. Raises SandboxError when the API refuses or is away."""
     try:
         async with ControlApi(api_url, admin_token) as api:
-            link = await api.create_login_link(LoginLinkRequest(role="admin"))
+            link = await api.create_login_link(LoginLinkRequest(role=AccessRole.ADMIN))
     except (ApiProblem, ApiUnreachable) as problem:
         raise SandboxError(f"no login link from {api_url}: {problem}") from None
     return f"{api_url}{link.path}"

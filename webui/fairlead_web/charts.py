@@ -1,10 +1,12 @@
 """Geometry of the small pictures in pages: sparklines, stacked timelines, holder bands. Pure: numbers in, coordinates out; templates draw SVG."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from fairlead.reports import BindingReason
 from fairlead_client.resources.moves import TimelineBucket
 from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web import formats
@@ -73,10 +75,10 @@ def stacked_timeline(
     buckets: Sequence[TimelineBucket], start: datetime, end: datetime, width: int = 1080, height: int = 96
 ) -> StackedTimeline:
     """Counts per bucket over [start, end); names in order of their totals."""
-    totals: dict[str, int] = {}
+    totals: Counter[BindingReason] = Counter()
     for bucket in buckets:
         for name, amount in bucket.counts.items():
-            totals[name] = totals.get(name, 0) + amount
+            totals[name] += amount
     names = tuple(sorted(totals, key=lambda name: (-totals[name], name)))
     top = max((sum(bucket.counts.values()) for bucket in buckets), default=0)
     step = bucket_seconds(buckets, start, end)

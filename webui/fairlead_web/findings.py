@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fairlead.instances import InstanceState
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web import formats
@@ -60,7 +61,7 @@ def of_pool(pool: PoolSummary, instances: Iterable[InstanceSummary]) -> tuple[Fi
     found = [(1, finding) for finding in of_pools([pool])]
     for instance in instances:
         path = instance_path(name, instance.id)
-        if instance.state == "Lost":
+        if instance.state is InstanceState.LOST:
             found.append((0, Finding(level="bad", sentence=f"{instance.id} is lost: {instance.reason}.", path=path)))
         elif instance.kv_usage is not None and instance.kv_usage >= KV_NEARLY_FULL:
             sentence = f"{instance.id} has {formats.share(instance.kv_usage)} of its KV cache in use."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairlead_client.resources.pools import Condition, PoolSummary
+from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 STARTING = "InstancesStarting"
 """The Ready reason of a scale-up on its way: worth showing, nothing to be alarmed by."""
@@ -34,7 +34,7 @@ def health_of(pool: PoolSummary) -> Health:
     return Health(level="bad", words=f"{pool.ready_reason}, out of SLO" if late else pool.ready_reason)
 
 
-def condition_level(condition: Condition) -> str:
+def condition_level(condition: PoolCondition) -> str:
     """Level of a condition's mark: what is not known is neither good nor bad, what is on its way is a notice."""
     if condition.status not in ("True", "False"):
         return "plain"

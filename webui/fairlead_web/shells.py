@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead_client.resources.access import Identity
+from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web.addresses import Here, pool_path
 from fairlead_web.findings import Finding
@@ -21,7 +21,6 @@ SECTIONS = (
 )
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc")
-RANKS = {"viewer": 1, "operator": 2, "admin": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,6 @@ class Shell:
         """Words and `from` of the range presets."""
         return PRESETS
 
-    def may(self, role: str) -> bool:
+    def may(self, role: AccessRole | str) -> bool:
         """Whether the signed-in role reaches `role`. Pages only mirror this; the API decides."""
-        return self.identity is not None and RANKS.get(self.identity.role, 0) >= RANKS[role]
+        return self.identity is not None and self.identity.role.reaches(AccessRole(role))

@@ -9,7 +9,16 @@ from fastapi import APIRouter, Depends, Query, Request
 from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access.access import Access, Caller
-from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.access import (
+    AccessRole,
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginRequest,
+    TokenItem,
+    TokenRequest,
+    WebSession,
+)
 from fairlead_client.resources.pages import Page
 
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -18,8 +27,8 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime]) -> APIRouter:
     """Identity endpoints under /v1."""
     routes = APIRouter(prefix="/v1", tags=["identity"])
-    Viewer = Annotated[Caller, Depends(guard.needs("viewer"))]  # noqa: N806 - it is a type
-    Admin = Annotated[Caller, Depends(guard.needs("admin"))]  # noqa: N806 - it is a type
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    Admin = Annotated[Caller, Depends(guard.needs(AccessRole.ADMIN))]  # noqa: N806 - it is a type
 
     @routes.get("/whoami")
     async def whoami(caller: Viewer) -> Identity:

@@ -6,6 +6,7 @@ from datetime import datetime
 from fastapi import Request
 
 from fairlead_api.services.access.access import Access, Caller
+from fairlead_client.resources.access import AccessRole
 
 
 class Guard:
@@ -15,7 +16,7 @@ class Guard:
         self._access = access
         self._clock = clock
 
-    def needs(self, role: str) -> Callable[[Request], Awaitable[Caller]]:
+    def needs(self, role: AccessRole) -> Callable[[Request], Awaitable[Caller]]:
         """A dependency that gives the caller if its role reaches `role`; 403 otherwise."""
 
         async def dependency(request: Request) -> Caller:

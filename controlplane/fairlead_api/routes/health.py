@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Response
 
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access.access import Caller
+from fairlead_client.resources.access import AccessRole
 
 
 class DatabasePulse(Protocol):
@@ -37,13 +38,13 @@ def health_routes(
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
 
     @routes.get("/metrics", tags=["health"], response_class=Response)
-    async def get_metrics(caller: Annotated[Caller, Depends(guard.needs("viewer"))]) -> Response:
+    async def get_metrics(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> Response:
         """Prometheus metrics of this process. They name pools and show traffic, so a scraper brings a token of a viewer."""
         content, kind = metrics()
         return Response(content, media_type=kind)
 
     @routes.get("/openapi.json", include_in_schema=False)
-    async def openapi(caller: Annotated[Caller, Depends(guard.needs("viewer"))]) -> dict[str, Any]:
+    async def openapi(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> dict[str, Any]:
         return document()
 
     return routes

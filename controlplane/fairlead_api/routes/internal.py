@@ -21,6 +21,7 @@ from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import LATEST, Ingestion
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_client import internal_paths
+from fairlead_client.resources.access import AccessRole
 
 
 def internal_routes(
@@ -33,8 +34,8 @@ def internal_routes(
 ) -> APIRouter:
     """Everything at `fairlead_client.internal_paths`."""
     routes = APIRouter(tags=["internal"])
-    Operator = Annotated[Caller, Depends(guard.needs("system-operator"))]  # noqa: N806 - it is a type
-    Router = Annotated[Caller, Depends(guard.needs("system-router"))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
+    Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
     @routes.put(internal_paths.POOL_STATE)
     async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:

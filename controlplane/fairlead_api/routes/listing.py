@@ -20,6 +20,10 @@ Fetch = Callable[[Span], Awaitable[Page[Any]]]
 """A list with its filters already chosen."""
 
 Limit = Annotated[int, Query(ge=1, le=100)]
+From = Annotated[str | None, Query(alias="from")]
+To = Annotated[str | None, Query(alias="to")]
+"""The range of a list, as RFC 3339 or `now-15m`."""
+
 EXPORT_PAGE = 500
 
 

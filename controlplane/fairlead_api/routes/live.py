@@ -8,6 +8,7 @@ from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.streams.live import Live
+from fairlead_client.resources.access import AccessRole
 
 
 def live_routes(guard: Guard, live: Live) -> APIRouter:
@@ -16,7 +17,7 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
 
     @routes.get("/live", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
     async def get_live(
-        caller: Annotated[Caller, Depends(guard.needs("viewer"))],
+        caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))],
         topics: str = "pools",
         pool: str | None = None,
         last_event_id: Annotated[str | None, Header()] = None,

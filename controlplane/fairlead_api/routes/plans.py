@@ -12,14 +12,15 @@ from fairlead_api.routes.bodies import known_fields
 from fairlead_api.routes.guards import Guard
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.plans.plans import Plans
+from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
 
 
 def plan_routes(guard: Guard, plans: Plans, clock: Callable[[], datetime]) -> APIRouter:
     """Plans under /v1."""
     routes = APIRouter(prefix="/v1", tags=["plans"])
-    Viewer = Annotated[Caller, Depends(guard.needs("viewer"))]  # noqa: N806 - it is a type
-    Operator = Annotated[Caller, Depends(guard.needs("operator"))]  # noqa: N806 - it is a type
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 
     @routes.post(
         "/pools/{namespace}/{name}/plans", status_code=201, response_model=Plan, dependencies=[Depends(known_fields(ScalePlanRequest))]

@@ -14,6 +14,7 @@ from fairlead_api.services.access.access import Caller
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import MAX_COLUMNS
 from fairlead_api.services.pools.reading import PoolReader
+from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
@@ -23,7 +24,7 @@ from fairlead_client.resources.slo import SloVersion
 def pool_routes(guard: Guard, reader: PoolReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]) -> APIRouter:
     """Everything under /v1/pools that only reads."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
-    viewer = guard.needs("viewer")
+    viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     def all_pools() -> Fetch:

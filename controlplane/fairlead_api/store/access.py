@@ -4,7 +4,7 @@ import hmac
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -17,7 +17,9 @@ from fairlead_api.services.streams.notices import CredentialsRevoked
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
+from fairlead_api.store.records import read
 from fairlead_client.resources.access import Identity, LoginLinkRequest, TokenItem
+from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 
 _NOTE_USE = timedelta(minutes=1)
@@ -45,8 +47,8 @@ class PostgresAccess:
             with suppress(StoreUnavailable):  # a database that takes no writes still says who this is
                 await self._database.writing(note)
         if kind == "flt":
-            return Identity(subject=row.name, role=row.role, source=f"token:{row.id}", expires_at=row.expires_at)
-        return Identity(subject=row.subject, role=row.role, source=row.source, expires_at=row.expires_at)
+            return read(Identity, row, subject=row.name, source=f"token:{row.id}")
+        return read(Identity, row)
 
     async def redeem(self, key: bytes, session: bytes, now: datetime, request_id: str) -> Identity | None:
         links = tables.login_links
@@ -56,7 +58,7 @@ class PostgresAccess:
             row = (await connection.execute(used.returning(links.c.subject, links.c.role))).one_or_none()
             if row is None:
                 return None
-            identity = Identity(subject=row.subject, role=row.role, source="login-link", expires_at=now + ABSOLUTE)
+            identity = read(Identity, row, source="login-link", expires_at=now + ABSOLUTE)
             await _open(connection, session, identity, now, request_id)
             return identity
 
@@ -75,7 +77,7 @@ class PostgresAccess:
             closed = update(sessions).where(sessions.c.token_hash == caller.key, sessions.c.revoked_at.is_(None)).values(revoked_at=now)
             if (await connection.execute(closed.returning(sessions.c.subject))).scalar_one_or_none() is not None:
                 await notifying.send(connection, [CredentialsRevoked()])
-                await audit.append(connection, [caller.draft("logout", "web")], now)
+                await audit.append(connection, [caller.draft(AuditAction.LOGOUT, "web")], now)
 
         await self._database.writing(work)
 
@@ -91,7 +93,9 @@ class PostgresAccess:
                     expires_at=expires_at,
                 )
             )
-            draft = replace(caller.draft("login-link.created", request.subject), after={"role": request.role, "minutes": request.minutes})
+            draft = replace(
+                caller.draft(AuditAction.LOGIN_LINK_CREATED, request.subject), after={"role": request.role, "minutes": request.minutes}
+            )
             await audit.append(connection, [draft], now)
 
         await self._database.writing(work)
@@ -99,7 +103,9 @@ class PostgresAccess:
     async def tokens(self, cursor: str | None, limit: int) -> Page[TokenItem]:
         table = tables.api_tokens
         async with self._database.reading() as connection:
-            return await page(connection, select(table), (table.c.created_at, table.c.id), _item, cursor=cursor, limit=limit)
+            return await page(
+                connection, select(table), (table.c.created_at, table.c.id), partial(read, TokenItem), cursor=cursor, limit=limit
+            )
 
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
@@ -115,7 +121,7 @@ class PostgresAccess:
                 )
             )
             draft = replace(
-                caller.draft("token.created", item.id),
+                caller.draft(AuditAction.TOKEN_CREATED, item.id),
                 after={"name": item.name, "role": item.role, "expires_at": item.expires_at.isoformat()},
             )
             await audit.append(connection, [draft], now)
@@ -136,7 +142,7 @@ class PostgresAccess:
                 update(sessions).where(sessions.c.source == f"token:{token_id}", sessions.c.revoked_at.is_(None)).values(revoked_at=now)
             )
             await notifying.send(connection, [CredentialsRevoked()])
-            draft = replace(caller.draft("token.revoked", token_id), before={"name": row.name, "role": row.role})
+            draft = replace(caller.draft(AuditAction.TOKEN_REVOKED, token_id), before={"name": row.name, "role": row.role})
             await audit.append(connection, [draft], now)
 
         await self._database.writing(work)
@@ -164,19 +170,6 @@ async def _open(connection: AsyncConnection, session: bytes, identity: Identity,
     seen = {"role": identity.role, "source": identity.source, "last_login_at": now}
     await connection.execute(user.on_conflict_do_update(index_elements=["subject"], set_=seen))
     draft = AuditDraft(
-        actor=identity.subject, role=identity.role, source=identity.source, action="login", object="web", request_id=request_id
+        actor=identity.subject, role=identity.role, source=identity.source, action=AuditAction.LOGIN, object="web", request_id=request_id
     )
     await audit.append(connection, [draft], now)
-
-
-def _item(row: Any) -> TokenItem:
-    return TokenItem(
-        id=row.id,
-        name=row.name,
-        role=row.role,
-        created_at=row.created_at,
-        created_by=row.created_by,
-        expires_at=row.expires_at,
-        last_used_at=row.last_used_at,
-        revoked_at=row.revoked_at,
-    )

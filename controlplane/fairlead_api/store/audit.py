@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.services.audit.chain import AuditDraft, Link, chain, first_broken, genesis
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database
+from fairlead_api.store.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
@@ -42,7 +43,7 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
 async def _newest_head(connection: AsyncConnection) -> AuditHead | None:
     heads = tables.audit_heads
     row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
-    return None if row is None else AuditHead(id=row.last_id, chain=row.chain, at=row.at)
+    return None if row is None else read(AuditHead, row, id=row.last_id)
 
 
 class PostgresAudit:
@@ -93,4 +94,4 @@ class PostgresAudit:
 
 
 def _link(row: Any) -> Link:
-    return Link(id=row.id, at=row.at, chain=row.chain, draft=AuditDraft(**{name: getattr(row, name) for name in AuditDraft.__slots__}))
+    return read(Link, row, draft=read(AuditDraft, row))

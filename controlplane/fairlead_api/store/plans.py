@@ -17,7 +17,9 @@ from fairlead_api.services.plans.plans import StoredPlan
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
 from fairlead_api.store.pools.observations import live_routers
-from fairlead_client.resources.plans import Plan, PlanEffect
+from fairlead_api.store.records import read
+from fairlead_client.resources.audit import AuditAction
+from fairlead_client.resources.plans import Plan, PlanState
 
 plans, pools = tables.plans, tables.pools
 
@@ -110,9 +112,9 @@ class PostgresPlans:
             plan = stored.plan
             done = await connection.execute(
                 update(plans)
-                .where(plans.c.id == plan.id, plans.c.state == "open")
+                .where(plans.c.id == plan.id, plans.c.state == PlanState.OPEN)
                 .values(
-                    state="applied",
+                    state=PlanState.APPLIED,
                     applied_at=plan.applied_at,
                     applied_by=plan.applied_by,
                     undo_until=plan.undo_until,
@@ -123,11 +125,11 @@ class PostgresPlans:
             )
             pool_id = done.scalar_one_or_none()
             if pool_id is not None:
-                others = update(plans).where(plans.c.pool_id == pool_id, plans.c.state == "open", plans.c.id != plan.id)
-                await connection.execute(others.values(state="superseded"))
+                others = update(plans).where(plans.c.pool_id == pool_id, plans.c.state == PlanState.OPEN, plans.c.id != plan.id)
+                await connection.execute(others.values(state=PlanState.SUPERSEDED))
                 if plan.undo_of is not None:
-                    await connection.execute(update(plans).where(plans.c.id == plan.undo_of).values(state="undone"))
-                    draft_of = replace(draft, action="plan.undone")
+                    await connection.execute(update(plans).where(plans.c.id == plan.undo_of).values(state=PlanState.UNDONE))
+                    draft_of = replace(draft, action=AuditAction.PLAN_UNDONE)
                     await audit.append(connection, [draft_of], now)
                 else:
                     await audit.append(connection, [draft], now)
@@ -135,9 +137,9 @@ class PostgresPlans:
 
         return await self._database.writing(work)
 
-    async def set_state(self, plan_id: str, state: str) -> None:
+    async def set_state(self, plan_id: str, state: PlanState) -> None:
         async def work(connection: AsyncConnection) -> None:
-            await connection.execute(update(plans).where(plans.c.id == plan_id, plans.c.state == "open").values(state=state))
+            await connection.execute(update(plans).where(plans.c.id == plan_id, plans.c.state == PlanState.OPEN).values(state=state))
 
         await self._database.writing(work)
 
@@ -163,14 +165,4 @@ async def _get(connection: AsyncConnection, plan_id: str) -> StoredPlan:
     row = (await connection.execute(query.where(plans.c.id == plan_id))).one_or_none()
     if row is None:
         raise NotFound("plan", plan_id)
-    told = ("id", "pool", "kind", "created_at", "created_by", "expires_at", "state", "diff", "owner", "patch")
-    later = ("applied_at", "applied_by", "undo_until", "undo_of")
-    plan = Plan(effect=msgspec.convert(row.effect, PlanEffect), **{name: getattr(row, name) for name in (*told, *later)})
-    return StoredPlan(
-        plan=plan,
-        uid=row.uid,
-        generation=row.generation,
-        replicas_before=row.replicas_before,
-        replicas_after=row.replicas_after,
-        applied_generation=row.applied_generation,
-    )
+    return read(StoredPlan, row, plan=read(Plan, row))

@@ -2,14 +2,34 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+
+
+class AccessRole(StrEnum):
+    """What the holder of a credential may do. A person's role reaches what the lower ones may do; the operator process and routers have roles
+    that stand apart: neither does the other's work nor reads what people read."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    SYSTEM_OPERATOR = "system-operator"
+    SYSTEM_ROUTER = "system-router"
+
+    def reaches(self, needed: "AccessRole") -> bool:
+        """Whether this role may do what needs `needed`."""
+        return self is needed or (self in PEOPLE and needed in PEOPLE and PEOPLE.index(self) >= PEOPLE.index(needed))
+
+
+PEOPLE = (AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN)
+"""Roles of people, each with all that the ones before it may do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who is asking. `role` is viewer, operator, admin, system-operator or system-router; `expires_at` None for a bootstrap token."""
+    """Who is asking. `expires_at` None for a bootstrap token."""
 
     subject: str
-    role: str
+    role: AccessRole
     source: str
     expires_at: datetime | None
 
@@ -32,7 +52,7 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLinkRequest:
-    role: str
+    role: AccessRole
     subject: str = "sandbox"
     minutes: int = 10
 
@@ -47,7 +67,7 @@ class LoginLink:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
     name: str
-    role: str
+    role: AccessRole
     days: int = 90
 
 
@@ -57,7 +77,7 @@ class TokenItem:
 
     id: str
     name: str
-    role: str
+    role: AccessRole
     created_at: datetime
     created_by: str
     expires_at: datetime

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead.instances import InstanceState, Role
+from fairlead.reports import BindingReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapRow:
     """One instance's cells, oldest first; None = no data. `breaches` are the column indexes where an absolute limit was broken."""
 
     instance: str
-    state: str
-    role: str
+    state: InstanceState
+    role: Role
     values: list[float | None]
     breaches: list[int]
 
@@ -44,7 +47,7 @@ class HeatmapMigration:
     at: datetime
     source: str
     target: str
-    trigger: str
+    trigger: BindingReason
     count: int
 
 

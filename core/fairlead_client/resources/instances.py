@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead.instances import InstanceState, Role
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSummary:
@@ -10,8 +12,8 @@ class InstanceSummary:
 
     id: str
     pool: str
-    state: str
-    role: str
+    state: InstanceState
+    role: Role
     address: str | None
     node: str | None
     reason: str
@@ -33,8 +35,8 @@ class InstanceSummary:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTransition:
     at: datetime
-    before: str | None
-    after: str
+    before: InstanceState | None
+    after: InstanceState
     reason: str
 
 

@@ -3,29 +3,17 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead import reports
+from fairlead.reports import BindingReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """What migrations and re-routes have in common. Predictions are None where nothing could be predicted; `outcome` is the request's: underway,
-    completed, failed, cancelled or refused."""
+class Move(reports.Move[str, datetime]):
+    """What migrations and re-routes have in common: the router's record, the router, and what follows from both."""
 
-    id: str
     pool: str
-    session: str | None
-    request: str | None
-    source: str
-    target: str
-    trigger: str
     at: datetime
     router: str
-    predicted_source_ttft_seconds: float | None
-    predicted_target_ttft_seconds: float | None
-    benefit_seconds: float | None
-    """Predicted for staying minus predicted for moving: negative when the move was predicted to cost time."""
-    actual_ttft_seconds: float | None
-    tokens_moved: int
-    tokens_recomputed: int
-    outcome: str
     explanation: str
     """What moved, why, what was promised and whether it came true, in sentences made from the other fields."""
     paid_off: bool | None
@@ -59,7 +47,7 @@ class MigrationMatrix:
     whether those are all, and `counted_from` is the time from which on all are counted."""
 
     flows: list[MigrationFlow]
-    by_trigger: dict[str, int]
+    by_trigger: dict[BindingReason, int]
     timeline: list["TimelineBucket"]
     total: int
     complete: bool = True
@@ -69,4 +57,4 @@ class MigrationMatrix:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineBucket:
     at: datetime
-    counts: dict[str, int]
+    counts: dict[BindingReason, int]

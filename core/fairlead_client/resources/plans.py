@@ -2,7 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
+
+
+class PlanKind(StrEnum):
+    """What a plan changes."""
+
+    SCALE = "scale"
+
+
+class PlanState(StrEnum):
+    """What became of a plan: an open one can be applied; the others are closed for good."""
+
+    OPEN = "open"
+    APPLIED = "applied"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+    UNDONE = "undone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +45,15 @@ class PlanEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A previewed change. `state` is open, applied, expired, superseded or undone; it can be applied until `expires_at` if the object did not change."""
+    """A previewed change. It can be applied until `expires_at` if the object did not change."""
 
     id: str
     pool: str
-    kind: str
+    kind: PlanKind
     created_at: datetime
     created_by: str
     expires_at: datetime
-    state: str
+    state: PlanState
     diff: list[dict[str, Any]]
     effect: PlanEffect
     owner: str | None
@@ -50,7 +67,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePlanRequest:
-    kind: str
+    kind: PlanKind
     replicas: int
 
 

@@ -8,7 +8,7 @@ from fairlead_client.resources.instances import InstanceSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class PoolCondition:
     type: str
     status: str
     reason: str
@@ -59,7 +59,7 @@ class PoolDetail:
     pool: PoolSummary
     spec: dict[str, Any]
     generation: int
-    conditions: list[Condition]
+    conditions: list[PoolCondition]
     instances: list[InstanceSummary]
     live_routers: int
     table_acknowledged: bool

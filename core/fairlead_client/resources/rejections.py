@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead.reports import RejectionReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionGroup:
     """`sparkline` is the count per bucket of the asked range, oldest first."""
 
     pool: str
-    reason: str
+    reason: RejectionReason
     status: int
     count: int
     share: float

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead.reports import BindingReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
@@ -10,7 +12,7 @@ class SessionSummary:
     session: str
     instance: str | None
     version: int
-    reason: str
+    reason: BindingReason
     bound_at: datetime
     last_seen_at: datetime
     migrations: int
@@ -23,7 +25,7 @@ class BindingHistoryItem:
 
     instance: str
     version: int
-    reason: str
+    reason: BindingReason
     bound_at: datetime
     released_at: datetime | None
     router: str

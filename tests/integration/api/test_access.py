@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import json
 from collections.abc import MutableMapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import httpx
 import psycopg
@@ -13,7 +14,7 @@ import pytest
 from fairlead.reports import RouterGone
 from fairlead_api.services.access.denials import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem, StreamLost
-from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
+from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -72,7 +73,7 @@ async def test_no_endpoint_reads_cookies(api: ApiInstance) -> None:
 
 
 async def test_a_login_link_works_once(api: ApiInstance) -> None:
-    link = await api.admin.create_login_link(LoginLinkRequest(role="operator", subject="ada"))
+    link = await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.OPERATOR, subject="ada"))
     session = await api.base.login(link.token)
     assert (session.identity.subject, session.identity.role) == ("ada", "operator")
     assert (await api.base.with_token(session.token).whoami()).subject == "ada"
@@ -82,7 +83,7 @@ async def test_a_login_link_works_once(api: ApiInstance) -> None:
 
 
 async def test_a_login_link_dies_after_its_minutes(api: ApiInstance) -> None:
-    link = await api.admin.create_login_link(LoginLinkRequest(role="viewer", minutes=10))
+    link = await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER, minutes=10))
     api.clock.skip(601)
     with pytest.raises(ApiProblem) as caught:
         await api.base.login(link.token)
@@ -91,7 +92,7 @@ async def test_a_login_link_dies_after_its_minutes(api: ApiInstance) -> None:
 
 async def test_a_session_ends_by_logout_idling_and_age(api: ApiInstance) -> None:
     async def fresh() -> str:
-        return (await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)).token
+        return (await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))).token)).token
 
     left, idle = await fresh(), await fresh()
     await api.base.with_token(left).logout()
@@ -116,7 +117,7 @@ async def _status(api: ApiInstance, token: str) -> int:
 
 
 async def test_a_revoked_token_takes_its_web_sessions_with_it(api: ApiInstance) -> None:
-    token = await api.admin.create_token(TokenRequest(name="grace", role="viewer", days=1))
+    token = await api.admin.create_token(TokenRequest(name="grace", role=AccessRole.VIEWER, days=1))
     assert token.secret is not None
     session = await api.base.login(token.secret)
     assert await _status(api, session.token) == 200
@@ -127,8 +128,8 @@ async def test_a_revoked_token_takes_its_web_sessions_with_it(api: ApiInstance) 
 
 
 async def test_no_secret_is_stored(api: ApiInstance, database_url: str) -> None:
-    token = await api.admin.create_token(TokenRequest(name="grace", role="viewer"))
-    link = await api.admin.create_login_link(LoginLinkRequest(role="viewer"))
+    token = await api.admin.create_token(TokenRequest(name="grace", role=AccessRole.VIEWER))
+    link = await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))
     session = await api.base.login(link.token)
     with psycopg.connect(plain(database_url)) as connection:
         tables = [name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
@@ -184,7 +185,8 @@ async def test_system_tokens_cannot_log_in_and_roles_are_checked(api: ApiInstanc
     with pytest.raises(ApiProblem) as caught:
         await api.base.login(SECRETS["system-router"])
     assert caught.value.problem.status == 403
-    for request in (LoginLinkRequest(role="root"), LoginLinkRequest(role="viewer", minutes=60), LoginLinkRequest(role="system-operator")):
+    root = replace(LoginLinkRequest(role=AccessRole.VIEWER), role=cast(AccessRole, "root"))
+    for request in (root, LoginLinkRequest(role=AccessRole.VIEWER, minutes=60), LoginLinkRequest(role=AccessRole.SYSTEM_OPERATOR)):
         with pytest.raises(ApiProblem) as caught:
             await api.admin.create_login_link(request)
         assert caught.value.problem.status == 422
@@ -259,8 +261,8 @@ async def test_an_unknown_field_is_refused_not_ignored(api: ApiInstance) -> None
 
 async def test_logins_denials_and_tokens_are_in_the_audit_log(api: ApiInstance) -> None:
     with pytest.raises(ApiProblem):
-        await api.viewer.create_token(TokenRequest(name="x", role="admin"))
-    token = await api.admin.create_token(TokenRequest(name="grace", role="viewer"))
+        await api.viewer.create_token(TokenRequest(name="x", role=AccessRole.ADMIN))
+    token = await api.admin.create_token(TokenRequest(name="grace", role=AccessRole.VIEWER))
     await api.admin.revoke_token(token.id)
     with pytest.raises(ApiProblem):
         await api.base.login("flt_guess")
@@ -276,7 +278,7 @@ async def test_logins_denials_and_tokens_are_in_the_audit_log(api: ApiInstance) 
 async def test_tampering_with_the_audit_log_shows(api: ApiInstance, database_url: str) -> None:
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     for number in range(5):
-        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role=AccessRole.VIEWER))
     intact = await api.admin.audit_verification()
     assert (intact.intact, intact.entries, intact.first_broken) == (True, 6, None)
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
@@ -291,7 +293,7 @@ async def test_tampering_with_the_audit_log_shows(api: ApiInstance, database_url
 
 async def test_removing_an_audit_entry_shows(api: ApiInstance, database_url: str) -> None:
     for number in range(4):
-        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role=AccessRole.VIEWER))
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
         connection.execute("ALTER TABLE audit_log DISABLE TRIGGER append_only")
         connection.execute("DELETE FROM audit_log WHERE id = 2")
@@ -300,7 +302,7 @@ async def test_removing_an_audit_entry_shows(api: ApiInstance, database_url: str
 
 async def test_entries_cut_from_the_end_of_the_audit_log_are_missed(api: ApiInstance, database_url: str) -> None:
     for number in range(6):
-        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role=AccessRole.VIEWER))
     kept = await api.viewer.audit_head()
     assert kept.id == 6
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
@@ -308,7 +310,7 @@ async def test_entries_cut_from_the_end_of_the_audit_log_are_missed(api: ApiInst
         connection.execute("DELETE FROM audit_log WHERE id > 4")
     cut = await api.viewer.audit_verification()
     assert (cut.intact, cut.first_broken, cut.missing, cut.entries) == (False, 5, 2, 4)
-    await api.admin.create_token(TokenRequest(name="later", role="viewer"))
+    await api.admin.create_token(TokenRequest(name="later", role=AccessRole.VIEWER))
     later = await api.viewer.audit_verification()
     assert (later.intact, later.first_broken, later.missing, later.entries) == (False, 7, 2, 5)
 
@@ -323,10 +325,10 @@ async def test_entries_cut_from_the_end_of_the_audit_log_are_missed(api: ApiInst
 
 
 async def test_a_kept_head_holds_while_the_log_grows(api: ApiInstance) -> None:
-    await api.admin.create_token(TokenRequest(name="first", role="viewer"))
+    await api.admin.create_token(TokenRequest(name="first", role=AccessRole.VIEWER))
     kept = await api.viewer.audit_head()
     for number in range(3):
-        await api.admin.create_token(TokenRequest(name=f"t{number}", role="viewer"))
+        await api.admin.create_token(TokenRequest(name=f"t{number}", role=AccessRole.VIEWER))
     found = await api.viewer.audit_verification(kept)
     assert (found.intact, found.kept_head_holds, found.missing) == (True, True, 0)
     assert found.head is not None
@@ -336,7 +338,7 @@ async def test_a_kept_head_holds_while_the_log_grows(api: ApiInstance) -> None:
 async def test_the_audit_log_is_whole_while_it_is_written_and_verified_at_once(api: ApiInstance) -> None:
     async def write(name: str) -> None:
         for number in range(5):
-            await api.admin.create_token(TokenRequest(name=f"{name}{number}", role="viewer"))
+            await api.admin.create_token(TokenRequest(name=f"{name}{number}", role=AccessRole.VIEWER))
 
     writers = [asyncio.create_task(write(name)) for name in "abc"]
     while not all(writer.done() for writer in writers):

@@ -17,7 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from fairlead_api.store import paging
-from fairlead_api.store.history import reads as history_reads
+from fairlead_api.store.history import moves, sessions
 from fairlead_testing.running.api import SECRETS, running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -133,8 +133,8 @@ def faults(connection: "psycopg.Connection[Any]", statement: str, parameters: An
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "SEARCHED", BOUND)
     monkeypatch.setattr(paging, "COUNTED", BOUND)
-    monkeypatch.setattr(history_reads, "NAMED", BOUND)
-    monkeypatch.setattr(history_reads, "MATRIX_ROWS", 2 * BOUND)
+    monkeypatch.setattr(sessions, "NAMED", BOUND)
+    monkeypatch.setattr(moves, "MATRIX_ROWS", 2 * BOUND)
 
 
 @pytest.mark.usefixtures("small_bounds")

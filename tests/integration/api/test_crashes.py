@@ -15,7 +15,7 @@ import pytest
 from fairlead.reports import Report, ReportReceipt
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import BindingsLine, SyncedLine
-from fairlead_client.resources.access import LoginLinkRequest, TokenRequest
+from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -25,7 +25,7 @@ from fairlead_testing.running.strict_system_api import NotTaken, StrictSystemApi
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:
     async with running_api(own_postgres.url) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-        person = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)
+        person = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))).token)
         reader = api.base.with_token(person.token)
         before = await reader.pools()
         sent = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "ab"[number % 2]),)) for number in range(60)]
@@ -73,8 +73,8 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
 
 async def test_who_was_revoked_reads_nothing_while_the_database_is_away(own_postgres: PostgresProcess) -> None:
     async with running_api(own_postgres.url) as api, running_api(own_postgres.url) as replica:
-        kept = await api.admin.create_token(TokenRequest(name="ada", role="viewer"))
-        revoked = await api.admin.create_token(TokenRequest(name="eve", role="viewer"))
+        kept = await api.admin.create_token(TokenRequest(name="ada", role=AccessRole.VIEWER))
+        revoked = await api.admin.create_token(TokenRequest(name="eve", role=AccessRole.VIEWER))
         https = [httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(one.app)) for one in (api, replica)]
 
         async def statuses(path: str) -> list[int]:

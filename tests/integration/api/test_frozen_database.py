@@ -11,7 +11,7 @@ import pytest
 
 from fairlead_client.lines import BindingsLine, SyncedLine
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.access import TokenRequest
+from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_testing.running.postgres import PostgresProcess, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -40,7 +40,7 @@ async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and
 ) -> None:
     async with running_api(own_postgres.url, background=True) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-        secret = (await api.admin.create_token(TokenRequest(name="person", role="admin", days=1))).secret or ""
+        secret = (await api.admin.create_token(TokenRequest(name="person", role=AccessRole.ADMIN, days=1))).secret or ""
         async with client_of(api, secret) as http:
             await asyncio.gather(*(http.get(path) for path in READS * 3))  # all connections for reads are open now
             own_postgres.freeze()
@@ -152,7 +152,7 @@ async def test_streams_of_routers_go_on_after_a_freeze_and_miss_nothing(own_post
 async def test_a_database_that_takes_no_writes_refuses_them_for_now_and_goes_on_being_read(database_url: str) -> None:
     async with running_api(database_url) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
-        secret = (await api.admin.create_token(TokenRequest(name="person", role="viewer", days=1))).secret or ""
+        secret = (await api.admin.create_token(TokenRequest(name="person", role=AccessRole.VIEWER, days=1))).secret or ""
     name = database_url.split("?")[0].rsplit("/", 1)[-1]
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
@@ -169,6 +169,6 @@ async def test_a_database_that_takes_no_writes_refuses_them_for_now_and_goes_on_
                 await refusing
             assert refused.value.is_database_outage
         with pytest.raises(ApiProblem, match="takes no writes") as caught:
-            await api.admin.create_token(TokenRequest(name="other", role="viewer", days=1))
+            await api.admin.create_token(TokenRequest(name="other", role=AccessRole.VIEWER, days=1))
         assert (caught.value.problem.status, caught.value.problem.type) == (503, "database-unavailable")
         assert caught.value.retry_after_seconds is not None

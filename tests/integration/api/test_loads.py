@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from fairlead.instances import InstanceState
-from fairlead.reports import CandidateScore, DecisionRecord, LoadSample, RejectionReason, RejectionRecord, Weighing
+from fairlead.reports import CandidateScore, DecisionReason, DecisionRecord, LoadSample, RejectionReason, RejectionRecord, Weighing
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
@@ -264,7 +264,7 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
         table_version=1,
         chosen="b",
         runner_up="a",
-        reason="slo-overloaded",
+        reason=DecisionReason.SLO_OVERLOADED,
         prompt_tokens=522,
         weighing=Weighing(
             rule="slo-guard",

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.access import TokenRequest
+from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
@@ -123,7 +123,7 @@ async def test_the_api_servers_own_refusal_reaches_the_person_at_planning(api: A
 
 
 async def test_somebody_elses_applied_plan_is_a_conflict(api: ApiInstance) -> None:
-    token = await api.admin.create_token(TokenRequest(name="second", role="operator"))
+    token = await api.admin.create_token(TokenRequest(name="second", role=AccessRole.OPERATOR))
     plan = await api.operator.create_scale_plan(CHAT, 6)
     await api.operator.apply_plan(plan.id, ApplyRequest())
     refused = await problem_of(api.base.with_token(token.secret).apply_plan(plan.id, ApplyRequest()))

@@ -14,6 +14,7 @@ from fairlead.reports import (
     Binding,
     BindingChange,
     BindingReason,
+    DecisionReason,
     DecisionRecord,
     MigrationRecord,
     RejectionReason,
@@ -286,7 +287,7 @@ def bad_rows() -> Iterator[tuple[str, dict[str, Any], str]]:
         table_version=1,
         chosen="a",
         runner_up=None,
-        reason="z",
+        reason=DecisionReason.BEST_SCORE,
         prompt_tokens=1,
         weighing=Weighing(rule="r", candidates=(), considered=1),
     )

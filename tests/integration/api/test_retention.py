@@ -9,7 +9,7 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead_api.settings import Retention, read_settings
 from fairlead_api.store.upkeep.retention import SWEEPS
-from fairlead_client.resources.access import LoginLinkRequest
+from fairlead_client.resources.access import AccessRole, LoginLinkRequest
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 
@@ -81,7 +81,7 @@ async def test_the_table_in_force_and_instances_that_hold_sessions_stay(database
 
 
 async def test_credentials_that_ended_and_old_reports_go(api: ApiInstance, database_url: str) -> None:
-    living = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role="viewer"))).token)
+    living = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))).token)
     await api.router.post_report(a_report("r1"))
     age(
         database_url,

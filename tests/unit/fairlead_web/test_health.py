@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fairlead_client.resources.pools import Condition
+from fairlead_client.resources.pools import PoolCondition
 from fairlead_testing.fakes.loads import CHAT, CODE
 from fairlead_testing.fakes.public_data import World
 from fairlead_web import findings
@@ -79,7 +79,7 @@ def test_the_mark_changes_with_state_and_level_and_not_with_rates() -> None:
     ],
 )
 def test_a_conditions_mark_alarms_only_when_something_is_wrong(kind: str, status: str, reason: str, level: str) -> None:
-    assert condition_level(Condition(type=kind, status=status, reason=reason, message="")) == level
+    assert condition_level(PoolCondition(type=kind, status=status, reason=reason, message="")) == level
 
 
 def test_the_fake_pools_differ_in_health() -> None:

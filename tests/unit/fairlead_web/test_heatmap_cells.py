@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.instances import InstanceState, Role
+from fairlead.reports import BindingReason
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.heatmap_cells import EXACT_CELLS, bare_of, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of
@@ -33,14 +35,16 @@ def heatmap(rows: list[list[float | None]], unit: str = "seconds", limit: float 
         rows=[
             HeatmapRow(
                 instance=f"chat-b{index}",
-                state="Serving",
-                role="both",
+                state=InstanceState.SERVING,
+                role=Role.BOTH,
                 values=values,
                 breaches=[column for column, value in enumerate(values) if limit is not None and value is not None and value > limit],
             )
             for index, values in enumerate(rows)
         ],
-        migrations=[HeatmapMigration(id="m-1", at=START, source="chat-b0", target="chat-b1", trigger="slo", count=2)] if rows else [],
+        migrations=[HeatmapMigration(id="m-1", at=START, source="chat-b0", target="chat-b1", trigger=BindingReason.SLO, count=2)]
+        if rows
+        else [],
         migrations_total=2 if rows else 0,
     )
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+from fairlead_client.resources.plans import PlanState
 from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.addresses import session_path
@@ -247,7 +248,7 @@ async def test_empty_lists_say_why() -> None:
 async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_the_form() -> None:
     async with visitor() as operator:
         await operator.submit("/pools/default/chat/plans", replicas="10")
-        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], state="superseded")
+        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], state=PlanState.SUPERSEDED)
         answer = await operator.submit("/plans/p-0001/apply", reason="my reason")
         assert answer.status_code == 409
         assert "changed by grace at 10:04" in answer.text

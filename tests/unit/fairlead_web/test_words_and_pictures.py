@@ -8,6 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.instances import InstanceState
+from fairlead.reports import BindingReason
 from fairlead_client.resources.instances import InstanceTransition
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, TimelineBucket
 from fairlead_client.resources.sessions import BindingHistoryItem
@@ -35,14 +37,14 @@ def test_the_worst_is_found_first_and_three_are_enough() -> None:
 
 def test_a_quiet_pool_has_no_findings() -> None:
     quiet = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
-    serving = [replace(one, state="Serving", kv_usage=0.4) for one in WORLD.instances(CHAT)]
+    serving = [replace(one, state=InstanceState.SERVING, kv_usage=0.4) for one in WORLD.instances(CHAT)]
     assert findings.of_pool(quiet, serving) == ()
 
 
 def test_a_lost_instance_and_a_full_cache_are_found() -> None:
     pool = replace(WORLD.pool(CHAT), rejections_per_second=0.0, draining=0)
     lost, full = WORLD.instances(CHAT)[:2]
-    found = findings.of_pool(pool, [replace(lost, state="Lost", reason="PodFailed"), replace(full, kv_usage=0.97)])
+    found = findings.of_pool(pool, [replace(lost, state=InstanceState.LOST, reason="PodFailed"), replace(full, kv_usage=0.97)])
     assert [one.path for one in found] == [instance_path(CHAT, lost.id), instance_path(CHAT, full.id)]
 
 
@@ -71,7 +73,9 @@ def test_a_sparkline_stays_in_its_box_and_breaks_at_gaps(values: list[float | No
 
 def test_bars_of_a_timeline_stack_to_the_top_and_stay_inside() -> None:
     start = NOW - timedelta(hours=1)
-    buckets = [TimelineBucket(at=start + timedelta(minutes=n), counts={"drain": n % 3, "slo": 2}) for n in range(60)]
+    buckets = [
+        TimelineBucket(at=start + timedelta(minutes=n), counts={BindingReason.DRAIN: n % 3, BindingReason.SLO: 2}) for n in range(60)
+    ]
     made = stacked_timeline(buckets, start, NOW)
     assert made.names == ("slo", "drain")
     assert made.top == 4
@@ -104,7 +108,7 @@ def test_holders_get_a_lane_each_and_the_present_one_reaches_now() -> None:
         released = None if end is None else NOW - timedelta(minutes=end)
         bound = NOW - timedelta(minutes=start)
         return BindingHistoryItem(
-            instance=instance, version=1, reason="cold", bound_at=bound, released_at=released, router="r", migration=None
+            instance=instance, version=1, reason=BindingReason.COLD, bound_at=bound, released_at=released, router="r", migration=None
         )
 
     band = holder_band([item("a", 40, 20), item("b", 20, 10), item("a", 10, None)], NOW)
@@ -114,7 +118,7 @@ def test_holders_get_a_lane_each_and_the_present_one_reaches_now() -> None:
 
 
 def test_states_are_drawn_only_inside_the_range() -> None:
-    steps = [(180, "Pending"), (120, "Serving"), (30, "Draining")]
+    steps = [(180, InstanceState.PENDING), (120, InstanceState.SERVING), (30, InstanceState.DRAINING)]
     made = [InstanceTransition(at=NOW - timedelta(minutes=m), before=None, after=s, reason="r") for m, s in steps]
     bars = state_band(made, parse_range("now-1h", "now", NOW))
     assert [(bar.x, bar.width) for bar in bars] == [(0, 540), (540, 540)]

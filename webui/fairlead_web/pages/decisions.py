@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.reports import CandidateScore, DecisionReason
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.explaining import in_words, value_of
-from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
+from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
@@ -21,7 +21,7 @@ from fairlead_web.visits import Visit
 class DecisionsPage(Context):
     template: ClassVar[str] = "pages/decisions.html"
     shell: Shell
-    reasons: list[str]
+    reasons: list[DecisionReason]
     listing: Listing[RoutingDecision]
 
 
@@ -29,7 +29,7 @@ class DecisionsPage(Context):
 class Candidate:
     """One candidate with its place: `role` is chosen, runner-up or empty; `hit_length`, `ttft_length` are bar lengths 0-100."""
 
-    term: CandidateTerm
+    term: CandidateScore
     role: str
     hit_length: float
     ttft_length: float
@@ -67,7 +67,7 @@ async def index(visit: Visit) -> Response:
     shell = await visit.shell(
         "Decisions", "decisions", crumbs=(Crumb(words="Decisions"),), pool=visit.param("pool"), ranged=True, live="decisions"
     )
-    return visit.page(DecisionsPage(shell=shell, listing=listing, reasons=[reason.value for reason in DecisionReason]))
+    return visit.page(DecisionsPage(shell=shell, listing=listing, reasons=list(DecisionReason)))
 
 
 async def show(visit: Visit) -> Response:
@@ -92,7 +92,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def term_rows(decision: RoutingDecision, shown: Sequence[CandidateTerm]) -> list[TermRow]:
+def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> list[TermRow]:
     """Every term any candidate has, with unit and direction: what decided first, then the parts of the total, then the rest."""
     rows: list[TermRow] = []
     order = decision.rule.order

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead.instances import InstanceState
 from fairlead.tables import PoolKey
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
@@ -65,7 +66,8 @@ class InstancePage(Context):
 
 
 CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95", "tpot_p95", "hit_rate", "requests")
-STATE_ORDER = ("Pending", "Starting", "Warming", "Serving", "Cordoned", "Draining", "Lost", "Gone")
+STATES = tuple(InstanceState)
+"""In the order of an instance's life."""
 STATE_WIDTH = 1080
 SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
     "name": lambda instance: (instance.id,),
@@ -76,7 +78,7 @@ SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
     "sessions": lambda instance: (-instance.bound_sessions, instance.id),
     "hits": lambda instance: (-(instance.hit_rate or 0.0), instance.id),
     "ttft": lambda instance: (-(instance.ttft_p95_seconds or 0.0), instance.id),
-    "state": lambda instance: (STATE_ORDER.index(instance.state) if instance.state in STATE_ORDER else 99, instance.id),
+    "state": lambda instance: (STATES.index(instance.state), instance.id),
 }
 
 
@@ -183,7 +185,7 @@ def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> 
             continue
         x = (start - chosen.start).total_seconds() / chosen.seconds * STATE_WIDTH
         width = max(1.0, (end - start).total_seconds() / chosen.seconds * STATE_WIDTH)
-        series = STATE_ORDER.index(item.after) if item.after in STATE_ORDER else 7
+        series = STATES.index(item.after)
         label = f"{item.after} for {formats.span((end - start).total_seconds())}: {item.reason}"
         bars.append(Bar(x=round(x, 1), y=0, width=round(width, 1), height=18, series=series, label=label))
     return bars

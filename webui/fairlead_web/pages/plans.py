@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.plans import ApplyRequest, Plan
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
 from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
 from fairlead_web.addresses import pool_path
@@ -79,7 +80,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         crumbs=(Crumb(words="Pools", path="/pools"), Crumb(words=plan.pool, path=pool_path(plan.pool)), Crumb(words=f"Plan {plan.id}")),
         pool=plan.pool,
     )
-    may = shell.may("operator")
+    may = shell.may(AccessRole.OPERATOR)
     meanwhile = await _meanwhile(visit, key, plan)
     context = PlanPage(
         shell=shell,
@@ -89,8 +90,8 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         problem=problem,
         confirm=confirm,
         reason=reason,
-        can_apply=may and plan.state == "open" and not meanwhile and plan.owner is None and plan.expires_at > visit.now,
-        can_undo=may and plan.state == "applied" and plan.undo_until is not None and plan.undo_until > visit.now,
+        can_apply=may and plan.state is PlanState.OPEN and not meanwhile and plan.owner is None and plan.expires_at > visit.now,
+        can_undo=may and plan.state is PlanState.APPLIED and plan.undo_until is not None and plan.undo_until > visit.now,
         meanwhile=meanwhile,
         wanted=_wanted(plan, meanwhile),
     )
@@ -99,7 +100,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
 
 async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[tuple[PoolRevision, list[Change]]]:
     """Revisions of the pool made after a plan that was not applied, newest first: the other person's changes."""
-    if plan.state not in ("open", "superseded"):
+    if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED):
         return []
     found = await visit.attempt("revisions", visit.api.revisions(pool, limit=10))
     return [(revision, changes_of(revision.diff)) for revision in found.items if revision.at > plan.created_at] if found else []

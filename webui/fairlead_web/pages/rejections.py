@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead.reports import RejectionReason
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_web import formats
 from fairlead_web.charts import Sparkline, sparkline
@@ -23,12 +24,13 @@ class RejectionsPage(Context):
 
 
 REASONS = {
-    "rejected-predicted-ttft": "First token predicted too late",
-    "rejected-queue-full": "Queue full",
-    "rejected-ttl-expired": "Waited too long in the queue",
-    "rejected-no-endpoints": "No instance serving",
-    "rejected-upstream-failed": "Every instance tried failed",
-    "rejected-shutting-down": "Router shutting down",
+    RejectionReason.PREDICTED_TTFT: "First token predicted too late",
+    RejectionReason.DECODE_OVERLOADED: "Decode predicted too slow",
+    RejectionReason.QUEUE_FULL: "Queue full",
+    RejectionReason.QUEUE_TIMEOUT: "Waited too long in the queue",
+    RejectionReason.NO_INSTANCES: "No instance serving",
+    RejectionReason.UPSTREAM_FAILED: "Every instance tried failed",
+    RejectionReason.SHUTTING_DOWN: "Router shutting down",
 }
 
 FILTERS = ("pool",)
@@ -43,7 +45,7 @@ async def index(visit: Visit) -> Response:
     groups = [
         (
             group,
-            REASONS.get(group.reason, formats.words(group.reason)),
+            REASONS[group.reason],
             sparkline(group.sparkline, f"{formats.words(group.reason)} over the range: {group.count} in total", 160, 32),
         )
         for group in sorted(report.groups, key=lambda group: -group.count)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.access import LoginLink, LoginLinkRequest, TokenItem, TokenRequest
+from fairlead_client.resources.access import PEOPLE, AccessRole, LoginLink, LoginLinkRequest, TokenItem, TokenRequest
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
 from fairlead_web.rendering import Context
@@ -56,9 +57,11 @@ async def save(visit: Visit) -> Response:
 async def create_token(visit: Visit) -> Response:
     """A new API token; its secret is in this answer and nowhere else."""
     form = await visit.form()
-    name, role, days = str(form.get("name", "")).strip(), str(form.get("role", "")), str(form.get("days", ""))
-    if not name or not days.isdigit() or not 1 <= int(days) <= 365:
-        detail = "name must not be empty" if not name else f"days: {days!r} cannot be used; write a whole number from 1 to 365"
+    name, role, days = str(form.get("name", "")).strip(), role_of(form), str(form.get("days", ""))
+    if not name or role is None or not days.isdigit() or not 1 <= int(days) <= 365:
+        wrong_role = f"role: choose one of {', '.join(PEOPLE)}"
+        wrong_days = f"days: {days!r} cannot be used; write a whole number from 1 to 365"
+        detail = "name must not be empty" if not name else wrong_role if role is None else wrong_days
         return await _page(visit, problem=Problem(type="invalid-input", title="Token not created", status=422, detail=detail))
     try:
         return await _page(visit, created=await visit.api.create_token(TokenRequest(name=name, role=role, days=int(days))))
@@ -77,15 +80,20 @@ async def revoke_token(visit: Visit) -> Response:
 async def create_login_link(visit: Visit) -> Response:
     """A one-time link to hand to a colleague; shown once."""
     form = await visit.form()
-    role, subject = str(form.get("role", "viewer")), str(form.get("subject", "")).strip()
-    if not subject:
-        return await _page(
-            visit, problem=Problem(type="invalid-input", title="Link not created", status=422, detail="Say who the link is for.")
-        )
+    role, subject = role_of(form), str(form.get("subject", "")).strip()
+    if not subject or role is None:
+        detail = "Say who the link is for." if not subject else f"role: choose one of {', '.join(PEOPLE)}"
+        return await _page(visit, problem=Problem(type="invalid-input", title="Link not created", status=422, detail=detail))
     try:
         return await _page(visit, link=await visit.api.create_login_link(LoginLinkRequest(role=role, subject=subject)))
     except ApiProblem as error:
         return await _refused(visit, error)
+
+
+def role_of(form: FormData) -> AccessRole | None:
+    """The role chosen in a form; None for what is none."""
+    chosen = str(form.get("role", AccessRole.VIEWER))
+    return next((role for role in PEOPLE if role == chosen), None)
 
 
 async def _refused(visit: Visit, error: ApiProblem) -> Response:
@@ -98,7 +106,7 @@ async def _page(
     visit: Visit, *, created: TokenItem | None = None, link: LoginLink | None = None, problem: Problem | None = None
 ) -> Response:
     shell = await visit.shell("Settings", "settings", crumbs=(Crumb(words="Settings"),))
-    tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may("admin") else None
+    tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may(AccessRole.ADMIN) else None
     context = SettingsPage(
         shell=shell,
         tokens=tokens,

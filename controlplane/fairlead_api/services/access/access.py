@@ -15,17 +15,11 @@ from fairlead.errors import InvalidInput
 from fairlead_api.services.access.denials import DenialBudgets
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Denied, NotAuthenticated, StoreUnavailable
-from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.access import PEOPLE, AccessRole, Identity, LoginLink, LoginLinkRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.pages import Page
 
 _log = logging.getLogger(__name__)
-
-RANKS = {"viewer": 1, "operator": 2, "admin": 3}
-"""Roles of people; each may do what the lower ones may."""
-
-MACHINE_ROLES = ("system-operator", "system-router")
-"""Roles of processes. They stand apart: the operator process tells the state of pools, routers read tables and report. Neither does the other's
-work nor reads what people read."""
 
 IDLE = timedelta(hours=8)
 ABSOLUTE = timedelta(hours=24)
@@ -46,7 +40,7 @@ class Caller:
     key: bytes
     request_id: str
 
-    def draft(self, action: str, target: str, *, result: str = "ok", reason: str | None = None) -> AuditDraft:
+    def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
         """An audit entry by this caller; `replace` adds what else there is to say."""
         who = self.identity
         return AuditDraft(
@@ -65,7 +59,7 @@ class Caller:
 class Bootstrap:
     """A credential from the environment."""
 
-    role: str
+    role: AccessRole
     name: str
     key: bytes
 
@@ -114,7 +108,7 @@ class Access:
         """Raises NotAuthenticated; StoreUnavailable if the database is away and the caller was not seen lately."""
         if secret is None:
             if self._open:
-                return Identity(subject="anonymous", role="admin", source="none", expires_at=None), b"anonymous"
+                return Identity(subject="anonymous", role=AccessRole.ADMIN, source="none", expires_at=None), b"anonymous"
             raise NotAuthenticated("token-missing", "send Authorization: Bearer <token>")
         key = digest(secret)
         found = self._bootstrapped(key)
@@ -148,10 +142,10 @@ class Access:
             self._seen.clear()
         self._seen[key] = (identity, now)
 
-    async def require(self, caller: Caller, role: str, target: str, now: datetime) -> None:
+    async def require(self, caller: Caller, role: AccessRole, target: str, now: datetime) -> None:
         """Raises Denied (and records it) unless the caller's role reaches `role`; a machine's role is reached by itself and the open mode only."""
         held = caller.identity.role
-        if held == role or caller.identity.source == "none" or RANKS.get(held, 0) >= RANKS.get(role, 99):
+        if held.reaches(role) or caller.identity.source == "none":
             return
         await self._denied(caller, target, f"needs role {role}", now)
         raise Denied(f"{caller.identity.subject} has role {held}; this needs {role}")
@@ -168,7 +162,9 @@ class Access:
     async def _denied(self, caller: Caller, target: str, reason: str, now: datetime) -> None:
         counted = self._denials.spend(caller.key, now)
         if counted is not None:
-            await self.note(_with_count(caller.draft("access.denied", target, result="denied", reason=reason), counted), now)
+            await self.note(
+                _with_count(caller.draft(AuditAction.ACCESS_DENIED, target, result=AuditResult.DENIED, reason=reason), counted), now
+            )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
         """Records what belongs to no other change; the answer stands even if the database is away."""
@@ -191,7 +187,7 @@ class Access:
         except NotAuthenticated:
             await self._failed(address, "token unknown, expired or revoked", request_id, now)
             raise
-        if found.role in MACHINE_ROLES:
+        if found.role not in PEOPLE:
             raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
         if secret.startswith("fls_"):
             raise Denied("this is a web session's own token; log in with a login link or an API token")
@@ -208,10 +204,10 @@ class Access:
             actor="unknown",
             role="none",
             source=address,
-            action="login",
+            action=AuditAction.LOGIN,
             object="web",
             reason=reason,
-            result="denied",
+            result=AuditResult.DENIED,
             request_id=request_id,
         )
         await self.note(_with_count(draft, counted), now)
@@ -223,7 +219,8 @@ class Access:
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
         """Raises InvalidInput."""
-        _check_role(request.role, tuple(RANKS))
+        if request.role not in PEOPLE:
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}")
         if not 1 <= request.minutes <= 10:
             raise InvalidInput("minutes", request.minutes, "write 1 to 10")
         if not request.subject or len(request.subject) > 200:
@@ -238,7 +235,6 @@ class Access:
 
     async def create_token(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
         """The only answer that holds the secret. Raises InvalidInput."""
-        _check_role(request.role, (*RANKS, *MACHINE_ROLES))
         if not 1 <= request.days <= 365:
             raise InvalidInput("days", request.days, "write 1 to 365")
         if not request.name.strip() or len(request.name) > 200:
@@ -270,8 +266,3 @@ class Access:
 def _with_count(draft: AuditDraft, counted: int) -> AuditDraft:
     """The entry, saying how many refusals of the same caller before it were only counted."""
     return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
-
-
-def _check_role(role: str, known: tuple[str, ...]) -> None:
-    if role not in known:
-        raise InvalidInput("role", role, f"write one of {', '.join(known)}")

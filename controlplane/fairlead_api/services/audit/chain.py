@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
+from fairlead_client.resources.audit import AuditResult
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """Who did what to which object, and how it ended; `result` is `ok`, `denied`, `failed`."""
+    """Who did what to which object, and how it ended; the fields are those of AuditEntry."""
 
     actor: str
     role: str
@@ -25,7 +27,7 @@ class AuditDraft:
     reason: str | None = None
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
-    result: str = "ok"
+    result: AuditResult = AuditResult.OK
     request_id: str | None = None
     plan: str | None = None
 

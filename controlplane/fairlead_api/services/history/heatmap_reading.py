@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Protocol
 
+from fairlead.instances import InstanceState, Role
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.history.heatmaps import Cell, Grid, check, grid, heatmap
 from fairlead_api.services.history.times import parse_range
@@ -12,7 +13,7 @@ from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 class CellStore(Protocol):
     """Where cells come from."""
 
-    async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[str, str]], SloFacts]:
+    async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[InstanceState, Role]], SloFacts]:
         """Cells, (state, role) by instance, and the SLO in force. Raises NotFound."""
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState, Role
 from fairlead.tables import SloFacts
 from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapMigration, HeatmapRow
 
@@ -12,6 +13,9 @@ MAX_ROWS = 512
 MAX_COLUMNS = 360
 KV_LIMIT = 0.9
 """Share of used KV cache above which engines start to preempt."""
+
+UNKNOWN = (InstanceState.GONE, Role.BOTH)
+"""State and role of an instance of which only cells are left."""
 
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
@@ -77,20 +81,22 @@ def heatmap(
     sort: str,
     where: Grid,
     cells: Iterable[Cell],
-    instances: Mapping[str, tuple[str, str]],
+    instances: Mapping[str, tuple[InstanceState, Role]],
     slo: SloFacts,
     migrations: Sequence[HeatmapMigration],
     migrations_total: int,
 ) -> Heatmap:
     """`instances` gives state and role by id, for living ones and all that have cells. At most MAX_ROWS rows, the living first."""
     limit = limit_of(metric, slo)
-    values: dict[str, list[float | None]] = {name: [None] * where.columns for name, (state, _) in instances.items() if state != "Gone"}
+    values: dict[str, list[float | None]] = {
+        name: [None] * where.columns for name, (state, _) in instances.items() if state is not InstanceState.GONE
+    }
     for cell in cells:
         if 0 <= cell.column < where.columns and cell.count:
             row = values.setdefault(cell.instance, [None] * where.columns)
             row[cell.column] = cell.maximum if aggregate == "max" else cell.total / cell.count
-    names = sorted(values, key=lambda name: (instances.get(name, ("Gone", ""))[0] == "Gone", name))[:MAX_ROWS]
-    rows = [_row(name, instances.get(name, ("Gone", "both")), values[name], limit) for name in names]
+    names = sorted(values, key=lambda name: (instances.get(name, UNKNOWN)[0] is InstanceState.GONE, name))[:MAX_ROWS]
+    rows = [_row(name, instances.get(name, UNKNOWN), values[name], limit) for name in names]
     top = max((value for row in rows for value in row.values if value is not None), default=0.0)
     share = METRICS[metric] == "share"
     return Heatmap(
@@ -110,7 +116,7 @@ def heatmap(
     )
 
 
-def _row(name: str, about: tuple[str, str], values: list[float | None], limit: float | None) -> HeatmapRow:
+def _row(name: str, about: tuple[InstanceState, Role], values: list[float | None], limit: float | None) -> HeatmapRow:
     breaches = [] if limit is None else [column for column, value in enumerate(values) if value is not None and value > limit]
     return HeatmapRow(instance=name, state=about[0], role=about[1], values=values, breaches=breaches)
 

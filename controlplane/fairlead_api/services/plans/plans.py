@@ -18,7 +18,8 @@ from fairlead_api.services.errors import Conflict, ServiceError
 from fairlead_api.services.plans.effects import ScaleBasis, scale_effect
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.services.plans.owners import owner_of
-from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.audit import AuditAction, AuditResult
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanState, ScalePlanRequest
 
 LIFE = timedelta(minutes=10)
 UNDO = timedelta(hours=1)
@@ -81,7 +82,7 @@ class PlanStore(Protocol):
         """Marks an open plan applied and other open plans of the pool superseded; if somebody was faster, changes nothing. Returns what
         is stored then."""
 
-    async def set_state(self, plan_id: str, state: str) -> None: ...
+    async def set_state(self, plan_id: str, state: PlanState) -> None: ...
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
@@ -96,8 +97,6 @@ class Plans:
 
     async def plan_scale(self, pool: PoolKey, request: ScalePlanRequest, caller: Caller, now: datetime, undo_of: str | None = None) -> Plan:
         """Previews a number of replicas, after the API server itself has said (dry run) that it would take it."""
-        if request.kind != "scale":
-            raise InvalidInput("kind", request.kind, "write scale")
         if not 0 <= request.replicas <= MAX_REPLICAS:
             raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
         found = await self._cluster.read(pool)
@@ -110,11 +109,11 @@ class Plans:
         plan = Plan(
             id=self._new_id(),
             pool=str(pool),
-            kind="scale",
+            kind=PlanKind.SCALE,
             created_at=now,
             created_by=caller.identity.subject,
             expires_at=now + LIFE,
-            state="open",
+            state=PlanState.OPEN,
             diff=[{"op": "replace", "path": "/spec/replicas", "before": found.replicas, "after": request.replicas}],
             effect=scale_effect(basis, found.replicas, request.replicas),
             owner=owner,
@@ -129,7 +128,9 @@ class Plans:
             replicas_after=request.replicas,
             applied_generation=0,
         )
-        draft = replace(caller.draft("plan.created", str(pool)), plan=plan.id, after={"kind": "scale", "replicas": request.replicas})
+        draft = replace(
+            caller.draft(AuditAction.PLAN_CREATED, str(pool)), plan=plan.id, after={"kind": PlanKind.SCALE, "replicas": request.replicas}
+        )
         await self._store.add(stored, draft, now)
         return plan
 
@@ -141,9 +142,9 @@ class Plans:
         owned-elsewhere, object-changed), InvalidInput for a heavy plan without confirmation."""
         stored = await self._store.get(plan_id)
         plan = await self._settled(stored, now)
-        if plan.state in {"applied", "undone"}:
+        if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
             return _mine(plan, caller)
-        if plan.state != "open":
+        if plan.state is not PlanState.OPEN:
             raise Conflict(f"plan-{plan.state}", f"plan {plan.id} is {plan.state}; make a new one")
         if plan.owner is not None:
             raise Conflict("owned-elsewhere", f"{plan.pool} is owned by {plan.owner}; commit the plan's patch there")
@@ -151,7 +152,7 @@ class Plans:
         pool = PoolKey.parse(plan.pool)
         marks = {CHANGED_BY: caller.identity.subject, CHANGE_REASON: request.reason, PLAN: plan.id}
         draft = replace(
-            caller.draft("plan.applied", plan.pool, reason=request.reason),
+            caller.draft(AuditAction.PLAN_APPLIED, plan.pool, reason=request.reason),
             plan=plan.id,
             before={"replicas": stored.replicas_before},
             after={"replicas": stored.replicas_after},
@@ -159,11 +160,11 @@ class Plans:
         try:
             written = await self._write(pool, stored, marks)
         except (ServiceError, InvalidInput) as error:
-            await self._store.record(replace(draft, result="failed", reason=str(error)), now)
+            await self._store.record(replace(draft, result=AuditResult.FAILED, reason=str(error)), now)
             raise
         applied = replace(
             stored,
-            plan=replace(plan, state="applied", applied_at=now, applied_by=caller.identity.subject, undo_until=now + UNDO),
+            plan=replace(plan, state=PlanState.APPLIED, applied_at=now, applied_by=caller.identity.subject, undo_until=now + UNDO),
             applied_generation=written.generation,
         )
         return _mine((await self._store.finish(applied, draft, now)).plan, caller)
@@ -172,7 +173,7 @@ class Plans:
         """The inverse plan, to be applied like any other. Raises Conflict (not-applied, undo-expired, object-changed)."""
         stored = await self._store.get(plan_id)
         plan = stored.plan
-        if plan.state != "applied" or plan.undo_until is None:
+        if plan.state is not PlanState.APPLIED or plan.undo_until is None:
             raise Conflict("not-applied", f"plan {plan.id} is {plan.state}; only an applied plan can be undone")
         if now > plan.undo_until:
             raise Conflict("undo-expired", f"plan {plan.id} could be undone until {plan.undo_until.isoformat()}; make a new plan")
@@ -180,13 +181,13 @@ class Plans:
         found = await self._cluster.read(pool)
         if found.uid != stored.uid or found.generation != stored.applied_generation:
             raise Conflict("object-changed", f"{plan.pool} was changed since plan {plan.id}; make a new plan")
-        request = ScalePlanRequest(kind="scale", replicas=stored.replicas_before)
+        request = ScalePlanRequest(kind=PlanKind.SCALE, replicas=stored.replicas_before)
         return await self.plan_scale(pool, request, caller, now, undo_of=plan.id)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
-        if stored.plan.state == "open" and now > stored.plan.expires_at:
-            await self._store.set_state(stored.plan.id, "expired")
-            return replace(stored.plan, state="expired")
+        if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
+            await self._store.set_state(stored.plan.id, PlanState.EXPIRED)
+            return replace(stored.plan, state=PlanState.EXPIRED)
         return stored.plan
 
     async def _write(self, pool: PoolKey, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterPool:
@@ -197,7 +198,7 @@ class Plans:
             if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and found.replicas == stored.replicas_after:
                 return found
             if found.uid != stored.uid or found.generation != stored.generation:
-                await self._store.set_state(stored.plan.id, "superseded")
+                await self._store.set_state(stored.plan.id, PlanState.SUPERSEDED)
                 raise Conflict("object-changed", f"{pool} was changed since the plan was made; make a new plan")
             try:
                 return await self._cluster.scale(pool, stored.replicas_after, found.resource_version, marks, dry_run=False)

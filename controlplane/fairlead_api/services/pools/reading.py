@@ -8,7 +8,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.spans import Span
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.pools import Condition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.pools import PoolCondition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.slo import SloVersion
 
 
@@ -30,11 +30,11 @@ class PoolReader(Protocol):
     async def slo_versions(self, pool: PoolKey, span: Span, now: datetime) -> Page[SloVersion]: ...
 
 
-def ready_condition(conditions: Sequence[Condition], problem: str | None) -> Condition:
+def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
     """The pool's Ready condition; without one, why there is none. Pure."""
     for condition in conditions:
         if condition.type == "Ready":
             return condition
     if problem is not None:
-        return Condition(type="Ready", status="False", reason="InvalidSpec", message=problem)
-    return Condition(type="Ready", status="Unknown", reason="NotReported", message="The operator has not reported conditions yet.")
+        return PoolCondition(type="Ready", status="False", reason="InvalidSpec", message=problem)
+    return PoolCondition(type="Ready", status="Unknown", reason="NotReported", message="The operator has not reported conditions yet.")

@@ -7,7 +7,7 @@ credential gets one event `poll` and the end.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,7 +42,7 @@ class Tail:
     """A topic that shows what is new; `read` takes pool, since and limit, and gives (recorded at, item with `id`), oldest first."""
 
     seconds: float
-    read: Callable[[str | None, datetime, int], Awaitable[list[tuple[datetime, Any]]]]
+    read: Callable[[str | None, datetime, int], Awaitable[Sequence[tuple[datetime, Any]]]]
     most: int = 20
 
 

@@ -1,6 +1,7 @@
 """The live topics: what `/v1/live` offers, and how often each is read."""
 
 import contextlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -9,24 +10,23 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.pools.reading import PoolReader
 from fairlead_api.services.spans import Span
 from fairlead_api.services.streams.live import Snapshot, Tail, Topic
-from fairlead_client.resources.decisions import RoutingDecision
-from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.rejections import RejectionReport
 
 
-class RecentReader(Protocol):
-    """What is newest in the history."""
+class Recent(Protocol):
+    """What is newest of one history."""
+
+    async def recent(self, pool: str | None, since: datetime, limit: int) -> Sequence[tuple[datetime, Any]]:
+        """(recorded at, item with an id), oldest first."""
+
+
+class Rejections(Protocol):
+    """Refusals by cause."""
 
     async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport: ...
 
-    async def recent_migrations(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, Migration]]: ...
 
-    async def recent_reroutes(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, ReRoute]]: ...
-
-    async def recent_decisions(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]: ...
-
-
-def topics(pools: PoolReader, history: RecentReader) -> dict[str, Topic]:
+def topics(pools: PoolReader, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
     """What `/v1/live` offers."""
 
     async def summaries(pool: str | None, now: datetime) -> Any:
@@ -42,13 +42,13 @@ def topics(pools: PoolReader, history: RecentReader) -> dict[str, Topic]:
         return found
 
     async def rejections(pool: str | None, now: datetime) -> Any:
-        return (await history.rejections(pool, now - timedelta(minutes=5), now)).groups
+        return (await refused.rejections(pool, now - timedelta(minutes=5), now)).groups
 
     return {
         "pools": Snapshot(seconds=1.0, read=summaries),
         "instances": Snapshot(seconds=2.0, read=instances),
-        "migrations": Tail(seconds=1.0, read=history.recent_migrations),
-        "reroutes": Tail(seconds=1.0, read=history.recent_reroutes),
-        "decisions": Tail(seconds=1.0, read=history.recent_decisions, most=10),
+        "migrations": Tail(seconds=1.0, read=migrations.recent),
+        "reroutes": Tail(seconds=1.0, read=reroutes.recent),
+        "decisions": Tail(seconds=1.0, read=decisions.recent, most=10),
         "rejections": Snapshot(seconds=2.0, read=rejections),
     }

@@ -13,6 +13,8 @@ import msgspec
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.instances import InstanceState, Role
+from fairlead.reports import BindingReason
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.errors import NotFound
@@ -121,7 +123,7 @@ class PostgresLoads:
 
         return await self._database.writing(work)
 
-    async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[str, str]], SloFacts]:
+    async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[InstanceState, Role]], SloFacts]:
         """Cells, state and role of the instances, and the SLO in force. `metric` is one of METRICS. Raises NotFound."""
         async with self._database.reading() as connection:
             pools, instances = tables.pools, tables.instances
@@ -143,7 +145,7 @@ class PostgresLoads:
                     instances.c.pool_id == row.id, instances.c.gone_at.is_(None) | instances.c.id.in_({cell.instance for cell in cells})
                 )
             )
-            found = {name: (state, role) for name, state, role in about}
+            found = {name: (InstanceState(state), Role(role)) for name, state, role in about}
         slo = msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
         return cells, found, slo
 
@@ -153,7 +155,9 @@ class PostgresLoads:
         async with self._database.reading() as connection:
             rows = (await connection.execute(text(_MOVES), {**values, "most": MAX_ARROWS})).all()
         found = [
-            HeatmapMigration(id=row.id, at=row.at, source=row.source, target=row.target, trigger=row.trigger, count=row.moves)
+            HeatmapMigration(
+                id=row.id, at=row.at, source=row.source, target=row.target, trigger=BindingReason(row.trigger), count=row.moves
+            )
             for row in rows
         ]
         return sorted(found, key=lambda move: (move.at, move.id)), int(rows[0].total) if rows else 0

@@ -6,12 +6,13 @@ from datetime import datetime
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.binding_races import Held
 from fairlead.draining import spread
 from fairlead.reports import Binding, BindingChange, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_api.store import tables
-from fairlead_api.store.sessions.rows import SessionRow, bind, save_migrations, save_sessions
+from fairlead_api.store.sessions.moves import save_migrations
+from fairlead_api.store.sessions.rows import SessionRow, bind
+from fairlead_api.store.sessions.writing import save_sessions
 
 ROUTER = "control-api"
 """Stands where a router's name stands, for what the control API did itself."""
@@ -50,18 +51,7 @@ async def move_off(
     batch = new_id()
     moved: list[SessionRow] = []
     for row in rows:
-        session = SessionRow(
-            pool=pool,
-            pool_id=pool_id,
-            session=row.session,
-            held=Held(instance=row.instance, version=row.version, router=row.router, change=row.change),
-            reason=row.reason,
-            bound_at=row.bound_at,
-            migrated_at=row.migrated_at,
-            last_seen_at=row.last_seen_at,
-            migrations=row.migrations,
-            context_tokens=row.context_tokens,
-        )
+        session = SessionRow.stored(row, pool)
         change = BindingChange(
             id=f"{batch}:{row.session}",
             pool=pool,

@@ -12,6 +12,8 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotFound
 from fairlead_api.store import tables
 from fairlead_api.store.database import moment
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import OPERATOR_EVENT
 
 
 async def store_events(connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str) -> list[AuditDraft]:
@@ -36,9 +38,9 @@ async def store_events(connection: AsyncConnection, pool: PoolKey, events: Seque
 def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
     return AuditDraft(
         actor=actor,
-        role="system-operator",
+        role=AccessRole.SYSTEM_OPERATOR,
         source="operator",
-        action=f"operator.{event.reason}",
+        action=f"{OPERATOR_EVENT}{event.reason}",
         object=f"{pool}/{event.instance}" if event.instance else str(pool),
         reason=event.message,
         before=event.before,

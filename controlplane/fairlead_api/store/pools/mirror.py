@@ -25,6 +25,8 @@ from fairlead_api.store.pools.instances import note_instances
 from fairlead_api.store.pools.observations import read_observations
 from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import AuditAction
 
 
 class PostgresPools:
@@ -86,7 +88,12 @@ class PostgresPools:
             await connection.execute(update(pools).where(pools.c.id == row.id).values(deleted_at=now, facts=None))
             await notifying.send(connection, [PoolDeleted(pool)])
             draft = AuditDraft(
-                actor=actor, role="system-operator", source="operator", action="pool.deleted", object=str(pool), before={"uid": row.uid}
+                actor=actor,
+                role=AccessRole.SYSTEM_OPERATOR,
+                source="operator",
+                action=AuditAction.POOL_DELETED,
+                object=str(pool),
+                before={"uid": row.uid},
             )
             await audit.append(connection, [draft], now)
 

@@ -1,14 +1,13 @@
 """Pools, instances, revisions, events and SLO versions as the public API shows them."""
 
-# ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
-
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.table_content import MirroredFacts
@@ -24,9 +23,10 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.paging import page
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
+from fairlead_api.store.records import read
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.pools import Condition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.pools import PoolCondition, PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.slo import SloVersion
 
 _TRAFFIC = """
@@ -135,32 +135,26 @@ class PostgresPoolReads:
                 .order_by(changes.c.at.desc(), changes.c.id.desc())
                 .limit(500)
             )
-            transitions = [InstanceTransition(at=item.at, before=item.before, after=item.after, reason=item.reason) for item in rows]
+            transitions = [read(InstanceTransition, item) for item in rows]
         return InstanceDetail(instance=found[0], transitions=transitions)
 
     async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]:
         revisions = tables.pool_revisions
 
-        def build(row: Any) -> PoolRevision:
-            return PoolRevision(
-                number=row.number, generation=row.generation, at=row.at, actor=row.actor, reason=row.reason, spec=row.spec, diff=row.diff
-            )
-
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)
             query = select(revisions).where(revisions.c.pool_id == row.id)
-            return await page(connection, query, (revisions.c.number,), build, cursor=span.cursor, limit=span.limit)
+            return await page(connection, query, (revisions.c.number,), partial(read, PoolRevision), cursor=span.cursor, limit=span.limit)
 
     async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]:
         events = tables.pool_events
 
-        def build(row: Any) -> PoolEventItem:
-            return PoolEventItem(at=row.at, reason=row.reason, message=row.message, instance=row.instance)
-
         async with self._database.reading() as connection:
             row = await _pool_row(connection, pool)
             query = select(events).where(events.c.pool_id == row.id)
-            return await page(connection, query, (events.c.at, events.c.id), build, cursor=span.cursor, limit=span.limit)
+            return await page(
+                connection, query, (events.c.at, events.c.id), partial(read, PoolEventItem), cursor=span.cursor, limit=span.limit
+            )
 
     async def slo_versions(self, pool: PoolKey, span: Span, now: datetime) -> Page[SloVersion]:
         slo = tables.slo_configs
@@ -205,19 +199,10 @@ class PostgresPoolReads:
         for row in rows:
             load = newest.get(row.id)
             found.append(
-                InstanceSummary(
-                    id=row.id,
+                read(
+                    InstanceSummary,
+                    row,
                     pool=f"{pool.namespace}/{pool.name}",
-                    state=row.state,
-                    role=row.role,
-                    address=row.address,
-                    node=row.node,
-                    reason=row.reason,
-                    weight=row.weight,
-                    key_share=row.key_share,
-                    restarts=row.restarts,
-                    created_at=row.created_at,
-                    state_since=row.state_since,
                     in_flight=sum(router.in_flight.get(row.id, 0) for router in routers),
                     running=int(load.running) if load else 0,
                     waiting=int(load.waiting) if load else 0,
@@ -233,27 +218,16 @@ class PostgresPoolReads:
 
 async def _slo_version(connection: AsyncConnection, pool_id: int, pool: PoolKey, item: Any, now: datetime) -> SloVersion:
     """Attainment from 10 s buckets while those are kept, else from minutes."""
-    table = "load_rollups_10s" if (now - item.active_from).days < 6 else "load_rollups_1m"
-    sums = (
-        await connection.execute(
-            text(
-                f"SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests FROM {table} "
-                "WHERE pool_id = :pool AND bucket >= date_bin('10 seconds', :start, 'epoch') AND bucket < :end"
-            ),
-            {"pool": pool_id, "start": item.active_from, "end": item.active_until or now},
-        )
-    ).one()
-    return SloVersion(
-        version=item.version,
-        pool=str(pool),
-        ttft_seconds=item.ttft_seconds,
-        tpot_seconds=item.tpot_seconds,
-        percentile=item.percentile,
-        active_from=item.active_from,
-        active_until=item.active_until,
-        attainment=_share(sums.within, sums.total),
-        requests=int(sums.requests or 0),
+    rollup = (tables.load_rollups_10s if (now - item.active_from).days < 6 else tables.load_rollups_1m).c
+    sums = select(
+        func.sum(rollup.ttft_within_slo).label("within"),
+        func.sum(rollup.ttft_total).label("total"),
+        func.sum(rollup.requests_total).label("requests"),
     )
+    begun = func.date_bin(text("interval '10 seconds'"), item.active_from, text("timestamptz 'epoch'"))
+    within = (rollup.pool_id == pool_id, rollup.bucket >= begun, rollup.bucket < (item.active_until or now))
+    found = (await connection.execute(sums.where(*within))).one()
+    return read(SloVersion, item, pool=str(pool), attainment=_share(found.within, found.total), requests=int(found.requests or 0))
 
 
 async def _pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
@@ -329,7 +303,7 @@ def _share(part: Any, whole: Any) -> float | None:
     return float(part) / float(whole) if whole else None
 
 
-def _conditions(row: Any) -> list[Condition]:
+def _conditions(row: Any) -> list[PoolCondition]:
     """The object's conditions in Kubernetes' own spelling; unreadable times are left out."""
     found = []
     for item in row.conditions:
@@ -339,7 +313,7 @@ def _conditions(row: Any) -> list[Condition]:
         except ValueError:
             at = None
         found.append(
-            Condition(
+            PoolCondition(
                 type=str(item.get("type", "")),
                 status=str(item.get("status", "Unknown")),
                 reason=str(item.get("reason", "")),

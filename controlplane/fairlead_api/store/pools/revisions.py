@@ -13,6 +13,7 @@ from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
 from fairlead_api.services.pools.diffs import diff
 from fairlead_api.store import tables
+from fairlead_client.resources.audit import AuditAction, AuditResult
 
 
 async def note_revision(
@@ -44,12 +45,12 @@ async def note_revision(
             actor=actor,
             role="cluster",
             source=state.changed_by,
-            action="pool.created" if created else "pool.spec-changed",
+            action=AuditAction.POOL_CREATED if created else AuditAction.POOL_SPEC_CHANGED,
             object=str(pool),
             reason=reason,
             before=None if created else {change["path"]: change["before"] for change in changes},
             after={"uid": state.uid, "spec": state.spec} if created else {change["path"]: change["after"] for change in changes},
-            result="ok" if state.problem is None else "refused",
+            result=AuditResult.OK if state.problem is None else AuditResult.REFUSED,
         )
     )
 

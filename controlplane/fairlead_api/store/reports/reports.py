@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import Table, Update, bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,9 +21,10 @@ from fairlead_api.services.reports.ingestion import Ingested
 from fairlead_api.store import tables
 from fairlead_api.store.database import Database, moment
 from fairlead_api.store.partitions import Partitions
+from fairlead_api.store.records import bound, recordset
 from fairlead_api.store.reports.samples import save_samples
 from fairlead_api.store.sessions.bindings import apply_bindings
-from fairlead_api.store.sessions.rows import save_reroutes
+from fairlead_api.store.sessions.moves import save_reroutes
 
 ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads")
 """The fields of a Report whose rows are stored once."""
@@ -85,8 +86,8 @@ class PostgresReports:
         ids = await self._ids(connection, report)
         applied = await apply_bindings(connection, report, ids, stored.ignored)
         await save_reroutes(connection, report.reroutes, report.router, ids)
-        await _settle_outcomes(connection, "migrations", report.migration_outcomes)
-        await _settle_outcomes(connection, "reroutes", report.reroute_outcomes)
+        await _settle_outcomes(connection, tables.migrations, report.migration_outcomes)
+        await _settle_outcomes(connection, tables.reroutes, report.reroute_outcomes)
         await save_samples(connection, report, ids, stored.ignored)
         stored.lost.update(applied.lost)
         stored.lost_moves.update(applied.lost_moves)
@@ -179,18 +180,20 @@ class PostgresReports:
             await connection.execute(upsert(tables.router_acknowledgements).on_conflict_do_nothing(), rows)
 
 
-async def _settle_outcomes(connection: AsyncConnection, moves: str, outcomes: Sequence[MigrationOutcome]) -> None:
+def _settle(moves: Table) -> Update:
+    source = recordset([moves.c.id, moves.c.actual_ttft_seconds, moves.c.outcome])
+    became = {"actual_ttft_seconds": source.c.actual_ttft_seconds, "outcome": source.c.outcome}
+    return update(moves).where(moves.c.id == source.c.id).values(became)
+
+
+_SETTLE = {moves.name: _settle(moves) for moves in (tables.migrations, tables.reroutes)}
+
+
+async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: Sequence[MigrationOutcome]) -> None:
     if not outcomes:
         return
     last = {outcome.id: outcome for outcome in outcomes}
-    rows = [{"of": outcome.id, "actual": outcome.actual_ttft_seconds, "became": outcome.outcome} for outcome in last.values()]
-    await connection.execute(
-        text(
-            f"UPDATE {moves} m SET actual_ttft_seconds = n.actual, outcome = n.became "  # noqa: S608 (a constant of this module)
-            'FROM json_to_recordset(CAST(:rows AS json)) AS n("of" text, actual float8, became text) WHERE m.id = n."of"'
-        ),
-        {"rows": msgspec.json.encode(rows).decode()},
-    )
+    await connection.execute(_SETTLE[moves.name], bound([msgspec.to_builtins(outcome) for outcome in last.values()]))
 
 
 def _rows(report: Report) -> int:

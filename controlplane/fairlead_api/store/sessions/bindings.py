@@ -16,7 +16,9 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.store import notifying, tables
 from fairlead_api.store.database import moment
-from fairlead_api.store.sessions.rows import SessionRow, add_sessions, bind, lock_sessions, save_migrations, save_sessions
+from fairlead_api.store.sessions.moves import save_migrations
+from fairlead_api.store.sessions.rows import SessionRow, bind
+from fairlead_api.store.sessions.writing import add_sessions, lock_sessions, save_sessions
 
 Key = tuple[int, str]
 

@@ -2,35 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import field
-from enum import StrEnum
 
 from fairlead.reports import BindingReason, CandidateScore, Weighing
+from fairlead.reports import DecisionReason as DecisionReason
 from fairlead.values import value
-
-
-class DecisionReason(StrEnum):
-    """Why the chosen instance was chosen."""
-
-    ONLY_INSTANCE = "only-instance"
-    ROUND_ROBIN = "round-robin"
-    LEAST_LOADED = "least-loaded"
-    PREFIX_AFFINITY = "prefix-affinity"
-    PREFIX_EQUAL = "prefix-equal"
-    PREFIX_OUTWEIGHED = "prefix-outweighed"
-    SLO_OVERLOADED = "slo-overloaded"
-    SESSION_BOUND = "session-bound"
-    SESSION_COLD = "session-cold"
-    SESSION_HOT_MIGRATED = "session-hot-migrated"
-    SESSION_HOST_GONE = "session-host-gone"
-    HOTSPOT_MIGRATED = "hotspot-migrated"
-    RANDOM = "random"
-    FEWEST_REQUESTS = "fewest-requests"
-    LOAD_IMBALANCED = "load-imbalanced"
-    SHORTEST_TTFT = "shortest-ttft"
-    BEST_SCORE = "best-score"
-    PREFIX_EXPLORED = "prefix-explored"
-    PREFIX_REPLICATED = "prefix-replicated"
-    FALLBACK = "fallback"
 
 
 @value

@@ -121,7 +121,7 @@ class Recorder:
             table_version=table.version,
             chosen=tracked.instance,
             runner_up=runner_up,
-            reason=tracked.reason.value,
+            reason=tracked.reason,
             prompt_tokens=request.prompt_tokens,
             weighing=weighing,
             sample_rate=1.0 if keep else self._sample_rate,

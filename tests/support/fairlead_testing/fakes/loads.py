@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
+from fairlead.reports import BindingReason
 from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration
@@ -12,7 +13,7 @@ from fairlead_client.resources.moves import Migration
 CHAT, CODE = "default/chat", "research/code"
 HOSTILE = "<img src=x onerror=alert(1)>"
 SLO_TTFT = {CHAT: 5.0, CODE: 2.5}
-TRIGGERS = ("hot-migration", "hot-migration", "hotspot", "slo", "drain")
+TRIGGERS = tuple(map(BindingReason, ("hot-migration", "hot-migration", "hotspot", "slo", "drain")))
 LIMITS = {"kv_usage": 0.9, "ttft_p95": 5.0, "tpot_p95": 0.1}
 
 

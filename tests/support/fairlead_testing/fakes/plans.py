@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from fairlead_client.resources.plans import Plan, PlanEffect
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
 from fairlead_testing.fakes.loads import INSTANCES
 from fairlead_testing.fakes.public_data import World
 
@@ -26,11 +26,11 @@ class PlanBook:
         plan = Plan(
             id=f"p-{len(self.plans) + 1:04d}",
             pool=pool,
-            kind="scale",
+            kind=PlanKind.SCALE,
             created_at=self.clock(),
             created_by=who,
             expires_at=self.clock() + timedelta(minutes=10),
-            state="open",
+            state=PlanState.OPEN,
             diff=[{"op": "replace", "path": "/spec/replicas", "before": before, "after": replicas}] if before != replicas else [],
             effect=PlanEffect(
                 instances_added=max(0, replicas - before),

@@ -19,13 +19,24 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from fairlead_client.resources.access import Identity, LoginLink, LoginLinkRequest, LoginRequest, TokenItem, TokenRequest, WebSession
+from fairlead.reports import BindingReason
+from fairlead_client.resources.access import (
+    PEOPLE,
+    AccessRole,
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginRequest,
+    TokenItem,
+    TokenRequest,
+    WebSession,
+)
 from fairlead_client.resources.audit import AuditVerification
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import ApplyRequest, Plan, ScalePlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, ScalePlanRequest
 from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
@@ -36,7 +47,6 @@ from fairlead_testing.fakes.public_data import World
 from fairlead_web.time_ranges import parse_range
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-RANKS = {"viewer": 1, "operator": 2, "admin": 3}
 
 
 class Refusal(Exception):
@@ -56,9 +66,9 @@ class FakePublicApi:
         self.world = world
         self.clock = clock
         self.sessions: dict[str, Identity] = {}
-        self.tokens = {f"{role}-token": Identity(subject=f"{role}-person", role=role, source="token", expires_at=None) for role in RANKS}
-        self.tokens["hostile-token"] = Identity(subject=HOSTILE, role="viewer", source="token", expires_at=None)
-        self.login_links: dict[str, str] = {"flt_once": "operator"}
+        self.tokens = {f"{role}-token": Identity(subject=f"{role}-person", role=role, source="token", expires_at=None) for role in PEOPLE}
+        self.tokens["hostile-token"] = Identity(subject=HOSTILE, role=AccessRole.VIEWER, source="token", expires_at=None)
+        self.login_links = {"flt_once": AccessRole.OPERATOR}
         self.book = PlanBook(world, clock)
         self.broken: set[str] = set()
         self.requests: list[tuple[str, str]] = []
@@ -97,20 +107,20 @@ class FakePublicApi:
             Route("/v1/login", self._open(self._login), methods=["POST"]),
             Route("/v1/logout", self._guard(self._logout), methods=["POST"]),
             Route("/v1/whoami", self._guard(self._whoami)),
-            Route("/v1/login-links", self._guard(self._login_link, "admin"), methods=["POST"]),
-            Route("/v1/tokens", self._guard(self._list_tokens, "admin"), methods=["GET"]),
-            Route("/v1/tokens", self._guard(self._create_token, "admin"), methods=["POST"]),
-            Route("/v1/tokens/{token}", self._guard(self._revoke, "admin"), methods=["DELETE"]),
+            Route("/v1/login-links", self._guard(self._login_link, AccessRole.ADMIN), methods=["POST"]),
+            Route("/v1/tokens", self._guard(self._list_tokens, AccessRole.ADMIN), methods=["GET"]),
+            Route("/v1/tokens", self._guard(self._create_token, AccessRole.ADMIN), methods=["POST"]),
+            Route("/v1/tokens/{token}", self._guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
             Route("/v1/migrations/matrix", self._guard(self._matrix)),
             Route("/v1/reroutes/matrix", self._guard(self._reroute_matrix)),
             Route("/v1/audit/verification", self._guard(self._verification)),
             Route("/v1/rejections", self._guard(self._report)),
             Route("/v1/live", self._guard(self._live)),
             Route(f"{pool}/heatmap", self._guard(self._heatmap)),
-            Route(f"{pool}/plans", self._guard(self._plan_scale, "operator"), methods=["POST"]),
+            Route(f"{pool}/plans", self._guard(self._plan_scale, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/plans/{plan}", self._guard(self._show_plan)),
-            Route("/v1/plans/{plan}/apply", self._guard(self._apply, "operator"), methods=["POST"]),
-            Route("/v1/plans/{plan}/undo", self._guard(self._undo, "operator"), methods=["POST"]),
+            Route("/v1/plans/{plan}/apply", self._guard(self._apply, AccessRole.OPERATOR), methods=["POST"]),
+            Route("/v1/plans/{plan}/undo", self._guard(self._undo, AccessRole.OPERATOR), methods=["POST"]),
         ]
         for path, source in lists.items():
             routes.append(Route(path, self._guard(self._paged(source)), methods=["GET"]))
@@ -144,10 +154,10 @@ class FakePublicApi:
 
         return handle
 
-    def _guard(self, endpoint: Endpoint, role: str = "viewer") -> Endpoint:
+    def _guard(self, endpoint: Endpoint, role: AccessRole = AccessRole.VIEWER) -> Endpoint:
         async def handle(request: Request) -> Response:
             identity = self._identity(request)
-            if RANKS[identity.role] < RANKS[role]:
+            if not identity.role.reaches(role):
                 raise Refusal(403, "Role too low", f"This needs the role {role}; {identity.subject} is {identity.role}.", "forbidden")
             return await endpoint(request)
 
@@ -299,8 +309,8 @@ class FakePublicApi:
 
     def _flows(self, found: Sequence[Move]) -> Response:
         flows: dict[tuple[str, str], int] = {}
-        triggers: dict[str, int] = {}
-        buckets: dict[datetime, dict[str, int]] = {}
+        triggers: dict[BindingReason, int] = {}
+        buckets: dict[datetime, dict[BindingReason, int]] = {}
         for move in found:
             flows[move.source, move.target] = flows.get((move.source, move.target), 0) + 1
             triggers[move.trigger] = triggers.get(move.trigger, 0) + 1
@@ -395,9 +405,9 @@ class FakePublicApi:
     async def _apply(self, request: Request) -> Response:
         plan, body = self._known(request), msgspec.json.decode(await request.body(), type=ApplyRequest)
         who = self._identity(request).subject
-        if plan.state == "applied" and plan.applied_by == who:
+        if plan.state is PlanState.APPLIED and plan.applied_by == who:
             return _json(plan)
-        if plan.state != "open" or plan.expires_at <= self.clock():
+        if plan.state is not PlanState.OPEN or plan.expires_at <= self.clock():
             raise Refusal(
                 409, "The plan can no longer be applied", "The pool was changed by grace at 10:04 (replicas 8 → 9).", "plan-changed"
             )
@@ -412,13 +422,13 @@ class FakePublicApi:
         self.book.applied.append(plan.id)
         self.world.desired[plan.pool] = self.book.targets[plan.id]
         now = self.clock()
-        done = replace(plan, state="applied", applied_at=now, applied_by=who, undo_until=now + timedelta(hours=1))
+        done = replace(plan, state=PlanState.APPLIED, applied_at=now, applied_by=who, undo_until=now + timedelta(hours=1))
         self.book.plans[plan.id] = done
         return _json(done)
 
     async def _undo(self, request: Request) -> Response:
         plan = self._known(request)
-        if plan.state != "applied":
+        if plan.state is not PlanState.APPLIED:
             raise Refusal(409, "Nothing to undo", "This plan has not been applied.", "not-applied")
         return _json(self.book.make(plan.pool, int(plan.diff[0]["before"]), self._identity(request).subject, plan.id), 201)
 

@@ -9,17 +9,19 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+from fairlead.instances import InstanceState, Role
+from fairlead.reports import BindingReason, CandidateScore, DecisionReason, MoveOutcome
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
-from fairlead_client.resources.decisions import CandidateTerm, RoutingDecision
+from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
 from fairlead_client.resources.moves import Migration, ReRoute
-from fairlead_client.resources.pools import Condition, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
@@ -47,18 +49,18 @@ class World:
     def instance(self, pool: str, name: str) -> InstanceSummary:
         index = INSTANCES[pool].index(name)
         state = (
-            {6: "Warming", 7: "Draining"}.get(index, "Serving")
+            {6: InstanceState.WARMING, 7: InstanceState.DRAINING}.get(index, InstanceState.SERVING)
             if pool == CHAT
-            else ("Lost" if index == 3 and pool not in self.well else "Serving")
+            else (InstanceState.LOST if index == 3 and pool not in self.well else InstanceState.SERVING)
         )
-        state = "Starting" if pool in self.starting and index == 0 else state
+        state = InstanceState.STARTING if pool in self.starting and index == 0 else state
         at = self.now.timestamp()
         hit, ttft, usage = (cell(pool, name, metric, at) for metric in ("hit_rate", "ttft_p95", "kv_usage"))
         return InstanceSummary(
             id=name,
             pool=pool,
             state=state,
-            role="both",
+            role=Role.BOTH,
             address=f"127.40.0.{index + 1}:8000",
             node="sandbox",
             reason={"Warming": "FirstTokens", "Draining": "ScaledDown", "Lost": "PodFailed"}.get(state, "Ready"),
@@ -169,27 +171,27 @@ class World:
             )
         return found
 
-    def conditions(self, pool: str) -> list[Condition]:
+    def conditions(self, pool: str) -> list[PoolCondition]:
         found = self.pool(pool)
         ready = found.ready
         since = self.now - timedelta(minutes=41)
         return [
-            Condition(
+            PoolCondition(
                 type="Ready",
                 status=str(ready),
                 reason=found.ready_reason,
                 message="All instances serve." if ready else found.ready_message,
                 since=since,
             ),
-            Condition(type="RingSynced", status="True", reason="Acknowledged", message="All live routers use table 214.", since=since),
-            Condition(
+            PoolCondition(type="RingSynced", status="True", reason="Acknowledged", message="All live routers use table 214.", since=since),
+            PoolCondition(
                 type="SLOMet",
                 status=str(ready),
                 reason="Attained" if ready else "Missed",
                 message="Attainment over 5 minutes.",
                 since=since,
             ),
-            Condition(type="Progressing", status="True", reason="Draining", message="1 instance drains.", since=since),
+            PoolCondition(type="Progressing", status="True", reason="Draining", message="1 instance drains.", since=since),
         ]
 
     def events(self, pool: str) -> list[PoolEventItem]:
@@ -219,7 +221,7 @@ class World:
                     session=HOSTILE if number == 1 else f"conversation-{number:04d}-{name_suffix(str(number))}",
                     instance=None if number == 90 else names[int(noise("home", number) * min(6, len(names)))],
                     version=1 + number % 3,
-                    reason=("cold", "hot-migration", "drain")[number % 3],
+                    reason=(BindingReason.COLD, BindingReason.HOT_MIGRATION, BindingReason.DRAIN)[number % 3],
                     bound_at=at - timedelta(minutes=number % 9),
                     last_seen_at=at,
                     migrations=number % 3,
@@ -240,7 +242,11 @@ class World:
                 BindingHistoryItem(
                     instance=name,
                     version=version,
-                    reason="cold" if version == 1 else session.reason if session.reason != "cold" else "hotspot",
+                    reason=BindingReason.COLD
+                    if version == 1
+                    else BindingReason.HOTSPOT
+                    if session.reason is BindingReason.COLD
+                    else session.reason,
                     bound_at=bound,
                     released_at=None if last else bound + timedelta(minutes=11),
                     router=f"router-{version % 2}",
@@ -290,14 +296,14 @@ class World:
             "actual_ttft_seconds": actual,
             "tokens_moved": 0,
             "tokens_recomputed": 2000 + int(random.random() * 30000),
-            "outcome": "underway" if actual is None else "failed" if number == 11 else "completed",
+            "outcome": MoveOutcome.UNDERWAY if actual is None else MoveOutcome.FAILED if number == 11 else MoveOutcome.COMPLETED,
             "paid_off": paid_off,
             "explanation": "",
         }
 
     def decisions(self) -> list[RoutingDecision]:
         sessions, found = self.sessions(), []
-        reasons = ("prefix-affinity", "session-bound", "least-loaded", "prefix-outweighed", "hotspot-migrated", "session-bound")
+        reasons = tuple(map(DecisionReason, ("prefix-affinity", "session-bound", "least-loaded", "prefix-outweighed", "hotspot-migrated")))
         for number in range(120):
             random = Random(1000 + number)
             pool = CHAT if number % 3 else CODE
@@ -315,7 +321,7 @@ class World:
                     "decode_tokens": 0.0,
                 }
                 candidates.append(
-                    CandidateTerm(
+                    CandidateScore(
                         instance=name,
                         hit_tokens=hit,
                         miss_tokens=prompt - hit,
@@ -381,14 +387,14 @@ class World:
         return fake_records.tokens(self.now)
 
     def transitions(self, one: InstanceSummary) -> list[InstanceTransition]:
-        steps = [
-            (70, None, "Pending", "Created"),
-            (69, "Pending", "Starting", "Scheduled"),
-            (68, "Starting", "Warming", "Ready"),
-            (66, "Warming", "Serving", "Warm"),
+        steps: list[tuple[int, InstanceState | None, InstanceState, str]] = [
+            (70, None, InstanceState.PENDING, "Created"),
+            (69, InstanceState.PENDING, InstanceState.STARTING, "Scheduled"),
+            (68, InstanceState.STARTING, InstanceState.WARMING, "Ready"),
+            (66, InstanceState.WARMING, InstanceState.SERVING, "Warm"),
         ]
-        if one.state not in ("Serving", "Warming"):
-            steps.append((4, "Serving", one.state, one.reason))
+        if one.state not in (InstanceState.SERVING, InstanceState.WARMING):
+            steps.append((4, InstanceState.SERVING, one.state, one.reason))
         return [
             InstanceTransition(at=self.now - timedelta(minutes=ago), before=before, after=after, reason=reason)
             for ago, before, after, reason in steps

@@ -3,8 +3,9 @@
 import hashlib
 from datetime import datetime, timedelta
 
-from fairlead_client.resources.access import TokenItem
-from fairlead_client.resources.audit import AuditEntry
+from fairlead.reports import RejectionReason
+from fairlead_client.resources.access import AccessRole, TokenItem
+from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditResult
 from fairlead_client.resources.rejections import RejectionGroup, RejectionSample
 from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, noise
 
@@ -13,17 +14,17 @@ def rejections(start: datetime, end: datetime) -> list[RejectionGroup]:
     texts = (
         (
             CHAT,
-            "rejected-predicted-ttft",
+            RejectionReason.PREDICTED_TTFT,
             412,
             "Raise spec.replicas, or earlyRejection.headroom if a slower first token is acceptable.",
         ),
-        (CHAT, "rejected-queue-full", 37, "The router's queue is full for seconds at a time: raise spec.replicas."),
-        (CODE, "rejected-no-endpoints", 5, "No instance served: look at the pool's conditions."),
+        (CHAT, RejectionReason.QUEUE_FULL, 37, "The router's queue is full for seconds at a time: raise spec.replicas."),
+        (CODE, RejectionReason.NO_INSTANCES, 5, "No instance served: look at the pool's conditions."),
     )
     total = sum(count for _, _, count, _ in texts)
     found = []
     for pool, reason, count, suggestion in texts:
-        line = [int(noise(reason, bucket) * count / 20 * (3 if 14 < bucket < 24 else 0.4)) for bucket in range(40)]
+        line = [int(noise(reason.value, bucket) * count / 20 * (3 if 14 < bucket < 24 else 0.4)) for bucket in range(40)]
         line[18] += count - sum(line)
         samples = [
             RejectionSample(
@@ -56,7 +57,7 @@ def audit(now: datetime) -> list[AuditEntry]:
     found = []
     for number in range(60, 0, -1):
         kind = number % 4
-        action = ("plan.apply", "login", "token.create", "pool.change")[kind]
+        action = (AuditAction.PLAN_APPLIED, AuditAction.LOGIN, AuditAction.TOKEN_CREATED, AuditAction.POOL_SPEC_CHANGED)[kind]
         found.append(
             AuditEntry(
                 id=number,
@@ -69,7 +70,7 @@ def audit(now: datetime) -> list[AuditEntry]:
                 reason="Evening peak" if kind == 0 else None,
                 before={"replicas": 6, "routing": {"policy": "ear"}} if kind in (0, 3) else None,
                 after={"replicas": 8, "routing": {"policy": "dualmap"}} if kind in (0, 3) else None,
-                result="denied" if number % 13 == 0 else "ok",
+                result=AuditResult.DENIED if number % 13 == 0 else AuditResult.OK,
                 request_id=f"r-{number:06d}",
                 plan=f"p-{number:04d}" if kind == 0 else None,
                 chain=hashlib.sha256(str(number).encode()).hexdigest(),
@@ -83,7 +84,7 @@ def tokens(now: datetime) -> list[TokenItem]:
         TokenItem(
             id="t-1",
             name="ci",
-            role="viewer",
+            role=AccessRole.VIEWER,
             created_at=now - timedelta(days=20),
             created_by="ada",
             expires_at=now + timedelta(days=70),
@@ -93,7 +94,7 @@ def tokens(now: datetime) -> list[TokenItem]:
         TokenItem(
             id="t-2",
             name="old laptop",
-            role="admin",
+            role=AccessRole.ADMIN,
             created_at=now - timedelta(days=80),
             created_by="ada",
             expires_at=now + timedelta(days=10),

@@ -19,7 +19,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import EarlyRejectionFacts, InstanceEntry
+from fairlead.tables import EarlyRejectionFacts, InstanceEntry, PoolKey
 from fairlead_testing.builders.routing import POOL, entry, request, table
 
 NAMES = tuple(f"i{number}" for number in range(5))
@@ -286,7 +286,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         for sample in records.loads:
             assert min(sample.running, sample.waiting, sample.pending_prefill_tokens, sample.in_flight) >= 0
 
-    def check_move(self, move: Move) -> None:
+    def check_move(self, move: Move[PoolKey, float]) -> None:
         assert move.source != move.target
         assert move.trigger is not BindingReason.COLD
         if move.predicted_source_ttft_seconds is None:

@@ -1,0 +1,44 @@
+"""Sessions: which is bound where, and everyone who held one."""
+
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.routes.answers import answer
+from fairlead_api.routes.guards import Guard
+from fairlead_api.routes.listing import Fetch, listing
+from fairlead_api.services.access.access import Caller
+from fairlead_api.services.history.filters import SessionFilter
+from fairlead_api.services.spans import Span
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+
+
+class SessionReader(Protocol):
+    """Where sessions are read."""
+
+    async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]: ...
+
+    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        """Raises NotFound."""
+
+
+def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
+    """Sessions under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER)
+
+    def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
+        wanted = SessionFilter(pool=pool, instance=instance, q=q)
+        return lambda span: reader.sessions(wanted, span)
+
+    listing(routes, "/sessions", SessionSummary, viewer, chosen)
+
+    @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
+    async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """A session and everyone who held it, newest first."""
+        return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
+
+    return routes

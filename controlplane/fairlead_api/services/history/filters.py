@@ -1,0 +1,53 @@
+"""What the lists of history can be narrowed by."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """`q` is any part of a session's name."""
+
+    pool: str | None = None
+    instance: str | None = None
+    q: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveFilter:
+    """Of migrations or of re-routes. `paid_off` False finds those whose first token came no sooner than predicted for staying."""
+
+    pool: str | None = None
+    source: str | None = None
+    target: str | None = None
+    trigger: BindingReason | None = None
+    outcome: MoveOutcome | None = None
+    session: str | None = None
+    paid_off: bool | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """`instance` matches the chosen one."""
+
+    pool: str | None = None
+    instance: str | None = None
+    session: str | None = None
+    reason: DecisionReason | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """`actor`, `action` and `object` are exact, or beginnings when they end in `*`."""
+
+    actor: str | None = None
+    action: str | None = None
+    object: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None

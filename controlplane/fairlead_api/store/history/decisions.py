@@ -1,0 +1,69 @@
+"""Sampled decisions as the public API shows them, each with the rule and the terms it was made by."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+
+from fairlead.reports import Weighing
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.weighing import NOT_RECORDED
+from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.grounds import ground_of
+from fairlead_api.services.history.filters import DecisionFilter
+from fairlead_api.services.spans import Span
+from fairlead_api.store.database import Database
+from fairlead_api.store.history.lists import Lists, between, narrowed
+from fairlead_api.store.records import read
+from fairlead_api.store.tables import decisions
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.pages import Page
+
+_UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
+
+
+class PostgresDecisions:
+    """Implements `routes.decisions.DecisionReader`."""
+
+    def __init__(self, database: Database, policies: PolicyCatalogue) -> None:
+        self._lists = Lists(database)
+        self._policies = policies
+
+    async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]:
+        columns = decisions.c
+        filters: list[tuple[Any, Any]] = [
+            (columns.session, wanted.session),
+            (columns.chosen, wanted.instance),
+            (columns.reason, wanted.reason),
+        ]
+        async with self._lists.database.reading() as connection:
+            filters.append((columns.pool_id, await self._lists.pool_id(connection, wanted.pool)))
+            chosen = narrowed(between(select(decisions), columns.at, wanted.start, wanted.end), filters)
+            return await self._lists.page(connection, chosen, (columns.at, columns.id), self._build, span)
+
+    async def decision(self, decision_id: str) -> RoutingDecision:
+        query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
+        return await self._lists.one(query, "decision", decision_id, self._build)
+
+    async def recent(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
+        """Those recorded since, oldest first, with the time of recording (when a report brought them)."""
+        same_days = decisions.c.at > since - timedelta(days=1)  # spares the partitions of older days
+        return await self._lists.recent(decisions, since, self._build, pool, limit, same_days)
+
+    def _build(self, row: Any, pool: str) -> RoutingDecision:
+        weighing = _UNWEIGHED if row.weighing is None else msgspec.convert(row.weighing, Weighing)
+        ground = ground_of(self._policies.terms(row.policy), weighing.rule, weighing.limits)
+        decision = read(
+            RoutingDecision,
+            row,
+            pool=pool,
+            rule=ground.rule,
+            terms=list(ground.terms),
+            parts=list(ground.parts),
+            limits=list(ground.limits),
+            considered=weighing.considered,
+            passed_over=weighing.passed_over,
+        )
+        return replace(decision, explanation=explain(decision))

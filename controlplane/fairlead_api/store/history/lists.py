@@ -1,0 +1,109 @@
+"""What all lists of history share: narrowing by an index, pools by name, one row, the newest rows."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.spans import Span
+from fairlead_api.store.database import Database
+from fairlead_api.store.paging import Test, page
+from fairlead_api.store.pool_names import PoolNames
+from fairlead_client.resources.pages import Page
+
+Item = TypeVar("Item")
+
+Build = Callable[[Any, str], Item]
+"""Makes an item of a row and its pool's name."""
+
+Chosen = tuple[Select[Any], list[Test]]
+"""A list as `page` takes it: what an index serves, and what has to be looked for."""
+
+BUCKETS = 60
+"""Buckets of timelines and sparklines."""
+
+NO_POOL = -1
+"""The id of a pool that never was."""
+
+
+class Lists:
+    """Reads lists whose rows have a `pool_id`."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._pools = PoolNames()
+
+    async def pool_id(self, connection: AsyncConnection, pool: str | None) -> int | None:
+        """Its id; NO_POOL if there was never such a pool. Raises InvalidInput for what is not namespace/name."""
+        if pool is None:
+            return None
+        try:
+            key = PoolKey.parse(pool)
+        except ValueError as error:
+            raise InvalidInput("pool", pool, "write namespace/name") from error
+        found = await self._pools.id_of(connection, key)
+        return NO_POOL if found is None else found
+
+    async def page(
+        self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
+    ) -> Page[Item]:
+        """One page, the newest by `keys` first."""
+        query, also = chosen
+        found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
+        items = await self._built(connection, found.items, build)
+        return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
+
+    async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
+        """The only row of the query. Raises NotFound, which calls it `what`."""
+        async with self.database.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+            if row is None:
+                raise NotFound(what, name)
+            return (await self._built(connection, [row], build))[0]
+
+    async def recent(
+        self, table: Table, since: datetime, build: Build[Item], pool: str | None, limit: int, *also: "ColumnElement[bool]"
+    ) -> list[tuple[datetime, Item]]:
+        """Rows recorded since, oldest first, with the time of recording (when a report brought them)."""
+        query = select(table).where(table.c.recorded_at > since, *also)
+        async with self.database.reading() as connection:
+            query, _ = narrowed(query, [(table.c.pool_id, await self.pool_id(connection, pool))])
+            rows = (await connection.execute(query.order_by(table.c.recorded_at.desc(), table.c.id).limit(limit))).all()
+            items = await self._built(connection, rows, build)
+        return [(row.recorded_at, item) for row, item in zip(reversed(rows), reversed(items), strict=True)]
+
+    async def _built(self, connection: AsyncConnection, rows: Sequence[Any], build: Build[Item]) -> list[Item]:
+        known = await self._pools.names(connection, [row.pool_id for row in rows])
+        return [build(row, known[row.pool_id]) for row in rows]
+
+
+def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen:
+    """The first filter that is asked for narrows the query through its index (`column, at`); the others are looked for among its rows.
+    `filters` come in the order of how few rows they leave."""
+    asked = [(column, value) for column, value in filters if value is not None]
+    if asked:
+        query = query.where(asked[0][0] == asked[0][1])
+    return query, [equals(column.key, value) for column, value in asked[1:]]
+
+
+def equals(name: str, value: Any) -> Test:
+    """That the column of this name has this value."""
+    return lambda columns: columns[name] == value
+
+
+def between(query: "Select[Any]", column: "ColumnElement[Any]", start: datetime | None, end: datetime | None) -> "Select[Any]":
+    """Only rows of [start, end)."""
+    if start is not None:
+        query = query.where(column >= start)
+    if end is not None:
+        query = query.where(column < end)
+    return query
+
+
+def _row(row: Any) -> Any:
+    return row

@@ -1,0 +1,94 @@
+"""Session migrations and re-routes as the public API shows them: lists, flows between instances, and what is newest."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Table, func, select, tuple_
+
+from fairlead.reports import BindingReason
+from fairlead.routing.explanations.explaining_moves import explain_move
+from fairlead_api.services.history.filters import MoveFilter
+from fairlead_api.services.spans import Span
+from fairlead_api.store.database import Database
+from fairlead_api.store.history.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
+from fairlead_api.store.paging import SEARCHED
+from fairlead_api.store.records import read
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
+from fairlead_client.resources.pages import Page
+
+AnyMove = TypeVar("AnyMove", bound=Move)
+
+MATRIX_ROWS = 2 * SEARCHED
+"""Most moves one matrix looks at, the newest of its range."""
+
+FLOWS = 2500
+"""Most pairs of instances one matrix names."""
+
+
+class PostgresMoves(Generic[AnyMove]):
+    """Implements `routes.moves.MoveReader` for one table: `kind` is what its rows are, `noun` what one is called, and `mover` the field that
+    says what went."""
+
+    def __init__(self, database: Database, table: Table, kind: type[AnyMove], noun: str, mover: str) -> None:
+        self._lists = Lists(database)
+        self._table, self._kind, self._noun, self._mover = table, kind, noun, mover
+
+    async def moves(self, wanted: MoveFilter, span: Span) -> Page[AnyMove]:
+        async with self._lists.database.reading() as connection:
+            chosen = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
+            return await self._lists.page(connection, chosen, (self._table.c.at, self._table.c.id), self._build, span)
+
+    async def move(self, move_id: str) -> AnyMove:
+        return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
+
+    async def recent(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
+        """Those recorded since, oldest first, with the time of recording (when a report brought them)."""
+        return await self._lists.recent(self._table, since, self._build, pool, limit)
+
+    async def matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:
+        end = wanted.end or now
+        async with self._lists.database.reading() as connection:
+            query, also = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
+            searched = query.order_by(self._table.c.at.desc()).limit(MATRIX_ROWS).subquery()
+            seen, first = (await connection.execute(select(func.count(), func.min(searched.c.at)))).one()
+            complete = seen < MATRIX_ROWS
+            start = (wanted.start if complete else None) or first or end - timedelta(hours=1)
+            width = max((end - start) / BUCKETS, timedelta(seconds=1))
+            number = func.floor(func.extract("epoch", searched.c.at - start) / width.total_seconds())
+            columns = (searched.c.source, searched.c.target, number.label("bucket"), searched.c.trigger)
+            found = select(*columns).where(*(test(searched.c) for test in also)).subquery().c
+            sets = func.grouping_sets(tuple_(found.source, found.target), tuple_(found.bucket, found.trigger))
+            counted = await connection.execute(
+                select(found.source, found.target, found.bucket, found.trigger, func.count().label("amount")).group_by(sets)
+            )
+            flows: list[MigrationFlow] = []
+            buckets: dict[int, dict[BindingReason, int]] = {}
+            by_trigger: Counter[BindingReason] = Counter()
+            for source, target, bucket, trigger, amount in counted:
+                if source is not None:
+                    flows.append(MigrationFlow(source=source, target=target, count=amount))
+                else:
+                    buckets.setdefault(int(bucket), {})[BindingReason(trigger)] = amount
+                    by_trigger[BindingReason(trigger)] += amount
+        return MigrationMatrix(
+            flows=sorted(flows, key=lambda flow: (-flow.count, flow.source, flow.target))[:FLOWS],
+            by_trigger=dict(sorted(by_trigger.items())),
+            timeline=[TimelineBucket(at=start + width * number, counts=buckets[number]) for number in sorted(buckets)],
+            total=by_trigger.total(),
+            complete=complete,
+            counted_from=start,
+        )
+
+    def _chosen(self, wanted: MoveFilter, pool: int | None) -> Chosen:
+        moves = self._table.c
+        order = ("session", "source", "target", "outcome", "trigger")
+        filters = [*((moves[name], getattr(wanted, name)) for name in order), (moves.pool_id, pool)]
+        query, also = narrowed(between(select(self._table), moves.at, wanted.start, wanted.end), filters)
+        if wanted.paid_off is not None:
+            also.append(equals("paid_off", wanted.paid_off))
+        return query, also
+
+    def _build(self, row: Any, pool: str) -> AnyMove:
+        what = f"{self._mover.capitalize()} {getattr(row, self._mover)}"
+        return read(self._kind, row, pool=pool, explanation=explain_move(row, what))

@@ -1,0 +1,90 @@
+"""Refused requests as the public API shows them, by cause."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+
+from fairlead.reports import RejectionReason
+from fairlead_api.services.history.rejection_advice import advice
+from fairlead_api.store.database import Database
+from fairlead_api.store.history.lists import BUCKETS
+from fairlead_api.store.tables import load_rollups_1m, load_samples, pools, rejections
+from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
+
+SAMPLES = 5
+"""Requests shown of each cause, the newest."""
+
+FINE = timedelta(hours=2)
+"""Served requests of a longer range are counted from minutes."""
+
+_pool_name = pools.c.namespace + "/" + pools.c.name
+_cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status)
+
+
+class PostgresRejections:
+    """Implements `routes.rejections.RejectionReader`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport:
+        within = _within(rejections.c.second, pool, start, end)
+        width = max((end - start).total_seconds() / BUCKETS, 1.0)
+        bucket = func.least(func.floor(func.extract("epoch", rejections.c.second - start) / width), BUCKETS - 1)
+        second = rejections.c.second
+        figures = (func.sum(rejections.c.count).label("amount"), func.min(second).label("first_at"), func.max(second).label("last_at"))
+        source = rejections.join(pools, pools.c.id == rejections.c.pool_id)
+        by_bucket = select(*_cause, _pool_name.label("pool"), bucket.label("bucket"), *figures).select_from(source).where(*within)
+        place = func.row_number().over(partition_by=_cause, order_by=second.desc()).label("place")
+        placed = select(rejections, _pool_name.label("pool"), place).select_from(source).where(*within).subquery()
+        newest = select(placed).where(placed.c.place <= SAMPLES).order_by(placed.c.second.desc())
+        async with self._database.reading() as connection:
+            groups: dict[tuple[str, str, int], list[Any]] = {}
+            for row in await connection.execute(by_bucket.group_by(*_cause, _pool_name, bucket)):
+                groups.setdefault((row.pool, row.reason, row.status), []).append(row)
+            samples: dict[tuple[str, str, int], list[RejectionSample]] = {}
+            for row in await connection.execute(newest):
+                samples.setdefault((row.pool, row.reason, row.status), []).append(_sample(row))
+            loads, at = (load_samples, load_samples.c.second) if end - start <= FINE else (load_rollups_1m, load_rollups_1m.c.bucket)
+            completed = select(func.coalesce(func.sum(loads.c.completed), 0)).select_from(loads.join(pools, pools.c.id == loads.c.pool_id))
+            served = (await connection.execute(completed.where(*_within(at, pool, start, end)))).scalar_one()
+        total = int(sum(row.amount for rows in groups.values() for row in rows))
+        items = [_group(key, rows, total, samples.get(key, [])) for key, rows in groups.items()]
+        return RejectionReport(
+            groups=sorted(items, key=lambda group: (-group.count, group.pool, group.reason)), total=total, served=int(served)
+        )
+
+
+def _within(at: "ColumnElement[Any]", pool: str | None, start: datetime, end: datetime) -> list["ColumnElement[bool]"]:
+    return [at >= start, at < end, *([] if pool is None else [_pool_name == pool])]
+
+
+def _sample(row: Any) -> RejectionSample:
+    return RejectionSample(
+        at=row.second,
+        request=row.sample_request,
+        prompt_tokens=row.sample_prompt_tokens,
+        retry_after_seconds=row.retry_after_seconds,
+        predicted_ttft_seconds=row.predicted_ttft_seconds,
+    )
+
+
+def _group(key: tuple[str, str, int], rows: list[Any], total: int, samples: list[RejectionSample]) -> RejectionGroup:
+    pool, reason, status = key
+    sparkline = [0] * BUCKETS
+    for row in rows:
+        sparkline[int(row.bucket)] += int(row.amount)
+    count = sum(sparkline)
+    return RejectionGroup(
+        pool=pool,
+        reason=RejectionReason(reason),
+        status=status,
+        count=count,
+        share=count / total if total else 0.0,
+        first_at=min(row.first_at for row in rows),
+        last_at=max(row.last_at for row in rows),
+        sparkline=sparkline,
+        samples=samples,
+        suggestion=advice(reason),
+    )

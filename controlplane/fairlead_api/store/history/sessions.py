@@ -1,0 +1,75 @@
+"""Sessions as the public API shows them: which are bound where, and who held one before."""
+
+from typing import Any
+
+from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.tables import PoolKey
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.history.filters import SessionFilter
+from fairlead_api.services.spans import Span
+from fairlead_api.store.database import Database
+from fairlead_api.store.history.lists import Lists, narrowed
+from fairlead_api.store.records import read
+from fairlead_api.store.tables import bindings, session_names, sessions
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
+
+NAMED = 1_000
+"""Up to so many sessions found by a part of their name are sorted by when they were last seen."""
+
+TRIGRAM = 3
+"""Characters of the shortest part of a name that the index of names can find."""
+
+
+class PostgresSessions:
+    """Implements `routes.sessions.SessionReader`."""
+
+    def __init__(self, database: Database) -> None:
+        self._lists = Lists(database)
+
+    async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
+        keys = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
+        query = select(sessions).where(sessions.c.version > 0)
+        async with self._lists.database.reading() as connection:
+            pool = await self._lists.pool_id(connection, wanted.pool)
+            query, also = narrowed(query, [(sessions.c.instance, wanted.instance), (sessions.c.pool_id, pool)])
+            if wanted.q is not None:
+                part = wanted.q
+                named = select(session_names.c.pool_id, session_names.c.session).where(
+                    session_names.c.session.contains(part, autoescape=True)
+                )
+                if pool is not None:
+                    named = named.where(session_names.c.pool_id == pool)
+                if len(part) >= TRIGRAM and await _few(connection, named):
+                    query = query.where(tuple_(sessions.c.pool_id, sessions.c.session).in_(named))
+                else:
+                    also.append(lambda columns: columns.session.contains(part, autoescape=True))
+            return await self._lists.page(connection, (query, also), keys, _summary, span)
+
+    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        async with self._lists.database.reading() as connection:
+            of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
+            query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
+            row = (await connection.execute(query)).one_or_none()
+            if row is None:
+                raise NotFound("session", session)
+            holders = await connection.execute(
+                select(bindings)
+                .where(bindings.c.pool_id == row.pool_id, bindings.c.session == session)
+                .order_by(bindings.c.version.desc())
+                .limit(1000)
+            )
+            history = [read(BindingHistoryItem, holder) for holder in holders]
+        return SessionDetail(session=_summary(row, str(pool)), history=history)
+
+
+async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
+    """Whether so few sessions have the name that they can be sorted; of many, the newest are found sooner in the list itself."""
+    counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
+    return bool(counted.scalar_one() <= NAMED)
+
+
+def _summary(row: Any, pool: str) -> SessionSummary:
+    return read(SessionSummary, row, pool=pool)
