@@ -34,9 +34,10 @@ sandbox: .venv/ready ## the whole system: acceptance and chaos, one at a time
 
 check: guard .venv/ready lint types layers test ## what CI runs
 
-lint: .venv/ready ## format and lint
+lint: .venv/ready ## format and lint: Python and templates
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
+	$(BIN)/djlint --lint --quiet webui/fairlead_web/templates
 
 types: .venv/ready ## mypy strict, code and tests
 	$(BIN)/mypy

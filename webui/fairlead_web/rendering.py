@@ -1,5 +1,6 @@
 """Contexts to HTML. One Jinja environment, strict about undefined names; one frozen dataclass per template, whose fields are exactly its variables."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
+from jinja2.ext import Extension
 from markupsafe import Markup
 
 from fairlead_client.resources.problems import Problem
@@ -26,6 +28,16 @@ class Context:
     template: ClassVar[str]
 
 
+class _Unindented(Extension):
+    """Templates are indented for people; browsers get lines that begin at their first character, a fifth less to send and to keep.
+
+    After a tag of Jinja, which takes the end of its line with it, one space stays: it may be all that parts two attributes or words.
+    """
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return re.sub(r"(?<=[%#]\}\n) +", " ", re.sub(r"(?<![%#]\})\n +", "\n", source))
+
+
 class Renderer:
     """Renders contexts. `base` is the path prefix of all links."""
 
@@ -36,6 +48,7 @@ class Renderer:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            extensions=[_Unindented],
         )
         self._clock = clock
         self._environment.filters.update(

@@ -345,7 +345,7 @@ async def test_preferences_are_kept_in_cookies_and_unknown_ones_ignored() -> Non
         cookies = answer.headers.get_list("set-cookie")
         assert [cookie.split(";")[0] for cookie in cookies] == ["fairlead-theme=dark", "fairlead-time=utc"]
         page = await operator.http.get("/help")
-        assert 'data-theme="dark" data-time="utc" data-shortcuts="on"' in page.text
+        assert all(attribute in page.text for attribute in ('data-theme="dark"', 'data-time="utc"', 'data-shortcuts="on"'))
 
 
 async def test_a_click_outside_the_picture_goes_back_to_the_heatmap() -> None:

@@ -43,6 +43,18 @@ def test_templates_hold_nothing_the_policy_forbids(source: Path, what: str) -> N
     assert re.findall(FORBIDDEN[what], source.read_text()) == []
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.relative_to(TEMPLATES).as_posix())
+def test_templates_fit_a_screen(source: Path) -> None:
+    assert [line for line in source.read_text().splitlines() if len(line) > 120] == []
+
+
+def test_indentation_stays_in_the_templates_and_the_space_between_words_in_the_page() -> None:
+    renderer = Renderer(load_assets(), "", lambda: datetime.now(UTC))
+    page = access.LoginPage(title="t", preferences=Preferences(), token="", next="/", problem=None, ended=True)
+    lines = renderer.render(page).splitlines()
+    assert max(len(line) - len(line.lstrip()) for line in lines) <= 1
+
+
 def test_every_page_template_has_exactly_one_context() -> None:
     pages = sorted(path.relative_to(TEMPLATES).as_posix() for path in SOURCES if path.parent.name == "pages")
     assert sorted(context.template for context in CONTEXTS) == pages
