@@ -48,8 +48,9 @@ layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 guard: ## no module beside the packages: operator/*.py would break the interpreter itself
 	@! ls {core,controlplane,operator,router,simulator,webui,cli,host,sandbox}/*.py 2>/dev/null
 
-generate: .venv/ready ## write the generated files: CRDs, OpenAPI
+generate: .venv/ready ## write the generated files: CRDs, OpenAPI, settings
 	$(BIN)/python scripts/generate_crds.py
+	$(BIN)/python scripts/generate_settings.py
 	$(BIN)/python -m fairlead_api.openapi docs/openapi.json
 
 clean: ## remove the environment and the sandbox's state

@@ -7,8 +7,9 @@ from typing import NoReturn
 
 import click
 
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, InvalidInput
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
+from fairlead_process.starting import debug
 
 
 class LazyGroup(click.Group):
@@ -35,7 +36,11 @@ class LazyGroup(click.Group):
 
 def main() -> NoReturn:
     """Run the command line in `sys.argv`; exit code 1 for a failure, 2 for a wrong command line, 130 for Ctrl-C."""
-    if os.environ.get("FAIRLEAD_DEBUG") == "1":
+    try:
+        tracebacks = debug(os.environ)
+    except InvalidInput as problem:
+        sys.exit(_complain(str(problem)))
+    if tracebacks:
         LazyGroup(SUBCOMMANDS).main(prog_name="fairlead")
     sys.exit(run(sys.argv[1:]))
 

@@ -124,9 +124,7 @@ def install(app: FastAPI) -> None:
         return await unexpected(request, error)
 
     async def unexpected(request: Request, error: Exception) -> Response:
-        _log.error(
-            "request failed", exc_info=error, extra={"path": request.url.path, "request_id": getattr(request.state, "request_id", "")}
-        )
+        _log.error("request failed", exc_info=error, extra={"path": request.url.path, "request": getattr(request.state, "request_id", "")})
         return problem_response(request, _problem("internal-error", 500, "something failed here; the request id names it in our log"))
 
     app.add_exception_handler(ServiceError, service_error)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.tables import PoolKey
 
-_log = logging.getLogger("fairlead_api.requests")
+_log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Largest request body taken; a router's report is far smaller."""
 
@@ -104,6 +104,6 @@ class Instrument:
                 "path": scope["path"],
                 "status": status,
                 "ms": round(seconds * 1000, 1),
-                "request_id": request_id,
+                "request": request_id,
             }
             _log.log(level, "request answered", extra={**fields, "actor": scope["state"].get("actor")})

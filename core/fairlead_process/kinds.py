@@ -80,7 +80,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of `noun`. `least` is excluded where `above` says so, `most` always included; never infinite."""
+    """A number of `noun` (empty: a mere number). `least` is excluded where `above` says so, `most` always included; never infinite."""
 
     noun: str
     least: float = 0.0
@@ -90,11 +90,11 @@ class Number:
 
     @property
     def wanted(self) -> str:
-        return f"a number of {self.noun}, {self._limits()}"
+        return f"a number{' of ' if self.noun else ''}{self.noun}, {self._limits()}"
 
     @property
     def unit(self) -> str:
-        return f"{self.noun}, {self._limits()}"
+        return f"{self.noun}, {self._limits()}" if self.noun else self._limits()
 
     def _limits(self) -> str:
         return f"above {self.least:g}" if self.above else _bounds(self.least, self.most)

@@ -48,11 +48,13 @@ def one_line_errors(program: str) -> Iterator[None]:
     """
     try:
         yield
-    except FairleadError as problem:
-        stop(program, str(problem), code=2 if isinstance(problem, InvalidInput) else 1)
-    except OSError as problem:
-        stop(program, f"{problem.filename}: {problem.strerror}" if problem.filename and problem.strerror else str(problem), code=1)
-    except Exception:
+    except Exception as problem:
+        if debug(os.environ):
+            raise
+        if isinstance(problem, FairleadError):
+            stop(program, str(problem), code=2 if isinstance(problem, InvalidInput) else 1)
+        if isinstance(problem, OSError):
+            stop(program, f"{problem.filename}: {problem.strerror}" if problem.filename and problem.strerror else str(problem), code=1)
         logger.exception("ended by a fault")
         sys.exit(1)
 

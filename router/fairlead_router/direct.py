@@ -142,7 +142,7 @@ class DirectRelay:
     def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
         call.drop_connection()
         pool.engine_failed(instance, failure.kind, self._now())
-        extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "problem": str(failure)}
+        extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:

@@ -61,7 +61,7 @@ class Pools:
                 self._by_key[name] = Pool(table, scheduler, self._metrics)
         except FairleadError as error:
             self._metrics.tables_refused += 1
-            logger.warning("routing table refused", extra={"pool": name, "version": table.version, "problem": str(error)})
+            logger.warning("routing table refused", extra={"pool": name, "version": table.version, "error": str(error)})
             return False
         self._index()
         logger.info("routing table in force", extra={"pool": name, "version": table.version, "instances": len(table.instances)})

@@ -108,7 +108,7 @@ class Proxy:
         call.drop_connection()
         call.first_byte_due = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now)
-        _log_failure("engine failed before the first byte", call, pool, instance, failure)
+        logger.warning("engine failed before the first byte", extra=failed(call, pool, instance, failure))
         verdict = pool.retry(ticket, instance, now)
         if isinstance(verdict, Refusal):
             return replace(verdict, message=f"{verdict.message}; the last: {failure}")
@@ -205,9 +205,9 @@ class Proxy:
         exchange.pool.engine_failed(exchange.instance, failure.kind, now)
         exchange.pool.fail(exchange.ticket, now)
         exchange.call.drop_connection()
-        _log_failure("engine lost while answering", exchange.call, exchange.pool, exchange.instance, failure)
+        logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))
 
 
-def _log_failure(event: str, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
-    extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "problem": str(failure)}
-    logger.warning(event, extra=extra)
+def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:
+    """What a log line says of an engine's failure at a request."""
+    return {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}

@@ -105,7 +105,10 @@ class RouterSettings:
     spool_max_bytes: int = field(
         default=64 * MEBIBYTE,
         metadata=variable(
-            "FAIRLEAD_SPOOL_MAX_BYTES", Whole("bytes", 64 * 1024), "unsent reports kept on disk", "beyond it the oldest records are dropped"
+            "FAIRLEAD_SPOOL_MAX_BYTES",
+            Whole("bytes", 64 * 1024),
+            "unsent reports kept on disk",
+            "beyond it samples go, oldest first, then history",
         ),
     )
     max_body_bytes: int = field(
@@ -162,7 +165,7 @@ class RouterSettings:
         default=0.05,
         metadata=variable(
             "FAIRLEAD_DECISION_SAMPLE_RATE",
-            Number("of 1", 0, 1),
+            Number("", 0, 1),
             "share of routing decisions recorded with all their candidates",
             "more = more explanations, and about 1.1 GB of database for each million",
         ),

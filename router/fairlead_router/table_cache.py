@@ -51,7 +51,7 @@ class TableCache:
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("cached routing tables unusable", extra={"file": str(self._tables_path), "problem": str(error)})
+            logger.warning("cached routing tables unusable", extra={"file": str(self._tables_path), "error": str(error)})
         try:
             lines = self._bindings_path.read_bytes().split(b"\n")
         except OSError:
@@ -115,4 +115,4 @@ class TableCache:
             write()
         except OSError as error:
             self.failures += 1
-            logger.warning("cannot write the cache", extra={"problem": str(error)})
+            logger.warning("cannot write the cache", extra={"error": str(error)})

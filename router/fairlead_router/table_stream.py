@@ -71,7 +71,7 @@ class TableFollower:
                             self._metrics.control_plane_connected = 1
                         self._take(line)
             except StreamLost as lost:
-                extra = {"problem": str(lost), "again_in": round(pause, 1)}
+                extra = {"error": str(lost), "again_in": round(pause, 1)}
                 logger.warning("table stream lost, serving from the last tables", extra=extra)
             finally:
                 self._metrics.control_plane_connected = 0

@@ -5,6 +5,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from fairlead_host.settings import HostSettings
+from fairlead_operator.settings import OperatorSettings
+from fairlead_process.environment import names
+from fairlead_process.logs import OnlyLogs
+from fairlead_process.starting import FaultSettings
+from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.demo import load_arguments
 from fairlead_sandbox.postgres import PostgresServer
 from fairlead_sandbox.processes import Asked, HttpAnswer, Node, PrintedLine, ProcessSpec, Started, Step
@@ -113,6 +119,7 @@ def _kubernetes_api(plan: SandboxPlan) -> ProcessSpec:
         name="kubernetes-api",
         command=python_module("fairlead_sandbox.kubernetes_api.main", *arguments),
         readiness=PrintedLine(prefix="ready "),
+        reads=names(OnlyLogs, FaultSettings),
     )
 
 
@@ -123,6 +130,7 @@ def _kubelet(plan: SandboxPlan) -> ProcessSpec:
         name="kubelet",
         command=python_module("fairlead_sandbox.kubelet.main", *arguments),
         readiness=PrintedLine(prefix="ready "),
+        reads=names(OnlyLogs, FaultSettings),
         needs=("kubeconfig",),
         orphan_signal=signal.SIGTERM,  # it ends its pods before itself
         stop_grace_seconds=15.0,
@@ -135,6 +143,7 @@ def _api(plan: SandboxPlan) -> ProcessSpec:
         name="api",
         command=python_module("fairlead_host", "--host", HOST, "--port", str(plan.ports["api"])),
         readiness=HttpAnswer(url=f"{plan.api_url}/readyz"),
+        reads=names(HostSettings, FaultSettings),
         environment={
             "FAIRLEAD_DATABASE_URL": plan.database_url,
             "FAIRLEAD_BOOTSTRAP_TOKENS": plan.tokens.bootstrap,
@@ -151,6 +160,7 @@ def _operator(plan: SandboxPlan) -> ProcessSpec:
         name="operator",
         command=python_module("fairlead_operator.main"),
         readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
+        reads=names(OperatorSettings, FaultSettings),
         environment={
             "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-operator"),
             "FAIRLEAD_API_URL": plan.api_url,
@@ -172,6 +182,7 @@ def _router(plan: SandboxPlan, name: str) -> ProcessSpec:
             "fairlead_router.main", "--host", HOST, "--port", str(port), "--admin-port", str(plan.ports[metrics_of(name)])
         ),
         readiness=HttpAnswer(url=f"http://{HOST}:{port}/readyz"),
+        reads=names(RouterSettings, FaultSettings),
         environment={
             "FAIRLEAD_API_URL": plan.api_url,
             "FAIRLEAD_API_TOKEN": plan.tokens.router,
@@ -186,8 +197,9 @@ def _load(plan: SandboxPlan) -> ProcessSpec:
     needs = ("demo-pool",) if plan.demo else ("operator",)
     return ProcessSpec(
         name="load",
-        command=python_module("fairlead_cli.main", "replay", *load_arguments(plan.router_urls)),
+        command=python_module("fairlead_simulator.replay", *load_arguments(plan.router_urls)),
         readiness=Started(),
+        reads=frozenset({"FAIRLEAD_GATEWAY_KEY"}),
         needs=(*needs, *router_names(plan.routers)),
         stop_signal=signal.SIGINT,
         stop_grace_seconds=3.0,

@@ -47,6 +47,8 @@ class ProcessSpec:
     command: tuple[str, ...]
     readiness: Readiness
     environment: Mapping[str, str] = field(default_factory=dict)
+    reads: frozenset[str] = frozenset()
+    """Variables of Fairlead that it reads: of a person's own it gets these and no others."""
     needs: tuple[str, ...] = ()
     before_start: Callable[[], None] | None = None
     user: str | None = None

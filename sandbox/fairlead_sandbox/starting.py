@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+from fairlead_process.environment import read
 from fairlead_sandbox.cluster_setup import ClusterSetup
 from fairlead_sandbox.ending import sweep
 from fairlead_sandbox.errors import AlreadyRunning, SandboxError, StartFailed
@@ -19,7 +20,9 @@ from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.ports import choose_ports
 from fairlead_sandbox.postgres import check_external, embedded_server
 from fairlead_sandbox.process_table import HOST, SandboxPlan, preferred_ports, process_table, router_names
+from fairlead_sandbox.processes import ProcessSpec
 from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.settings import SandboxSettings, strange
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
 from fairlead_sandbox.summary import StartReport, activate_script, make_login_link, render
 from fairlead_sandbox.supervisor import Supervisor
@@ -93,6 +96,7 @@ class SandboxRun:
             self._save(phase="failed", problem=str(problem))
             raise
         nodes = process_table(plan)
+        self._notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
         console = Console(None, names=tuple(node.name for node in nodes), coloured=self._coloured)
         environment = process_environment(self._environment, self._directory)
         self._supervisor = Supervisor(nodes, logs=self._directory.logs, console=console, changed=self._changed, environment=environment)
@@ -138,7 +142,7 @@ class SandboxRun:
             self._notices.append(
                 f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port"
             )
-        external = self._environment.get("FAIRLEAD_DATABASE_URL", "")
+        external = read(SandboxSettings, self._environment).database_url
         postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
         setup = ClusterSetup(directory, engine_port=ports["engine"])
         plan = SandboxPlan(

@@ -16,6 +16,7 @@ from fairlead_sandbox.lifelines import die_with_parent
 from fairlead_sandbox.log_streams import LineSplitter, ProcessLog
 from fairlead_sandbox.probing import ask_url
 from fairlead_sandbox.processes import Asked, HttpAnswer, PrintedLine, ProcessSpec, Started
+from fairlead_sandbox.settings import handed_on
 from fairlead_sandbox.state_directory import ProcessNote
 
 ASK_EVERY_SECONDS = 0.1
@@ -52,7 +53,7 @@ class SupervisedProcess:
         self.log = log
         self.ready = asyncio.Event()
         self.note = ProcessNote(name=spec.name, probe=spec.readiness.url if isinstance(spec.readiness, HttpAnswer) else None)
-        self._environment = {**environment, **spec.environment}
+        self._environment = {**handed_on(environment, spec.reads), **spec.environment}
         self._changed = changed
         self._backoff = backoff
         self._stopping = asyncio.Event()

@@ -85,5 +85,5 @@ def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
         try:
             found.extend(decode_batch(batch.path.read_bytes()).bindings)
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("spooled batch unreadable", extra={"file": batch.path.name, "problem": str(error)})
+            logger.warning("spooled batch unreadable", extra={"file": batch.path.name, "error": str(error)})
     return tuple(found)

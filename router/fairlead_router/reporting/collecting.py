@@ -65,7 +65,7 @@ class Collector:
             try:
                 self._spool.append(batch.cargo, batch.records, batch.content)
             except OSError as error:
-                logger.warning("cannot write to the spool", extra={"problem": str(error), "waiting": len(batches) - index})
+                logger.warning("cannot write to the spool", extra={"error": str(error), "waiting": len(batches) - index})
                 return self._bounded(batches[index:])
         return []
 

@@ -85,7 +85,7 @@ class Delivery:
         except TimeoutError:
             outcome = Later(cause=Cause.TIMED_OUT, problem=f"no time left after {seconds:g} s")
         if not isinstance(outcome, Taken):
-            extra = {"problem": outcome.problem, "batches_kept": len(self._spool)}
+            extra = {"error": outcome.problem, "batches_kept": len(self._spool)}
             logger.warning("could not say goodbye to the control API", extra=extra)
 
     async def _empty_forever(self, cargo: Cargo) -> None:
@@ -147,16 +147,16 @@ class Delivery:
         try:
             place = self._spool.set_aside(batch)
         except OSError as error:
-            logger.warning("report given up", extra={"file": batch.path.name, "records": batch.records, "problem": str(error)})
+            logger.warning("report given up", extra={"file": batch.path.name, "records": batch.records, "error": str(error)})
             self._spool.drop(batch)
         else:
-            logger.error("report set aside", extra={"file": str(place), "records": batch.records, "why": why})
+            logger.error("report set aside", extra={"file": str(place), "records": batch.records, "error": why})
 
     def _read(self, batches: list[SpooledBatch]) -> list[bytes] | None:
         try:
             return [batch.path.read_bytes() for batch in batches]
         except OSError as error:
-            logger.warning("spooled batch unreadable", extra={"file": batches[0].path.name, "problem": str(error)})
+            logger.warning("spooled batch unreadable", extra={"file": batches[0].path.name, "error": str(error)})
             return None
 
     # ── posts ──
@@ -182,12 +182,12 @@ class Delivery:
         state = self._state()
         outcome = await self._api.post_reports(contents, state)
         if isinstance(outcome, Later) and outcome.cause is Cause.UNREADABLE:
-            logger.warning("receipts unreadable", extra={"problem": outcome.problem})
+            logger.warning("receipts unreadable", extra={"error": outcome.problem})
             outcome = Taken(())
         if not isinstance(outcome, Taken):
             self._metrics.reports_failed += 1
             is_away = isinstance(outcome, Later) and outcome.cause in {Cause.UNREACHABLE, Cause.TIMED_OUT}
-            extra = {"problem": outcome.problem, "batches": len(contents)}
+            extra = {"error": outcome.problem, "batches": len(contents)}
             logger.log(logging.INFO if is_away else logging.WARNING, "control API did not take reports, they are kept", extra=extra)
             return outcome
         self._metrics.reports_sent += len(contents)

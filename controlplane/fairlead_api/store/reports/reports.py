@@ -58,7 +58,7 @@ class PostgresReports:
         try:
             return await self._database.writing(self._applying(reports, self._store))
         except UNSTORABLE as error:
-            _log.warning("a report has rows that cannot be stored", extra={"router": reports[0].router, "problem": str(error)[:300]})
+            _log.warning("a report has rows that cannot be stored", extra={"router": reports[0].router, "error": str(error)[:300]})
             return await self._database.writing(self._applying(reports, self._store_what_can_be))
 
     def _applying(

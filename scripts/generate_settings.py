@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Writes docs/settings.md (`--check` only says whether it is as it should be): every environment variable of every process."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from fairlead_cli.subcommands import SUBCOMMANDS
+from fairlead_host.settings import HostSettings
+from fairlead_operator.settings import OperatorSettings
+from fairlead_process.logs import LogSettings
+from fairlead_process.reference import CommandOption, Section, page
+from fairlead_process.starting import FaultSettings
+from fairlead_router.settings import RouterSettings
+from fairlead_sandbox.settings import SandboxSettings
+from fairlead_web.settings import AloneSettings
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+
+INTRODUCTION = """
+# Settings
+
+Every process reads its settings from environment variables, once, at its start; where to listen is told on the command line (`--help`). A value that
+cannot be used ends the start with one line that names variable, value and remedy, and with exit code 2. An empty variable counts as not set. A
+variable that begins with `FAIRLEAD_` and that the process does not have is a warning in its log, with the name it may be meant for.
+
+This page is written by `make generate` from the settings themselves.
+"""
+
+COMMON = Section(
+    title="Every process",
+    started_by="Log lines go to standard error: time, level, logger, what happened, and `name=value` of what it happened to.",
+    settings=(LogSettings, FaultSettings),
+)
+
+SECTIONS = (
+    Section(title="Router", started_by="`fairlead router`, or `python -m fairlead_router.main`.", settings=(RouterSettings,)),
+    Section(
+        title="Control API and web UI",
+        started_by="`fairlead api` serves both. `python -m fairlead_api.main` serves the API alone, without `FAIRLEAD_WEB` and `FAIRLEAD_PUBLIC_URL`.",
+        settings=(HostSettings,),
+    ),
+    Section(title="Web UI alone", started_by="`python -m fairlead_web.main`.", settings=(AloneSettings,)),
+    Section(title="Operator", started_by="`fairlead operator`, or `python -m fairlead_operator.main`.", settings=(OperatorSettings,)),
+    Section(
+        title="Sandbox",
+        started_by="`fairlead up` hands each process those of your variables that the process has, and says which ones nothing reads.",
+        settings=(SandboxSettings,),
+    ),
+)
+
+
+def options() -> list[CommandOption]:
+    """Options of subcommands that a variable can give, from the commands themselves."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for name, subcommand in SUBCOMMANDS.items():
+        for option in subcommand.load().params:
+            if isinstance(option, click.Option) and isinstance(option.envvar, str):
+                found.setdefault((option.envvar, option.opts[0], (option.help or "").partition(" [")[0]), []).append(name)
+    return [
+        CommandOption(variable=variable, option=option, help=text, commands=tuple(commands))
+        for (variable, option, text), commands in sorted(found.items())
+    ]
+
+
+def main() -> int:
+    """Exit code 1 when `--check` finds another text."""
+    text = page(INTRODUCTION, COMMON, SECTIONS, options())
+    if "--check" in sys.argv[1:]:
+        same = PAGE.read_text(encoding="utf-8") == text
+        print(f"{PAGE.name}: {'as it should be' if same else 'differs; run make generate'}")
+        return int(not same)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""What happened is a fixed sentence and its data are named values, in every process: held over the source."""
+
+import ast
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox")
+METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+LOGGERS = {"logger", "log", "_log", "_logger"}
+TAKEN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "at", "level", "logger", "event", "trace"}
+"""Names that a record, or a line of ours, has already: the first would raise KeyError, the second hide a value."""
+OTHER_WORDS_FOR_ERROR = {"problem", "exception", "exc", "err", "cause", "why"}
+"""What went wrong is `error` everywhere."""
+
+
+def log_calls() -> Iterator[tuple[str, ast.Call]]:
+    for component in COMPONENTS:
+        for path in (ROOT / component).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS):
+                    continue
+                target = node.func.value
+                of_logging = isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr == "getLogger"
+                if of_logging or (isinstance(target, ast.Name) and target.id in LOGGERS):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def is_sentence(call: ast.Call) -> bool:
+    """Whether its one argument (after the level, for `log`) is a constant with nothing put into it."""
+    *level, event = call.args
+    with_level = isinstance(call.func, ast.Attribute) and call.func.attr == "log"
+    said = str(event.value) if isinstance(event, ast.Constant) else "%"
+    return len(level) == int(with_level) and "%" not in said and "=" not in said
+
+
+def values(call: ast.Call) -> Iterator[str]:
+    for keyword in call.keywords:
+        if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
+            yield from (key.value for key in keyword.value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+
+
+def test_there_are_log_calls_to_look_at() -> None:
+    assert len(list(log_calls())) > 50
+
+
+def test_an_event_is_a_fixed_sentence_without_data_in_it() -> None:
+    formatted = [place for place, call in log_calls() if not is_sentence(call)]
+    assert formatted == []
+
+
+def test_a_value_takes_no_name_that_a_line_has_already() -> None:
+    assert [(place, name) for place, call in log_calls() for name in values(call) if name in TAKEN] == []
+
+
+def test_what_went_wrong_is_called_error_everywhere() -> None:
+    assert [(place, name) for place, call in log_calls() for name in values(call) if name in OTHER_WORDS_FOR_ERROR] == []
+
+
+def test_logs_are_written_by_loggers_named_after_their_modules() -> None:
+    named = [
+        str(path.relative_to(ROOT))
+        for component in COMPONENTS
+        for path in (ROOT / component).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr == "getLogger"
+        and not (node.value.args and isinstance(node.value.args[0], ast.Name) and node.value.args[0].id == "__name__")
+    ]
+    assert named == []
