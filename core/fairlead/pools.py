@@ -6,21 +6,20 @@ Attribute names are the document's in snake_case; durations are in seconds and e
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
 
 from fairlead.instances import Role
 from fairlead.schemas.reading import read
-from fairlead.schemas.shapes import Rule, duration, free, listing, nested, number, text, truth, verbatim, whole
-from fairlead.tables import EarlyRejectionFacts, EngineFacts, RoutingFacts, SessionFacts, SloFacts
+from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
+from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, RoutingFacts, SessionFacts, SloFacts
+
+Facts = TypeVar("Facts")
 
 GROUP = "fairlead.dev"
 VERSION = "v1alpha1"
 PLURAL = "inferencepools"
 KIND = "InferencePool"
-
-POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""What a policy's name looks like. Which policies there are is the operator's to say, as they may come from other packages."""
 
 MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
@@ -104,7 +103,7 @@ class SimulatedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSpec:
+class EngineSpec(EngineSpecFacts):
     """What runs in an instance, and the figures routing needs of it."""
 
     RULES: ClassVar = (
@@ -116,79 +115,17 @@ class EngineSpec:
         ),
     )
 
-    type: str = text(
-        "Engine of the instances; cannot be changed later.",
-        "simulated",
-        enum=("simulated", "vllm"),
-        rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
-    )
-    port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
-    bytes_per_token: int = whole("Bytes of prompt text the router takes as one token.", 4, minimum=1, maximum=64)
-    prefill_tokens_per_second: float = number(
-        "Prompt tokens one instance prefills per second, measured; turns pending tokens into a predicted TTFT.",
-        6250,
-        minimum=1,
-        maximum=1e9,
-    )
-    kv_cache_tokens: int = whole("Tokens that fit into one instance's KV cache.", 1198372, minimum=1, maximum=10**12)
-    pass_client_credentials: bool = truth(
-        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
-        False,
-    )
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engine's own metrics are read.")
     simulated: SimulatedSpec | None = nested(SimulatedSpec, "How the simulated engine behaves; only for type simulated.", optional=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSpec:
-    """How requests of one session are recognised."""
-
-    header: str = text("Request header with the session's name.", "x-session-id", pattern="^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$", max_length=128)
-    ttl_seconds: float = duration("How long a binding outlives its session's last request.", "30m", minimum=1.0, maximum=30 * 86400.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingSpec:
+class RoutingSpec(RoutingFacts):
     """How requests find their instance."""
 
-    policy: str = text(
-        "Routing policy by name. One that the operator does not know is refused in the pool's Ready condition.",
-        "fairlead",
-        pattern=POLICY_NAME,
-        max_length=63,
-    )
-    parameters: dict[str, Any] = free("Parameters of the policy; checked against the policy's own schema (see the pool's Ready condition).")
     block_tokens: int = whole("Tokens per routing block; prompts are compared in whole blocks.", 512, minimum=1, maximum=65536)
     anchors_per_instance: int = whole("Points of one instance on each hash ring.", 160, minimum=1, maximum=4096)
-    prefills_in_flight: int = whole(
-        "Prefills a router sends to one instance at once; further requests wait in the router and may still move. 0 = no router queue.",
-        1,
-        minimum=0,
-        maximum=1024,
-    )
-    session: SessionSpec = nested(SessionSpec, "How requests of one session are recognised, and how long a binding lives.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloSpec:
-    """Latency targets."""
-
-    ttft_seconds: float = duration("Time to first token.", "5s", minimum=0.001, maximum=3600.0)
-    tpot_seconds: float = duration("Time per output token after the first.", "100ms", minimum=0.001, maximum=3600.0)
-    percentile: float = number("Share of requests, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyRejectionSpec:
-    """Refusing at arrival what cannot be served in time."""
-
-    mode: str = text(
-        "Disabled: refuse nothing early; Load: refuse a request whose predicted TTFT is over the limit on every instance; Predicted: also "
-        "when decoding is predicted to miss slo.tpot at the time the request would begin to decode.",
-        "Disabled",
-        enum=("Disabled", "Load", "Predicted"),
-    )
-    headroom: float = number("Limits as multiples of slo.ttft and slo.tpot.", 1.0, minimum=0.01, maximum=100)
+    session: SessionFacts = nested(SessionFacts, "How requests of one session are recognised, and how long a binding lives.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +186,8 @@ class PoolSpec:
     )
     engine: EngineSpec = nested(EngineSpec, "What runs in an instance, and the figures routing needs of it.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their instance.")
-    slo: SloSpec = nested(SloSpec, "Latency targets of the pool.")
-    early_rejection: EarlyRejectionSpec = nested(EarlyRejectionSpec, "Refusing at arrival what cannot be served in time.")
+    slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
+    early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
     drain: DrainSpec = nested(DrainSpec, "How an instance is emptied before its pod is deleted.")
 
     @property
@@ -263,27 +200,26 @@ class PoolSpec:
         time_scale = self.simulated.time_scale if self.simulated else 1.0
         return TableFacts(
             model=self.model,
-            engine=EngineFacts(
-                type=self.engine.type,
-                port=self.engine.port,
-                block_tokens=self.routing.block_tokens,
-                bytes_per_token=self.engine.bytes_per_token,
+            engine=_part(
+                EngineFacts,
+                self.engine,
                 prefill_tokens_per_second=self.engine.prefill_tokens_per_second * time_scale,
-                kv_cache_tokens=self.engine.kv_cache_tokens,
+                block_tokens=self.routing.block_tokens,
                 metrics_path=self.engine.metrics.path,
                 kv_usage_metric=self.engine.metrics.kv_usage,
-                pass_client_credentials=self.engine.pass_client_credentials,
             ),
-            routing=RoutingFacts(
-                policy=self.routing.policy,
-                parameters=dict(self.routing.parameters),
-                prefills_in_flight=self.routing.prefills_in_flight,
-            ),
-            session=SessionFacts(header=self.routing.session.header.lower(), ttl_seconds=self.routing.session.ttl_seconds),
-            slo=SloFacts(ttft_seconds=self.slo.ttft_seconds, tpot_seconds=self.slo.tpot_seconds, percentile=self.slo.percentile),
-            early_rejection=EarlyRejectionFacts(mode=self.early_rejection.mode, headroom=self.early_rejection.headroom),
+            routing=_part(RoutingFacts, self.routing),
+            session=self.routing.session,
+            slo=self.slo,
+            early_rejection=self.early_rejection,
             anchors_per_instance=self.routing.anchors_per_instance,
         )
+
+
+def _part(of: type[Facts], section: object, **others: Any) -> Facts:
+    """The facts that a section of the spec gives, field by field of the same name, beside `others`."""
+    told = {item.name: getattr(section, item.name) for item in fields(of) if hasattr(section, item.name)}  # type: ignore[arg-type]  # facts are dataclasses
+    return of(**{**told, **others})
 
 
 def parse_spec(document: Mapping[str, Any]) -> PoolSpec:

@@ -2,12 +2,21 @@
 
 The control API builds a new version whenever its content changes; routers keep the last one they saw and go on serving from it when the
 API is away. These dataclasses are the wire format itself: the API validates and serves them, routers decode them.
+
+What routers obey of a spec is declared here, and only here: the `…Facts` below are sections of the spec as well (`fairlead.pools`), or the part of
+one that goes into the table. A field added to one of them is in the CRD, in every table and in the pool's history of changes.
 """
 
-from dataclasses import dataclass, field
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+from dataclasses import dataclass
 from typing import Any
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.schemas.shapes import Rule, duration, free, number, text, truth, whole
+
+POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""What a policy's name looks like. Which policies there are is the operator's to say, as they may come from other packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +56,40 @@ class InstanceEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFacts:
+class EngineSpecFacts:
+    """What routers obey of `spec.engine` as it is written there."""
+
+    type: str = text(
+        "Engine of the instances; cannot be changed later.",
+        "simulated",
+        enum=("simulated", "vllm"),
+        rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
+    )
+    port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
+    bytes_per_token: int = whole("Bytes of prompt text the router takes as one token.", 4, minimum=1, maximum=64)
+    prefill_tokens_per_second: float = number(
+        "Prompt tokens one instance prefills per second, measured; turns pending tokens into a predicted TTFT.",
+        6250,
+        minimum=1,
+        maximum=1e9,
+    )
+    kv_cache_tokens: int = whole("Tokens that fit into one instance's KV cache.", 1198372, minimum=1, maximum=10**12)
+    pass_client_credentials: bool = truth(
+        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
+        False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts(EngineSpecFacts):
     """What routing must know of the engines. Speeds are of one instance, already multiplied by a simulated engine's time scale."""
 
-    type: str
-    port: int
     block_tokens: int = 512
-    """Tokens per routing block; prompts are compared in whole blocks."""
-    bytes_per_token: int = 4
-    """Bytes of prompt text taken as one token, since the router does not tokenize."""
-    prefill_tokens_per_second: float = 6250.0
-    kv_cache_tokens: int = 1_198_372
-    """KV cache capacity of one instance, in tokens."""
+    """Tokens per routing block (`spec.routing.blockTokens`); prompts are compared in whole blocks."""
     metrics_path: str = "/metrics"
     """Path of the Prometheus metrics on the instance's address."""
     kv_usage_metric: str = "vllm:kv_cache_usage_perc"
     """Gauge with the used share (0-1) of the KV cache."""
-    pass_client_credentials: bool = False
-    """Whether a client's Authorization, Cookie and X-Api-Key headers go on to the engines."""
     decode_base_seconds: float = 0.0
     """A decode step takes this, and the next two for each context token and each request in it; all 0 = not known."""
     decode_seconds_per_context_token: float = 0.0
@@ -88,42 +113,61 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
-    """How a request's session is named, and how long a binding outlives its last request."""
+    """`spec.routing.session`: how requests of one session are recognised, and how long a binding lives."""
 
-    header: str = "x-session-id"
-    ttl_seconds: float = 1800.0
+    header: str = text(
+        "Request header with the session's name.",
+        "x-session-id",
+        pattern="^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$",
+        max_length=128,
+        convert=str.lower,
+    )
+    ttl_seconds: float = duration("How long a binding outlives its session's last request.", "30m", minimum=1.0, maximum=30 * 86400.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloFacts:
-    """Latency targets. TTFT and TPOT in seconds; attainment is meant at `percentile` (0-100)."""
+    """`spec.slo`: latency targets."""
 
-    ttft_seconds: float = 5.0
-    tpot_seconds: float = 0.1
-    percentile: float = 90.0
+    ttft_seconds: float = duration("Time to first token.", "5s", minimum=0.001, maximum=3600.0)
+    tpot_seconds: float = duration("Time per output token after the first.", "100ms", minimum=0.001, maximum=3600.0)
+    percentile: float = number("Share of requests, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """Admission. `mode` is `Disabled`, `Load`, `Predicted` or (simulator only) `AfterPrefill`; see `fairlead.routing.admission.gates`.
+    """`spec.earlyRejection`: refusing at arrival what cannot be served in time. The simulator also knows the mode `AfterPrefill`; see
+    `fairlead.routing.admission.gates`.
 
-    A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom` x the cap of the request's priority class.
+    A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom`.
     """
 
-    mode: str = "Disabled"
-    headroom: float = 1.0
-    class_caps: tuple[float, ...] = (1.0, 0.9, 0.8)
-    """Caps of classes 0, 1, …; the last one holds for all further classes."""
+    mode: str = text(
+        "Disabled: refuse nothing early; Load: refuse a request whose predicted TTFT is over the limit on every instance; Predicted: also "
+        "when decoding is predicted to miss slo.tpot at the time the request would begin to decode.",
+        "Disabled",
+        enum=("Disabled", "Load", "Predicted"),
+    )
+    headroom: float = number("Limits as multiples of slo.ttft and slo.tpot.", 1.0, minimum=0.01, maximum=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingFacts:
-    """Chosen policy, its parameters (checked against the policy's schema) and queueing."""
+    """What routers obey of `spec.routing`: the policy, its parameters (checked against the policy's schema) and queueing."""
 
-    policy: str = "fairlead"
-    parameters: dict[str, Any] = field(default_factory=dict)
-    prefills_in_flight: int = 1
-    """Late binding: requests dispatched to one instance that have no first token yet; further ones wait in the router. 0 = no queueing."""
+    policy: str = text(
+        "Routing policy by name. One that the operator does not know is refused in the pool's Ready condition.",
+        "fairlead",
+        pattern=POLICY_NAME,
+        max_length=63,
+    )
+    parameters: dict[str, Any] = free("Parameters of the policy; checked against the policy's own schema (see the pool's Ready condition).")
+    prefills_in_flight: int = whole(
+        "Prefills a router sends to one instance at once; further requests wait in the router and may still move. 0 = no router queue.",
+        1,
+        minimum=0,
+        maximum=1024,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

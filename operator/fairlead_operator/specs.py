@@ -8,6 +8,14 @@ from fairlead.conditions import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.schemas.writing import differences, written
+
+TOLD_SECTIONS = (
+    ("routing", "PolicyChanged", "Routing"),
+    ("slo", "SLOChanged", "SLO"),
+    ("earlyRejection", "EarlyRejectionChanged", "Early rejection"),
+)
+"""Sections of the spec whose changes are told: name in the document, reason of the event, words for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,34 +118,10 @@ def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange
                 after={"replicas": after.replicas},
             )
         )
-    pairs = (
-        ("routing", "PolicyChanged", "Routing", _routing(before), _routing(after)),
-        ("slo", "SLOChanged", "SLO", _slo(before), _slo(after)),
-        ("earlyRejection", "EarlyRejectionChanged", "Early rejection", _early_rejection(before), _early_rejection(after)),
-    )
-    for member, reason, title, old, new in pairs:
+    old_spec, new_spec = written(before), written(after)
+    for member, reason, title in TOLD_SECTIONS:
+        old, new = old_spec[member], new_spec[member]
         if old != new:
-            words = "; ".join(f"{name} {old.get(name)} → {new.get(name)}" for name in new if old.get(name) != new.get(name))
+            words = "; ".join(f"{path} {was} → {now}" for path, (was, now) in differences(old, new).items())
             found.append(SpecChange(member=member, reason=reason, message=f"{title}: {words}", before=old, after=new))
     return tuple(found)
-
-
-def _routing(spec: PoolSpec) -> dict[str, Any]:
-    routing = spec.routing
-    return {
-        "policy": routing.policy,
-        "parameters": routing.parameters,
-        "blockTokens": routing.block_tokens,
-        "anchorsPerInstance": routing.anchors_per_instance,
-        "prefillsInFlight": routing.prefills_in_flight,
-        "sessionHeader": routing.session.header,
-        "sessionTtlSeconds": routing.session.ttl_seconds,
-    }
-
-
-def _slo(spec: PoolSpec) -> dict[str, Any]:
-    return {"ttftSeconds": spec.slo.ttft_seconds, "tpotSeconds": spec.slo.tpot_seconds, "percentile": spec.slo.percentile}
-
-
-def _early_rejection(spec: PoolSpec) -> dict[str, Any]:
-    return {"mode": spec.early_rejection.mode, "headroom": spec.early_rejection.headroom}

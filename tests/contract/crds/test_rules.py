@@ -1,6 +1,7 @@
 """The CRD and `read` give the same answer to every spec: each bound, pattern and rule is declared once and judged twice, by CEL and by Python."""
 
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from typing import Any
@@ -53,16 +54,16 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "verbatim":
         return copy.deepcopy(TEMPLATE)
     if shape.kind == "string":
-        return draw(
-            st.sampled_from(shape.enum or ("m", "/a", "a:b", "x-y", "m\n", "x" * 300) if faulty else shape.enum or (shape.default, "/m"))
-        )
+        some = ("m", "/a", "a:b", "x-y", "m\n", "x" * 300)
+        fit = some if faulty else [one for one in some[:4] if shape.pattern and re.search(shape.pattern, one)]
+        return draw(st.sampled_from(shape.enum or fit))
     least, most = shape.minimum, shape.maximum
     assert least is not None
     if shape.kind == "duration":
         assert most is not None
         return format_duration(draw(st.floats(least + 1e-6, min(most, least + 5000))))
-    some = draw(st.sampled_from([least, least + 1, least + 2, least + 3, most or least]))
-    return int(some) if shape.kind == "integer" else some
+    edge = draw(st.sampled_from([least, least + 1, least + 2, least + 3, most or least]))
+    return int(edge) if shape.kind == "integer" else edge
 
 
 @st.composite

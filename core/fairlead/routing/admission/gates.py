@@ -5,7 +5,7 @@
     Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
     AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's baseline; simulator only)
 
-Limits are `headroom` x the cap of the request's class. Decode loads count where the table says how long decode steps take; `Predicted` also learns it.
+A load above `headroom` is refused. Decode loads count where the table says how long decode steps take; `Predicted` also learns it.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
-from fairlead.tables import EarlyRejectionFacts
 
 DECODE_SECONDS = 20.0
 """How long a decode is taken to last where no forecast has learnt it."""
@@ -106,16 +105,9 @@ def build_gate(mode: str) -> Gate:
     return _GATES[mode]()
 
 
-def class_limit(facts: EarlyRejectionFacts, priority: int) -> float:
-    """The largest load a request of this class is admitted at; without caps all classes are alike, and classes below 0 count as 0."""
-    if not facts.class_caps:
-        return facts.headroom
-    return facts.headroom * facts.class_caps[min(max(0, priority), len(facts.class_caps) - 1)]
-
-
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView) -> Refusal | None:
     """A refusal when even the best candidate is predicted beyond the limit, else None."""
-    limit = class_limit(view.table.early_rejection, request.priority) * view.table.slo.ttft_seconds
+    limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if ttft_seconds <= limit:
         return None
     best = min(ttft_seconds, best_ttft_seconds(request, view))
@@ -138,7 +130,7 @@ def someone_idles(view: PoolView) -> bool:
 
 def crowded_decode(request: RoutingRequest, load: float, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal | None:
     """A refusal when the decode load exceeds the limit, else None. Enough has left to be below it after that share of a decode's time."""
-    limit = class_limit(view.table.early_rejection, request.priority)
+    limit = view.table.early_rejection.headroom
     if load <= limit:
         return None
     step = load * view.table.slo.tpot_seconds

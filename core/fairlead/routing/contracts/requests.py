@@ -19,8 +19,6 @@ class RoutingRequest:
     max_output_tokens: int = 0
     streamed: bool = True
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its predicted time has passed."""
-    priority: int = 0
-    """Class of the request: 0 is served first and refused last."""
 
 
 class QueuedRequest(Protocol):

@@ -6,7 +6,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.requests import QueuedRequest
 from fairlead.routing.queues.deadline import DeadlineQueue, LateRules
-from fairlead.routing.queues.lanes import InstanceQueue
+from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead.tables import RoutingTable
 
 Queue = InstanceQueue | DeadlineQueue

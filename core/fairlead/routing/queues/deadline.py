@@ -1,6 +1,6 @@
 """The `deadline` discipline of a queue: as many requests in time as can be, and the rest without hurting them.
 
-Of the requests of a class that can still meet the TTFT target, the largest set that can meet it together is planned (Moore and Hodgson: in order of
+Of the requests that can still meet the TTFT target, the largest set that can meet it together is planned (Moore and Hodgson: in order of
 deadline, dropping the longest prefill whenever one would be late). Of that set the shortest goes first that makes no other late. Dropped ones may be
 planned again by the next look. A request that would miss the target even if sent at once is *late*: it goes, shortest first, when nothing planned waits
 and late ones may go (see `late_requests`), or when the share of time kept for late ones has grown to what it takes.
@@ -8,7 +8,7 @@ and late ones may go (see `late_requests`), or when the share of time kept for l
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by the pace seen on the instance.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -51,8 +51,8 @@ class DeadlineQueue:
         self._target = target_seconds * (1 - MARGIN)
         self._speed = speed
         self._rules = rules
-        self._classes: dict[int, dict[str, TrackedRequest]] = {}
-        """Requests that can still be in time, by class."""
+        self._able: dict[str, TrackedRequest] = {}
+        """Requests that can still be in time."""
         self._late: dict[str, TrackedRequest] = {}
         self._earned = 0.0
         """Seconds that late requests may take from the others."""
@@ -61,25 +61,20 @@ class DeadlineQueue:
         self._pace_then = load.prefill_pace
 
     def __len__(self) -> int:
-        return len(self._late) + sum(map(len, self._classes.values()))
+        return len(self._late) + len(self._able)
 
     def __contains__(self, request_id: str) -> bool:
-        return request_id in self._late or any(request_id in able for able in self._classes.values())
+        return request_id in self._late or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
         """Let a request wait; whether it is late is found out by the next look."""
-        self._classes.setdefault(tracked.request.priority, {})[tracked.request.id] = tracked
+        self._able[tracked.request.id] = tracked
         self._all_able_until = min(self._all_able_until, self._latest_start(tracked))
 
     def remove(self, request_id: str) -> None:
         """Take a request out wherever it stands; unknown ids are ignored."""
-        if self._late.pop(request_id, None) is not None:
-            return
-        for priority, able in self._classes.items():
-            if able.pop(request_id, None) is not None:
-                if not able:
-                    del self._classes[priority]
-                return
+        if self._late.pop(request_id, None) is None:
+            self._able.pop(request_id, None)
 
     def find_late(self, now: float) -> None:
         """Sort out the requests that would miss the target even if they went at once. Costs nothing until the first can be one."""
@@ -87,15 +82,14 @@ class DeadlineQueue:
             return
         self._pace_then = self._load.prefill_pace
         self._all_able_until = inf
-        for able in tuple(self._classes.values()):
-            for tracked in tuple(able.values()):
-                latest = self._latest_start(tracked)
-                if now > latest:
-                    self.remove(tracked.request.id)
-                    self._late[tracked.request.id] = tracked
-                    self._rules.found(tracked)
-                else:
-                    self._all_able_until = min(self._all_able_until, latest)
+        for tracked in tuple(self._able.values()):
+            latest = self._latest_start(tracked)
+            if now > latest:
+                self._able.pop(tracked.request.id)
+                self._late[tracked.request.id] = tracked
+                self._rules.found(tracked)
+            else:
+                self._all_able_until = min(self._all_able_until, latest)
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None when there is none that should go now."""
@@ -107,8 +101,8 @@ class DeadlineQueue:
         in_time = self._take_planned(now)
         if in_time is not None:
             return in_time
-        if late is None and self._classes:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
-            late = min(self._classes[min(self._classes)].values(), key=_shortness)
+        if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
+            late = min(self._able.values(), key=_shortness)
         if late is None or not self._rules.may_go():
             return None
         return self._taken(late)
@@ -120,27 +114,22 @@ class DeadlineQueue:
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in about the order they would be sent if none came: the planned by deadline, the dropped, the late."""
-        ordered: list[TrackedRequest] = []
-        for priority in sorted(self._classes):
-            planned, dropped = self._plan(self._classes[priority], now)
-            ordered += [one.tracked for one in (*planned, *dropped)]
-        ordered += sorted(self._late.values(), key=_shortness)
-        return ordered
+        planned, dropped = self._plan(now)
+        return [*(one.tracked for one in (*planned, *dropped)), *sorted(self._late.values(), key=_shortness)]
 
     def _take_planned(self, now: float) -> TrackedRequest | None:
-        for priority in sorted(self._classes):
-            planned, _ = self._plan(self._classes[priority], now)
-            if planned:
-                chosen = _shortest_harmless(planned, now + self._ahead_seconds)
-                if self._late:
-                    self._earned += self._rules.share * chosen.seconds
-                self._rules.sent_in_time()
-                return self._taken(chosen.tracked)
-        return None
+        planned, _ = self._plan(now)
+        if not planned:
+            return None
+        chosen = _shortest_harmless(planned, now + self._ahead_seconds)
+        if self._late:
+            self._earned += self._rules.share * chosen.seconds
+        self._rules.sent_in_time()
+        return self._taken(chosen.tracked)
 
-    def _plan(self, able: Mapping[str, TrackedRequest], now: float) -> tuple[list[_Planned], list[_Planned]]:
+    def _plan(self, now: float) -> tuple[list[_Planned], list[_Planned]]:
         """The largest set of requests that can all be in time, in order of deadline, and those left out."""
-        requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(able.values())]
+        requests = [_Planned(self._due(one), self._seconds(one), place, one) for place, one in enumerate(self._able.values())]
         requests.sort(key=lambda one: (one.due, one.place))
         at = now + self._ahead_seconds
         longest: list[tuple[float, int]] = []

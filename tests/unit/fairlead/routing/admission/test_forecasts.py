@@ -12,7 +12,7 @@ from fairlead.errors import UnknownName
 from fairlead.instances import Role
 from fairlead.reports import RejectionReason
 from fairlead.routing.admission.forecasts import FIRST_SLOTS, DecodeForecast
-from fairlead.routing.admission.gates import LoadGate, PredictedGate, build_gate, class_limit
+from fairlead.routing.admission.gates import LoadGate, PredictedGate, build_gate
 from fairlead.routing.admission.loads import decode_loads, pool_loads
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal
@@ -138,19 +138,6 @@ def test_a_forecast_equals_a_plain_count_over_random_histories() -> None:
         requests += share
         tokens_then += share * tokens
     assert forecast.totals_at(later, now) == pytest.approx((requests, tokens_then))
-
-
-def test_classes_have_caps_of_which_the_last_holds_for_all_further() -> None:
-    facts = EarlyRejectionFacts(headroom=2.0)
-    assert [class_limit(facts, priority) for priority in (-1, 0, 1, 2, 9)] == [2.0, 2.0, 1.8, 1.6, 1.6]
-    assert class_limit(EarlyRejectionFacts(class_caps=()), 7) == 1.0
-
-
-def test_a_lower_class_is_refused_where_a_higher_one_is_still_admitted() -> None:
-    scheduler = PoolScheduler(table(1, rejection=EarlyRejectionFacts(mode="Load")), "router-0", 1)
-    scheduler.submit(request("r0", 28_000), 0.0)
-    assert refusals(scheduler.submit(replace(request("low", 1_000), priority=1), 0.0))
-    assert not refusals(scheduler.submit(request("high", 1_000), 0.0))
 
 
 def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
@@ -288,22 +275,22 @@ def test_what_is_about_to_decode_counts_before_it_does() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 60_000), st.integers(-1, 3), st.booleans()), min_size=10, max_size=60),
+    st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 60_000), st.booleans()), min_size=10, max_size=60),
     st.sampled_from(["Load", "Predicted"]),
     st.floats(1e-4, 0.2),
     st.booleans(),
 )
 def test_every_early_refusal_has_a_reason_and_a_positive_retry_after(
-    arrivals: list[tuple[float, int, int, bool]], mode: str, step_seconds: float, split: bool
+    arrivals: list[tuple[float, int, bool]], mode: str, step_seconds: float, split: bool
 ) -> None:
     entries = [entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE)] if split else [entry("i0"), entry("i1")]
     pool = table(entries, policy="mooncake", rejection=EarlyRejectionFacts(mode=mode), decode_seconds_per_request=step_seconds)
     scheduler = PoolScheduler(pool, "router-0", 1)
     now = 0.0
     running: list[str] = []
-    for number, (pause, tokens, priority, ends) in enumerate(arrivals):
+    for number, (pause, tokens, ends) in enumerate(arrivals):
         now += pause
-        outcomes = list(scheduler.submit(replace(request(f"r{number}", tokens, at=now), priority=priority), now))
+        outcomes = list(scheduler.submit(request(f"r{number}", tokens, at=now), now))
         if running and ends:
             name = running.pop(0)
             outcomes += scheduler.first_token(name, now)

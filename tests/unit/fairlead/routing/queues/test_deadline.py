@@ -1,7 +1,6 @@
 """The `deadline` discipline: who is planned, who goes first, who is late and when the late go."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,10 +30,9 @@ class Line:
         )
         self.queue = DeadlineQueue(load or load_of("i0"), TARGET, 6250.0, rules)
 
-    def add(self, name: str, seconds: float, at: float = 0.0, priority: int = 0) -> None:
+    def add(self, name: str, seconds: float, at: float = 0.0) -> None:
         """A request whose prefill takes so long from when it is sent, the engine's step in progress included."""
-        asked = replace(request(name, at=at), priority=priority)
-        tracked = TrackedRequest(request=asked, submitted_at=at, waiting_since=at)
+        tracked = TrackedRequest(request=request(name, at=at), submitted_at=at, waiting_since=at)
         tracked.prefill_microseconds = round(1e6 * (seconds - STEP_SECONDS))
         self.queue.add(tracked)
 
@@ -110,14 +108,6 @@ def test_late_requests_earn_their_share_of_the_time_of_others() -> None:
     assert sent == ["r0", "r1", "r2", "r3", "late", "r4", "r5", "r6"], "after four seconds of others, a quarter of them is one second"
 
 
-def test_a_class_goes_before_the_next_but_its_late_requests_do_not() -> None:
-    waiting = Line()
-    waiting.add("late", 1.0, priority=0)
-    waiting.add("lower", 0.5, at=4.5, priority=1)
-    waiting.add("upper", 2.0, at=4.5, priority=0)
-    assert [waiting.take(4.5), waiting.take(6.5), waiting.take(7.0)] == ["upper", "lower", None]
-
-
 def test_what_is_in_flight_comes_first() -> None:
     waiting = line(("fits", 1.0), load=load_of("i0", dispatched_prefill_tokens=6250 * 4))
     assert waiting.take(0.5) is None, "four seconds of prefill are ahead: 0.5 + 4 + 1 is too late, though it is not late by itself"
@@ -186,7 +176,7 @@ def test_every_request_is_taken_exactly_once_when_the_pool_calms_down(
 ) -> None:
     waiting = Line(share=share, calm=calm)
     for number, (seconds, at) in enumerate(prefills):
-        waiting.add(f"r{number}", seconds, at, priority=number % 2)
+        waiting.add(f"r{number}", seconds, at)
     assert len(waiting.queue) == len(prefills)
     now, taken = 4.0, []
     for pause in pauses:

@@ -115,7 +115,7 @@ class History:
             session = self.draw.choice([None, f"s{family}", f"s{family}{self.draw.randrange(2)}"])
             asked = request(name, tokens, blocks=blocks, session=session, at=self.now, streamed=self.draw.random() < 0.8)
             self.stage[name] = "waiting"
-            self.take(self.scheduler.submit(replace(asked, priority=self.draw.choice([0, 0, 1, 2])), self.now))
+            self.take(self.scheduler.submit(asked, self.now))
 
     def time_passes(self) -> None:
         self.now += self.draw.choice([0.05, 0.2, 0.5, 1.0])

@@ -153,21 +153,20 @@ class SchedulerHistory(RuleBasedStateMachine):
         blocks=PROMPTS,
         session=st.sampled_from([None, "s", "t", "u"]),
         streamed=st.booleans(),
-        priority=st.integers(0, 3),
         count=st.integers(1, 4),
     )
-    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int, count: int) -> None:
+    def submit(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, count: int) -> None:
         for _ in range(count):
-            self.submit_one(tokens, blocks, session, streamed, priority)
+            self.submit_one(tokens, blocks, session, streamed)
 
-    def submit_one(self, tokens: int, blocks: list[int], session: str | None, streamed: bool, priority: int) -> None:
+    def submit_one(self, tokens: int, blocks: list[int], session: str | None, streamed: bool) -> None:
         self.counter += 1
         name = f"r{self.counter:04d}"
         chained = tuple(hash(tuple(blocks[: depth + 1])) & 0xFFFFFFFF for depth in range(len(blocks)))
         self.alive[name] = None
         prompt = max(tokens, 512 * len(blocks))
         asked = request(name, prompt, blocks=chained, session=session, at=self.now, streamed=streamed)
-        self.see(self.scheduler.submit(replace(asked, priority=priority), self.now))
+        self.see(self.scheduler.submit(asked, self.now))
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 1.0, 3.0, 6.0]))
     def time_passes(self, seconds: float) -> None:

@@ -1,0 +1,102 @@
+"""Late binding: the requests that wait in the router for one instance, and the order in which they are sent.
+
+A request is only bound for good when it is dispatched; until then it can be moved. `fifo` sends by arrival in the queue. `longest_hit` sends the
+most cached tokens first, but what waited longer than the age bound goes before all others, oldest first. `slack` sends first what must start soonest
+to meet the TTFT target, and what can no longer meet it last, oldest first.
+"""
+
+from heapq import heappop, heappush
+from math import inf
+
+from fairlead.routing.queues.accounting import TrackedRequest
+
+
+class InstanceQueue:
+    """Queued requests of one instance. Adding and taking are O(log n); removing by id is O(1)."""
+
+    def __init__(self, discipline: str, age_bound_seconds: float, ttft_target_seconds: float = inf) -> None:
+        self._discipline = discipline
+        self._age_bound = age_bound_seconds
+        self._target = ttft_target_seconds
+        self._entries: dict[str, tuple[int, TrackedRequest]] = {}
+        """Request id → place of arrival and request, oldest first."""
+        self._heap: list[tuple[float, int, str]] = []
+        self._late: list[tuple[int, str]] = []
+        """Heap of requests of `slack` found too late to meet the target."""
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._entries
+
+    def add(self, tracked: TrackedRequest) -> None:
+        """Put a request behind those of its rank."""
+        self._sequence += 1
+        request_id = tracked.request.id
+        self._entries[request_id] = (self._sequence, tracked)
+        if self._discipline != "fifo":
+            heappush(self._heap, (self._rank(tracked), self._sequence, request_id))
+
+    def remove(self, request_id: str) -> None:
+        """Take a request out wherever it stands; unknown ids are ignored."""
+        self._entries.pop(request_id, None)
+        if not self._entries:
+            self._heap.clear()
+            self._late.clear()
+
+    def take(self, now: float) -> TrackedRequest | None:
+        """Remove and return the request to send next."""
+        if not self._entries:
+            return None
+        tracked = self._first(now)
+        self.remove(tracked.request.id)
+        return tracked
+
+    def _first(self, now: float) -> TrackedRequest:
+        _, oldest = next(iter(self._entries.values()))
+        if self._discipline == "fifo" or (self._discipline == "longest_hit" and now - oldest.waiting_since >= self._age_bound):
+            return oldest
+        while self._heap:
+            rank, sequence, request_id = self._heap[0]
+            entry = self._entries.get(request_id)
+            if entry is None or entry[0] != sequence:
+                heappop(self._heap)
+            elif self._discipline == "slack" and rank < now:
+                heappop(self._heap)
+                heappush(self._late, (sequence, request_id))
+            else:
+                return entry[1]
+        while True:
+            sequence, request_id = self._late[0]
+            entry = self._entries.get(request_id)
+            if entry is not None and entry[0] == sequence:
+                return entry[1]
+            heappop(self._late)
+
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        """The requests in the order they would be sent if none came and time stood still."""
+        if self._discipline == "fifo":
+            return [tracked for _, tracked in self._entries.values()]
+        waiting = list(self._entries.values())
+        first: list[tuple[int, TrackedRequest]] = waiting
+        rest: list[tuple[int, TrackedRequest]] = []
+        if self._discipline == "longest_hit":
+            overdue = 0
+            while overdue < len(waiting) and now - waiting[overdue][1].waiting_since >= self._age_bound:
+                overdue += 1
+            first = waiting[:overdue]
+            rest = sorted(waiting[overdue:], key=lambda entry: (self._rank(entry[1]), entry[0]))
+        elif self._discipline == "slack":
+            able = [entry for entry in waiting if self._rank(entry[1]) >= now]
+            first = sorted(able, key=lambda entry: (self._rank(entry[1]), entry[0]))
+            chosen = {sequence for sequence, _ in able}
+            rest = [entry for entry in waiting if entry[0] not in chosen]
+        return [tracked for _, tracked in (*first, *rest)]
+
+    def _rank(self, tracked: TrackedRequest) -> float:
+        """What the heap is ordered by, lowest first: cached tokens, or the latest time to start prefilling."""
+        if self._discipline == "longest_hit":
+            return -tracked.hit_tokens
+        return tracked.request.arrived_at + self._target - tracked.prefill_microseconds / 1e6
