@@ -35,7 +35,7 @@ def held_up(study: Study) -> HeldUp:
             if load.waiting:
                 queued += 1
                 if decode_delay_seconds(load, now, bottleneck, simulation.spec.prefill_tokens_per_second) > 0:
-                    memory.append(simulation.instances[load.entry.id].memory.usage)
+                    memory.append(simulation.fleet.instances[load.entry.id].memory.usage)
 
     ideal, _ = ideal_hits(study.loaded)
     simulate_cell(study.loaded, ideal, study.cell(DUALMAP, EDGE, 0), probe=look)

@@ -21,8 +21,8 @@ from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.simulation.jobs import Job
-from fairlead_simulator.simulation.pool_simulation import RunResult
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.traces.descriptions import percentile
 from fairlead_simulator.workloads.kinds import KINDS
 

@@ -13,8 +13,9 @@ from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, plan_jobs
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
-from fairlead_simulator.simulation.pool_simulation import RunResult, Simulation
+from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum, sqrt
 
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.pool_simulation import LoadPoint, RunResult
+from fairlead_simulator.simulation.run_results import LoadPoint, RunResult
 from fairlead_simulator.traces.descriptions import percentile
 
 

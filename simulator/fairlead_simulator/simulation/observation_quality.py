@@ -1,13 +1,20 @@
 """How well a simulated router sees its engines."""
 
 from dataclasses import dataclass
+from math import exp
+from random import Random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationQuality:
-    """How well the router sees. `token_noise` is the sigma of a log-normal factor (median 1) on the prompt length it is told, and so on its
-    prefill estimates; events and metrics reach it `delay_seconds` late."""
+    """What a router is told wrongly or late. Events and metrics reach it `delay_seconds` late."""
 
     token_noise: float = 0.0
+    """Sigma of a log-normal factor (median 1) on the prompt lengths it is told, and so on its prefill estimates."""
     delay_seconds: float = 0.0
     metrics_seconds: float = 1.0
+    """From one reading of the engines' metrics to the next."""
+
+    def seen_tokens(self, tokens: int, noise: Random) -> int:
+        """The length of a prompt as the router is told it."""
+        return max(1, round(tokens * exp(noise.gauss(0.0, self.token_noise)))) if self.token_noise > 0 else tokens

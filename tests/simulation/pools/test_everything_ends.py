@@ -74,6 +74,7 @@ def test_every_request_ends_once_and_nothing_is_left_anywhere(policy: str, split
     for load in simulation.scheduler.loads():
         assert (load.waiting, load.prefilling, load.decoding, load.incoming, load.transfers_out) == (0, 0, 0, 0, 0)
         assert (load.pending_prefill_tokens, load.decode_tokens) == (0, 0)
-    dead = simulation._dead  # an engine that died keeps what it had
-    for instance in [one for name, one in simulation.instances.items() if name not in dead]:
+    for name, instance in simulation.fleet.instances.items():
+        if not simulation.fleet.alive(name):
+            continue  # an engine that died keeps the memory it had
         assert (instance.running, instance.kv.private, instance.kv.pinned) == (0, 0, 0)

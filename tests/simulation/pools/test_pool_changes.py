@@ -40,7 +40,7 @@ def simulated(
     scheduler = simulation.scheduler
     assert scheduler.discrepancies() == ()
     assert scheduler.waiting() == 0
-    assert not any(instance.running for name, instance in simulation.instances.items() if name not in simulation._dead)
+    assert not any(instance.running for name, instance in simulation.fleet.instances.items() if simulation.fleet.alive(name))
     return simulation
 
 
@@ -60,7 +60,7 @@ def test_instances_added_in_time_shorten_waits() -> None:
     grown = simulated(rate=4.5, timeline=[ScaleTo(at=20.0, instances=8, startup_seconds=5.0)])
     assert phases(grown) == {"finished": 800 - CONVERSATIONS.dropped}
     assert late(grown) < late(fixed) / 2
-    assert len(grown.instances) == 8
+    assert len(grown.fleet.instances) == 8
 
 
 def test_instances_removed_drain_without_losing_a_request() -> None:
@@ -69,7 +69,7 @@ def test_instances_removed_drain_without_losing_a_request() -> None:
     table = shrunk.scheduler.table
     assert len(table.instances) == 5
     assert table.version >= 3, "draining, then gone"
-    gone = {name for name in shrunk.instances if name not in {entry.id for entry in table.instances}}
+    gone = {name for name in shrunk.fleet.instances if name not in {entry.id for entry in table.instances}}
     assert all(job.first_token_at < 60.0 for job in shrunk.result.jobs if job.instance in gone)
 
 

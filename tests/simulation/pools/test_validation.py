@@ -74,7 +74,7 @@ def test_what_arrives_is_served_or_refused_and_nothing_stays_counted(mode: str, 
     scheduler = simulation.scheduler
     assert scheduler.discrepancies() == ()
     assert all(load.waiting + load.prefilling + load.decoding == 0 for load in scheduler.loads())
-    for instance in simulation.instances.values():
+    for instance in simulation.fleet.instances.values():
         assert (instance.running, instance.kv.private, instance.kv.pinned) == (0, 0, 0)
         assert instance.largest_step_tokens <= small.max_batched_tokens
 

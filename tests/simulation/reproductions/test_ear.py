@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fairlead.reports import BindingReason, MigrationRecord
 from fairlead.tables import PoolKey
 from fairlead_simulator.simulation.jobs import Job
-from fairlead_simulator.simulation.pool_simulation import RunResult
+from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.traces.rows import TraceRow
 
 

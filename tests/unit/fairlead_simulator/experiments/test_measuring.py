@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_simulator.experiments.measuring import Targets, measure, variation
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.pool_simulation import LoadPoint, RunResult
+from fairlead_simulator.simulation.run_results import LoadPoint, RunResult
 
 
 def served(index: int, ttft: float, *, decode: float = 1.0, hit: int = 0, output: int = 11) -> Job:

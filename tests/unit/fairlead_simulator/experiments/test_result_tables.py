@@ -10,8 +10,8 @@ from fairlead_simulator.experiments.arrival_plans import ArrivalPlan
 from fairlead_simulator.experiments.cells import Cell, CellResult
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
 from fairlead_simulator.experiments.result_tables import goodput, mean, result_tables
-from fairlead_simulator.simulation.pool_simulation import RunResult
 from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.run_results import RunResult
 
 NOTHING: Figures = measure(RunResult([]), [], 0, Targets(ttft_seconds=5.0))
 

@@ -1,0 +1,31 @@
+"""What is to happen when, on the virtual clock of one run."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from typing import Any
+
+Happening = Callable[[Any, float], None]
+
+
+class EventQueue:
+    """Events in the order of (time, order of their planning), so that a run depends on nothing but its inputs."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Happening, Any]] = []
+        self._sequence = 0
+
+    def at(self, time: float, happen: Happening, payload: Any) -> None:
+        """Call `happen(payload, time)` when the clock is there."""
+        self._sequence += 1
+        heappush(self._heap, (time, self._sequence, happen, payload))
+
+    def next_at(self) -> float:
+        """When the next event is due; infinity when there is none."""
+        return self._heap[0][0] if self._heap else inf
+
+    def let_happen(self) -> float:
+        """Let the next event happen; returns its time."""
+        now, _, happen, payload = heappop(self._heap)
+        happen(payload, now)
+        return now

@@ -1,0 +1,99 @@
+"""The engines of one run: those that work, and those that have died."""
+
+from collections.abc import Callable, Iterable
+
+from fairlead_simulator.engine_model.presets import EnginePreset
+from fairlead_simulator.engine_model.steps import StepResult
+from fairlead_simulator.simulation.events import EventQueue
+from fairlead_simulator.simulation.instances import SimulatedInstance
+from fairlead_simulator.simulation.jobs import Job
+
+StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
+
+
+class Fleet:
+    """Instances by name. Their steps end on `events`; what a step brought is told to `step_ended`."""
+
+    def __init__(self, preset: EnginePreset, names: Iterable[str], events: EventQueue, step_ended: StepEnded) -> None:
+        self.instances: dict[str, SimulatedInstance] = {name: SimulatedInstance(name, preset) for name in names}
+        self._preset = preset
+        self._dead: set[str] = set()
+        self._events = events
+        self._step_ended = step_ended
+        self._told: dict[str, float] = {}
+        """KV usages as last told: telling the same again would change nothing."""
+
+    @property
+    def preemptions(self) -> int:
+        """Of all engines that were not replaced."""
+        return sum(instance.preemptions for instance in self.instances.values())
+
+    def alive(self, name: str) -> bool:
+        """Whether what is sent there arrives."""
+        return name in self.instances and name not in self._dead
+
+    def start(self, name: str) -> None:
+        """A new engine with empty memory, also in place of a dead one."""
+        self._dead.discard(name)
+        self.instances[name] = SimulatedInstance(name, self._preset)
+
+    def die(self, name: str) -> list[Job]:
+        """The engine is gone; the requests lost with it, in order of arrival."""
+        self._dead.add(name)
+        return sorted(self.instances[name].die(), key=lambda job: job.index)
+
+    def submit(self, job: Job, name: str, now: float) -> None:
+        """A request arrives at an engine."""
+        instance = self.instances[name]
+        instance.submit(job, now)
+        self._watch(instance)
+
+    def receive(self, job: Job, name: str, now: float) -> None:
+        """A request arrives to be decoded, with its KV."""
+        instance = self.instances[name]
+        instance.receive(job, now)
+        self._watch(instance)
+
+    def release(self, job: Job, source: SimulatedInstance, now: float) -> None:
+        """The KV of a request has left the engine that prefilled it."""
+        source.release(job, now)
+        self._watch(source)
+
+    def abort(self, job: Job, now: float) -> None:
+        """Whatever engine has the request lets go of it."""
+        for name in {job.instance, job.decode_instance or job.instance}:
+            instance = self.instances[name]
+            if instance.has(job):
+                instance.abort(job, now)
+                self._watch(instance)
+
+    def changed_usages(self) -> list[tuple[str, float]]:
+        """KV usages of living engines that are not as they were last time."""
+        told = self._told
+        usages = [
+            (name, usage)
+            for name, instance in self.instances.items()
+            if (usage := instance.kv.usage) != told.get(name) and name not in self._dead
+        ]
+        told.update(usages)
+        return usages
+
+    def forget_usages(self) -> None:
+        """A new table forgets what it was told: tell it all again."""
+        self._told.clear()
+
+    def _watch(self, instance: SimulatedInstance) -> None:
+        """Be there when its step ends; earlier appointments lapse with the version."""
+        version, ends_at = instance.version, instance.ends_at
+        if instance.watched != version and ends_at is not None:
+            instance.watched = version
+            self._events.at(ends_at, self._end_step, (instance, version))
+
+    def _end_step(self, step: tuple[SimulatedInstance, int], now: float) -> None:
+        instance, version = step
+        if instance.version != version:
+            return
+        result = instance.step_ended(now)
+        self._watch(instance)
+        if result.first_tokens or result.finished or result.transfers:
+            self._step_ended(instance, result, now)
