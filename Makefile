@@ -1,10 +1,10 @@
-# Everything a person does with this repository. `make help` lists it.
+# Everything a person does with this repository. `make help` lists it. ARGS goes to pytest: `make unit ARGS="-k binding"`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
 
-.PHONY: help up down test check lint types layers guard generate unit integration browser sandbox clean
+.PHONY: help up down test check lint types layers guard generate unit coverage integration browser sandbox clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,23 +21,27 @@ test: .venv/ready ## set everything up and pass every test
 	@$(MAKE) --no-print-directory unit integration browser sandbox
 
 unit: .venv/ready ## pure and single-process tests, in parallel
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/contract tests/simulation
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/contract tests/simulation $(ARGS)
+
+coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integration
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 sandbox: .venv/ready ## the whole system: acceptance and chaos, one at a time
-	$(BIN)/python -m pytest -q tests/e2e/sandbox tests/chaos
+	$(BIN)/python -m pytest -q tests/e2e/sandbox tests/chaos $(ARGS)
 
 check: guard .venv/ready lint types layers test ## what CI runs
 
-lint: .venv/ready ## format and lint: Python and templates
+lint: .venv/ready ## format and lint: Python, templates, scripts
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/djlint --lint --quiet webui/fairlead_web/templates
+	@scripts/eslint.sh
 
 types: .venv/ready ## mypy strict, code and tests
 	$(BIN)/mypy
@@ -55,7 +59,7 @@ generate: .venv/ready ## write the generated files: CRDs, OpenAPI, settings
 
 clean: ## remove the environment and the sandbox's state
 	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
-	rm -rf .venv .venv-tools .fairlead
+	rm -rf .venv .venv-tools .fairlead webui/node_modules
 
 .venv/ready: uv.lock pyproject.toml scripts/bootstrap.sh
 	@scripts/bootstrap.sh
