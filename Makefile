@@ -16,8 +16,6 @@ down: .venv/ready ## stop what `make up` started
 	@$(BIN)/fairlead down
 
 test: .venv/ready ## set everything up and pass every test
-	@scripts/ensure-browser.sh
-	@scripts/ensure-load-tool.sh
 	@$(MAKE) --no-print-directory unit integration browser sandbox
 
 unit: .venv/ready ## pure and single-process tests, in parallel
@@ -27,9 +25,11 @@ coverage: .venv/ready ## which lines and branches those tests reach; sorted, the
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes
+	@scripts/ensure-load-tool.sh
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
+	@scripts/ensure-browser.sh
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 sandbox: .venv/ready ## the whole system: acceptance and chaos, one at a time
