@@ -141,7 +141,7 @@ def simulate(setting: Setting) -> Outcome:
 
 def cooldown_seconds(variant: Variant) -> float:
     """T_cool of a variant; 0 for a policy that has no cooldown and so promises no bound on a session's moves."""
-    defaults = {fact.name: fact.default for fact in BUILT_IN.parameters(variant.policy)}
+    defaults = {name: shape.default for name, shape in BUILT_IN.parameters(variant.policy).items()}
     return float(variant.parameters.get("cooldown_seconds", defaults.get("cooldown_seconds") or 0.0))
 
 

@@ -32,7 +32,7 @@ class Shape:
 
     kind: str
     description: str
-    default: Any = MISSING
+    default: Any
     """As it would be written in the document; MISSING = required, None = may be left out and has no default."""
     minimum: float | None = None
     maximum: float | None = None

@@ -60,7 +60,7 @@ def early_rejection_modes(text: str) -> tuple[str, ...]:
 
 def _policy(text: str) -> PolicyChoice:
     name, _, rest = text.partition(":")
-    kinds = {facts.name: facts.kind for facts in installed_policies().parameters(name)}
+    kinds = {key: shape.kind for key, shape in installed_policies().parameters(name).items()}
     parameters: dict[str, Any] = {}
     for pair in (pair.strip() for pair in rest.split(";")):
         if not pair:
@@ -70,7 +70,7 @@ def _policy(text: str) -> PolicyChoice:
             raise InvalidInput("--policies", pair, "write parameters as name:key=value;key=value")
         if key in parameters:
             raise InvalidInput("--policies", pair, f"{key} is given twice; write one value")
-        parameters[key] = _value(value, kinds.get(key, "text"))
+        parameters[key] = _value(value, kinds.get(key, "string"))
     try:
         installed_policies().check_parameters(name, parameters)
     except InvalidInput as error:

@@ -24,13 +24,14 @@ from dataclasses import dataclass
 from fairlead.routing.choosing.candidates import nothing, weighed
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.weighing import PolicyTerms, Rule
+from fairlead.schemas.shapes import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromEndParameters(QueueParameters):
-    place: int = parameter("integer", 1, "Which instance, counted from the last.", minimum=1, maximum=8)
+    place: int = whole("Which instance, counted from the last.", 1, minimum=1, maximum=8)
 
 
 class FromEnd:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.choosing.prefix_hotness import CODE, PAPER, HotnessSettings
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.schemas.shapes import number, text, whole
 
 PRESETS = ("dualmap-paper", "dualmap-code")
 
@@ -13,29 +14,23 @@ PRESETS = ("dualmap-paper", "dualmap-code")
 class KeyParameters(QueueParameters):
     """The adaptive key of DualMap. What is not given follows the preset."""
 
-    preset: str = parameter(
-        "text",
-        "dualmap-paper",
+    preset: str = text(
         "Where values not given come from: the DualMap paper (hot above 2/n, cold below 1/n, overload at the whole SLO) "
         "or its published code (constants 0.0612 and 0.02 of a doubled window, overload at half the SLO).",
-        choices=PRESETS,
+        "dualmap-paper",
+        enum=PRESETS,
     )
-    hot_share: float | None = parameter(
-        "number",
-        None,
+    hot_share: float | None = number(
         "Share of recent requests above which a prefix is hot and its key grows by a block; default by preset.",
-        minimum=0.0,
-        maximum=1.0,
-    )
-    cold_share: float | None = parameter(
-        "number",
         None,
-        "Share below which a prefix is cold and its key shrinks; at most the hot share; default by preset.",
         minimum=0.0,
         maximum=1.0,
     )
-    hotness_window: int = parameter("integer", 200, "Entries of the sliding window shares are taken over.", minimum=10, maximum=100_000)
-    hotness_min_samples: int = parameter("integer", 20, "Requests in the window before any key grows.", minimum=1, maximum=100_000)
+    cold_share: float | None = number(
+        "Share below which a prefix is cold and its key shrinks; at most the hot share; default by preset.", None, minimum=0.0, maximum=1.0
+    )
+    hotness_window: int = whole("Entries of the sliding window shares are taken over.", 200, minimum=10, maximum=100_000)
+    hotness_min_samples: int = whole("Requests in the window before any key grows.", 20, minimum=1, maximum=100_000)
 
     def __post_init__(self) -> None:
         if self.hot_share is not None and self.cold_share is not None and self.cold_share > self.hot_share:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
-from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts, read_parameters
+from fairlead.routing.contracts.parameters import QueueParameters, parameter_shapes, read_parameters
 from fairlead.routing.contracts.weighing import PolicyTerms
+from fairlead.schemas.shapes import Shape
 from fairlead.tables import RoutingFacts
 
 if TYPE_CHECKING:  # a policy's view has vectors, and whoever only reads specs must not load numpy
@@ -61,9 +62,9 @@ class PolicyCatalogue:
             known = self._entries[name] = self._load(name)
         return known
 
-    def parameters(self, name: str) -> tuple[ParameterFacts, ...]:
-        """The parameter schema of a policy. Raises as `entry`."""
-        return parameter_facts(self.entry(name).parameters)
+    def parameters(self, name: str) -> dict[str, Shape]:
+        """The parameters of a policy, by name. Raises as `entry`."""
+        return parameter_shapes(self.entry(name).parameters)
 
     def terms(self, name: str) -> PolicyTerms | None:
         """What a policy's decisions are recorded with; None when it is not known here (any more)."""

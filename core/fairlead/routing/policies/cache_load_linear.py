@@ -8,23 +8,20 @@ from fairlead.routing.choosing.scorers.prefixes import token_share
 from fairlead.routing.choosing.terms import BEST_SCORE
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, highest
 from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Term, Unit
+from fairlead.schemas.shapes import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLoadLinearParameters(QueueParameters):
     """Parameters of `cache-load-linear`."""
 
-    cache_weight: float = parameter(
-        "number",
-        0.5,
-        "Weight of the cached share of the prompt; the rest of 1 weighs how little is pending.",
-        minimum=0.0,
-        maximum=1.0,
+    cache_weight: float = number(
+        "Weight of the cached share of the prompt; the rest of 1 weighs how little is pending.", 0.5, minimum=0.0, maximum=1.0
     )
 
 

@@ -16,11 +16,11 @@ from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.parameters import parameter
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
 from fairlead.routing.knowledge.rings import CandidateRings
+from fairlead.schemas.shapes import number, text, truth, whole
 from fairlead.tables import RoutingTable
 
 
@@ -28,30 +28,26 @@ from fairlead.tables import RoutingTable
 class DualMapParameters(KeyParameters):
     """Parameters of `dualmap`."""
 
-    slo_fraction: float | None = parameter(
-        "number",
-        None,
+    slo_fraction: float | None = number(
         "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
         "default 1.0 (paper) or 0.5 (code) by preset.",
+        None,
         minimum=0.01,
         maximum=100.0,
     )
-    candidates: int = parameter(
-        "integer", 2, "Instances a key may go to, each from a ring of its own; 1 leaves neither choice nor migration.", minimum=1, maximum=4
+    candidates: int = whole(
+        "Instances a key may go to, each from a ring of its own; 1 leaves neither choice nor migration.", 2, minimum=1, maximum=4
     )
-    second_choice: str = parameter(
-        "text",
-        "distinct",
+    second_choice: str = text(
         "Candidate when a ring names an instance already named: `distinct` the next other one clockwise, `paper` the next by index.",
-        choices=("distinct", "paper"),
+        "distinct",
+        enum=("distinct", "paper"),
     )
-    rebalance: bool = parameter("boolean", True, "Migrate queued requests within their pair when both candidates are overloaded.")
-    bottleneck_seconds: float = parameter(
-        "number", 3.0, "An instance with work and no first token for longer is taken as held up by decodes when rebalancing.", minimum=0.1
+    rebalance: bool = truth("Migrate queued requests within their pair when both candidates are overloaded.", True)
+    bottleneck_seconds: float = number(
+        "An instance with work and no first token for longer is taken as held up by decodes when rebalancing.", 3.0, minimum=0.1
     )
-    max_examined: int = parameter(
-        "integer", 256, "Queued requests of one instance looked at per rebalancing run.", minimum=1, maximum=10_000
-    )
+    max_examined: int = whole("Queued requests of one instance looked at per rebalancing run.", 256, minimum=1, maximum=10_000)
 
     @property
     def overload_fraction(self) -> float:

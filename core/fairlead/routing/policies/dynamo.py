@@ -8,20 +8,21 @@ from fairlead.routing.choosing.scorers.prefixes import token_share
 from fairlead.routing.choosing.terms import BEST_SCORE
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, highest
 from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Term, Unit
+from fairlead.schemas.shapes import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoParameters(QueueParameters):
     """Parameters of `dynamo`."""
 
-    match_weight: float = parameter("number", 1.0, "Weight of the cached share of the prompt (0-1).", minimum=0.0, maximum=100.0)
-    load_weight: float = parameter(
-        "number", 1.0, "Weight of the load: pending and decoding tokens as a share of the most loaded.", minimum=0.0, maximum=100.0
+    match_weight: float = number("Weight of the cached share of the prompt (0-1).", 1.0, minimum=0.0, maximum=100.0)
+    load_weight: float = number(
+        "Weight of the load: pending and decoding tokens as a share of the most loaded.", 1.0, minimum=0.0, maximum=100.0
     )
 
 

@@ -13,10 +13,11 @@ from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.schemas.shapes import number, truth, whole
 from fairlead.tables import EngineFacts
 
 
@@ -24,31 +25,21 @@ from fairlead.tables import EngineFacts
 class EarParameters(QueueParameters):
     """Parameters of `ear`."""
 
-    hot_slo_fraction: float = parameter(
-        "number",
-        1.0,
-        "A host is hot when its pending prompt tokens take longer than this part of the TTFT SLO.",
-        minimum=0.01,
-        maximum=100.0,
+    hot_slo_fraction: float = number(
+        "A host is hot when its pending prompt tokens take longer than this part of the TTFT SLO.", 1.0, minimum=0.01, maximum=100.0
     )
-    hot_tokens: int | None = parameter(
-        "integer", None, "A host is hot above this many pending tokens; overrides hot_slo_fraction.", minimum=0
-    )
-    cooldown_seconds: float = parameter(
-        "number", 30.0, "A session that moved stays at least this long before load may move it again.", minimum=0.0
-    )
-    cool_target: bool = parameter(
-        "boolean",
-        True,
+    hot_tokens: int | None = whole("A host is hot above this many pending tokens; overrides hot_slo_fraction.", None)
+    cooldown_seconds: float = number("A session that moved stays at least this long before load may move it again.", 30.0, minimum=0.0)
+    cool_target: bool = truth(
         "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be fetched or recomputed "
         "there; false = to any host with less pending, as the EAR draft says.",
-    )
-    migrate: bool = parameter("boolean", True, "Migrate sessions off hot hosts; false = pure affinity.")
-    fetch: bool = parameter(
-        "boolean",
         True,
+    )
+    migrate: bool = truth("Migrate sessions off hot hosts; false = pure affinity.", True)
+    fetch: bool = truth(
         "Where engines can fetch KV blocks from each other, a session that migrates takes its context along if that is predicted to be "
         "faster than computing it again.",
+        True,
     )
 
 

@@ -18,12 +18,13 @@ from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters, parameter
+from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
 from fairlead.routing.policies.mooncake import least_busy_holder
+from fairlead.schemas.shapes import number, text, truth
 from fairlead.tables import EngineFacts
 
 
@@ -31,34 +32,29 @@ from fairlead.tables import EngineFacts
 class FairleadParameters(QueueParameters):
     """Parameters of `fairlead`."""
 
-    queue_discipline: str = parameter("text", "deadline", "As for every policy, but `deadline` unless told otherwise.", choices=DISCIPLINES)
-    in_flight_seconds: float = parameter(
-        "number",
-        0.07,
+    queue_discipline: str = text("As for every policy, but `deadline` unless told otherwise.", "deadline", enum=DISCIPLINES)
+    in_flight_seconds: float = number(
         "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
+        0.07,
         minimum=0.0,
         maximum=60.0,
     )
-    idle_affinity: float = parameter(
-        "number", 1.0, "Seconds of waiting that a second of prefill is worth on an idle pool.", minimum=0.0, maximum=100.0
-    )
-    busy_affinity: float = parameter("number", 8.0, "The same on a busy pool.", minimum=0.0, maximum=100.0)
-    busy_load: float = parameter(
-        "number",
-        0.5,
+    idle_affinity: float = number("Seconds of waiting that a second of prefill is worth on an idle pool.", 1.0, minimum=0.0, maximum=100.0)
+    busy_affinity: float = number("The same on a busy pool.", 8.0, minimum=0.0, maximum=100.0)
+    busy_load: float = number(
         "The pool is busy when its mean wait is this part of the TTFT target; affinity grows evenly until then.",
+        0.5,
         minimum=0.001,
         maximum=100.0,
     )
-    kv_seconds: float = parameter(
-        "number",
-        0.3,
+    kv_seconds: float = number(
         "Seconds of waiting that a full KV cache counts for against an empty one, so that small savings do not gather decodes on few instances.",
+        0.3,
         minimum=0.0,
         maximum=60.0,
     )
-    fetch: bool = parameter(
-        "boolean", True, "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them."
+    fetch: bool = truth(
+        "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them.", True
     )
 
 

@@ -10,11 +10,12 @@ from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.scorers import loads, prefixes
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector
 from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Rule, Term, Unit
+from fairlead.schemas.shapes import number, text, whole
 
 HEIMDALL_PRESETS = ("heimdall-abs", "heimdall-minmax")
 
@@ -23,17 +24,16 @@ HEIMDALL_PRESETS = ("heimdall-abs", "heimdall-minmax")
 class HeimdallParameters(QueueParameters):
     """Parameters of `heimdall`."""
 
-    preset: str = parameter(
-        "text",
-        "heimdall-abs",
+    preset: str = text(
         "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` spread between the matching instances.",
-        choices=HEIMDALL_PRESETS,
+        "heimdall-abs",
+        enum=HEIMDALL_PRESETS,
     )
-    queue_weight: float = parameter("number", 2.0, "Weight of a short queue.", minimum=0.0, maximum=1000.0)
-    kv_weight: float = parameter("number", 2.0, "Weight of a free KV cache.", minimum=0.0, maximum=1000.0)
-    prefix_weight: float = parameter("number", 3.0, "Weight of the matched prefix.", minimum=0.0, maximum=1000.0)
-    max_endpoints: int = parameter(
-        "integer", 4, "Instances picked: the best, and in order those a failed request is tried on next.", minimum=1, maximum=16
+    queue_weight: float = number("Weight of a short queue.", 2.0, minimum=0.0, maximum=1000.0)
+    kv_weight: float = number("Weight of a free KV cache.", 2.0, minimum=0.0, maximum=1000.0)
+    prefix_weight: float = number("Weight of the matched prefix.", 3.0, minimum=0.0, maximum=1000.0)
+    max_endpoints: int = whole(
+        "Instances picked: the best, and in order those a failed request is tried on next.", 4, minimum=1, maximum=16
     )
 
 

@@ -14,11 +14,12 @@ from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.schemas.shapes import number, text
 from fairlead.tables import EngineFacts
 
 THETAS = {
@@ -35,21 +36,17 @@ THETAS = {
 class MooncakeParameters(QueueParameters):
     """Parameters of `mooncake`."""
 
-    preset: str = parameter(
-        "text", "mooncake-theta2", "Where theta comes from when it is not given; cache-aware never fetches.", choices=tuple(THETAS)
-    )
-    theta: float | None = parameter(
-        "number",
-        None,
+    preset: str = text("Where theta comes from when it is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
+    theta: float | None = number(
         "The best match may be fetched by instances whose own is shorter by this factor or more; default by preset.",
+        None,
         minimum=1.01,
         maximum=1e6,
     )
-    transfer_rule: str = parameter(
-        "text",
-        "threshold",
+    transfer_rule: str = text(
         "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of fetching and computing (`shorter`).",
-        choices=("threshold", "shorter"),
+        "threshold",
+        enum=("threshold", "shorter"),
     )
 
     @property

@@ -14,11 +14,12 @@ from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest, misses
 from fairlead.routing.contracts.weighing import TOTAL, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 
@@ -26,15 +27,13 @@ from fairlead.tables import RoutingTable
 class PrebleParameters(QueueParameters):
     """Parameters of `preble`."""
 
-    window_seconds: float = parameter("number", 180.0, "How far back recent work is looked at.", minimum=1.0, maximum=86_400.0)
-    decode_tokens: int = parameter("integer", 45, "Output tokens a running request is taken to have.", minimum=0, maximum=100_000)
-    decode_seconds: float = parameter("number", 0.15, "Seconds a running request is charged per output token.", minimum=0.0, maximum=60.0)
-    rebalance_ratio: float = parameter(
-        "number", 1.5, "Prefixes move while the busiest instance has more than this many times the work of the least busy.", minimum=1.01
+    window_seconds: float = number("How far back recent work is looked at.", 180.0, minimum=1.0, maximum=86_400.0)
+    decode_tokens: int = whole("Output tokens a running request is taken to have.", 45, maximum=100_000)
+    decode_seconds: float = number("Seconds a running request is charged per output token.", 0.15, minimum=0.0, maximum=60.0)
+    rebalance_ratio: float = number(
+        "Prefixes move while the busiest instance has more than this many times the work of the least busy.", 1.5, minimum=1.01
     )
-    rebalance_every: int = parameter(
-        "integer", 50, "Requests per instance between two looks at the balance; 0 = never.", minimum=0, maximum=1_000_000
-    )
+    rebalance_every: int = whole("Requests per instance between two looks at the balance; 0 = never.", 50, maximum=1_000_000)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,26 +14,25 @@ from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.terms import REQUEST_COUNT
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector
 from fairlead.routing.contracts.weighing import TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Unit
 from fairlead.routing.policies.least_request import fewest_first
+from fairlead.schemas.shapes import number, text, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixCacheLoadParameters(QueueParameters):
     """Parameters of `prefix-cache-load`."""
 
-    imbalance_requests: int = parameter(
-        "integer", 8, "When the most and the fewest requests differ by more than this, the fewest win.", minimum=0, maximum=1_000_000
+    imbalance_requests: int = whole("When the most and the fewest requests differ by more than this, the fewest win.", 8, maximum=1_000_000)
+    deviations: float = number(
+        "A match counts only with at most mean + this many standard deviations of requests.", 1.0, minimum=0.0, maximum=100.0
     )
-    deviations: float = parameter(
-        "number", 1.0, "A match counts only with at most mean + this many standard deviations of requests.", minimum=0.0, maximum=100.0
-    )
-    deviation: str = parameter(
-        "text", "sample", "Standard deviation as the code has it (`sample`, over n - 1) or `population`.", choices=("sample", "population")
+    deviation: str = text(
+        "Standard deviation as the code has it (`sample`, over n - 1) or `population`.", "sample", enum=("sample", "population")
     )
 
 

@@ -7,24 +7,21 @@ from fairlead.routing.choosing.dice import Dice
 from fairlead.routing.choosing.terms import REQUEST_COUNT
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import highest
 from fairlead.routing.contracts.weighing import TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Unit
 from fairlead.routing.policies.least_request import fewest_first
+from fairlead.schemas.shapes import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixCacheThresholdParameters(QueueParameters):
     """Parameters of `prefix-cache-threshold`."""
 
-    match_percent: float = parameter(
-        "number",
-        50.0,
-        "The longest match wins when it covers more than this percentage of the prompt; 100 = never.",
-        minimum=0.0,
-        maximum=100.0,
+    match_percent: float = number(
+        "The longest match wins when it covers more than this percentage of the prompt; 100 = never.", 50.0, minimum=0.0, maximum=100.0
     )
 
 

@@ -7,20 +7,19 @@ from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.terms import DECODE_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
-from fairlead.routing.contracts.parameters import QueueParameters, parameter
+from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
 from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.schemas.shapes import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticPdParameters(QueueParameters):
     """Parameters of `static-pd`."""
 
-    reserve_tokens: int = parameter(
-        "integer", 512, "KV tokens a decode instance must have free beside the prompt, for the answer.", minimum=0, maximum=1_000_000
-    )
+    reserve_tokens: int = whole("KV tokens a decode instance must have free beside the prompt, for the answer.", 512, maximum=1_000_000)
 
 
 class StaticPd:

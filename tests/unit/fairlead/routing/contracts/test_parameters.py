@@ -3,10 +3,9 @@ from typing import Any
 import pytest
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.routing.contracts.parameters import ParameterFacts
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.policies.dualmap import DualMapParameters
-from fairlead.routing.policies.ear import EarParameters
+from fairlead.schemas.shapes import Shape
 from fairlead.tables import RoutingFacts
 
 
@@ -22,9 +21,9 @@ def test_each_policy_is_built_by_name_and_needs_no_parameters(name: str) -> None
 
 @pytest.mark.parametrize("name", BUILT_IN.names)
 def test_every_default_passes_its_own_check_and_every_parameter_is_described(name: str) -> None:
-    facts = BUILT_IN.parameters(name)
-    BUILT_IN.check_parameters(name, {one.name: one.default for one in facts})
-    assert all(one.description.endswith(".") and len(one.description) > 20 for one in facts)
+    shapes = BUILT_IN.parameters(name)
+    BUILT_IN.check_parameters(name, {parameter: shape.default for parameter, shape in shapes.items()})
+    assert all(shape.description.endswith(".") and len(shape.description) > 20 for shape in shapes.values())
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
@@ -33,7 +32,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
 
 
 def test_an_unknown_parameter_is_refused_with_its_path_and_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match=r"has no such parameter; it has: .*slo_fraction") as refused:
+    with pytest.raises(InvalidInput, match=r"the fields of policy dualmap are .*slo_fraction") as refused:
         BUILT_IN.check_parameters("dualmap", {"slo_fracton": 1})
     assert refused.value.field == "spec.routing.parameters.slo_fracton"
 
@@ -45,16 +44,15 @@ def test_an_unknown_parameter_is_refused_with_its_path_and_the_known_ones() -> N
         ("dualmap", "slo_fraction", True, "write a number from 0.01 to 100"),
         ("dualmap", "slo_fraction", 0, "write a number from 0.01 to 100"),
         ("dualmap", "slo_fraction", float("nan"), "write a number from 0.01 to 100"),
-        ("dualmap", "rebalance", "yes", "write a boolean"),
-        ("dualmap", "rebalance", 1, "write a boolean"),
-        ("dualmap", "max_examined", 2.5, "write an integer from 1 to 10000"),
-        ("dualmap", "max_examined", float("inf"), "write an integer from 1 to 10000"),
+        ("dualmap", "rebalance", "yes", "write true or false"),
+        ("dualmap", "rebalance", 1, "write true or false"),
+        ("dualmap", "max_examined", 2.5, "write a whole number from 1 to 10000"),
+        ("dualmap", "max_examined", float("inf"), "write a whole number from 1 to 10000"),
         ("dualmap", "second_choice", "third", "write one of distinct, paper"),
         ("dualmap", "second_choice", ["paper"], "write one of distinct, paper"),
-        ("dualmap", "max_examined", None, "write an integer"),
         ("ear", "cooldown_seconds", -1, "write a number of at least 0"),
         ("ear", "cooldown_seconds", {}, "write a number of at least 0"),
-        ("round-robin", "queue_limit", 0, "write an integer of at least 1"),
+        ("round-robin", "queue_limit", 0, "write a whole number of at least 1"),
     ],
 )
 def test_a_value_of_the_wrong_type_or_out_of_bounds_names_field_and_remedy(policy: str, name: str, value: Any, remedy: str) -> None:
@@ -88,13 +86,12 @@ def test_the_preset_decides_what_is_not_given() -> None:
     assert (own.overload_fraction, own.hotness().hot_share, own.hotness().cold_share) == (0.7, 0.3, 0.02)
 
 
-def test_a_null_means_the_default_where_the_default_is_a_rule() -> None:
-    typed = BUILT_IN.check_parameters("ear", {"hot_tokens": None})
-    assert isinstance(typed, EarParameters)
-    assert typed.hot_tokens is None
+def test_a_null_means_that_the_parameter_is_left_out_as_everywhere_in_a_spec() -> None:
+    typed = BUILT_IN.check_parameters("ear", {"hot_tokens": None, "cooldown_seconds": None})
+    assert typed == BUILT_IN.check_parameters("ear", {})
 
 
 def test_what_may_be_written_is_told_in_words() -> None:
-    facts = ParameterFacts(name="x", kind="number", default=1.0, maximum=3.0, description="d")
-    assert facts.wanted == "a number of at most 3"
-    assert ParameterFacts(name="x", kind="text", default="", description="d").wanted == "a text"
+    assert Shape(kind="number", description="d", default=1, maximum=3.0).wanted == "a number of at most 3"
+    assert Shape(kind="integer", description="d", default=1, minimum=1, maximum=10**7).wanted == "a whole number from 1 to 10000000"
+    assert Shape(kind="duration", description="d", default=1, minimum=0.001, maximum=3600).wanted == "a duration from 1ms to 1h"

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from fairlead.routing.choosing.key_parameters import KeyParameters
-from fairlead.routing.contracts.parameters import ParameterFacts, QueueParameters, parameter_facts
+from fairlead.routing.contracts.parameters import QueueParameters, parameter_shapes
 from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.schemas.shapes import Shape
 
 CATALOGUE = (Path(__file__).parents[5] / "docs" / "policies.md").read_text(encoding="utf-8")
-SHARED = {facts.name for facts in parameter_facts(QueueParameters)}
-KEY = {facts.name for facts in parameter_facts(KeyParameters)}
+SHARED = parameter_shapes(QueueParameters).keys()
+KEY = parameter_shapes(KeyParameters).keys()
 
 
 def section(title: str) -> str:
@@ -26,22 +27,22 @@ def lines(title: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \|(.*)$", section(title), re.MULTILINE))
 
 
-def kind(one: ParameterFacts) -> str:
+def kind(one: Shape) -> str:
     """Type and bounds as the catalogue writes them: `a` or `b`, number 0–1, integer ≥ 0."""
-    if one.choices:
-        names = [f"`{choice}`" for choice in one.choices]
+    if one.enum:
+        names = [f"`{choice}`" for choice in one.enum]
         return " or ".join([", ".join(names[:-1]), names[-1]])
     if one.minimum is None:
         return one.kind
     return f"{one.kind} ≥ {one.minimum:.10g}" if one.maximum is None else f"{one.kind} {one.minimum:.10g}–{one.maximum:.10g}"
 
 
-def default(one: ParameterFacts) -> str:
+def default(one: Shape) -> str:
     """A pattern for the default as the catalogue writes it."""
     if one.default is None:
         return r"(none|by preset( \(.*\))?)"
     text = str(one.default)
-    return re.escape(f"`{text}`" if one.kind == "text" else text.lower() if one.kind == "boolean" else text)
+    return re.escape(f"`{text}`" if one.kind == "string" else text.lower() if one.kind == "boolean" else text)
 
 
 @pytest.mark.parametrize("policy", BUILT_IN.names)
@@ -55,7 +56,7 @@ def test_every_policy_has_a_section_with_intent_inputs_cost_and_when_it_hurts(po
 def test_every_parameter_of_every_policy_is_documented_with_its_type_bounds_and_default(policy: str) -> None:
     own = lines(policy)
     inherited = lines("What every policy shares") | (lines("cache-affinity") if policy == "dualmap" else {})
-    facts = {one.name: one for one in BUILT_IN.parameters(policy)}
+    facts = BUILT_IN.parameters(policy)
     assert set(own) <= set(facts), "a parameter is documented that does not exist"
     for name, one in facts.items():
         line = (inherited | own).get(name)
