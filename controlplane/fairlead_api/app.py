@@ -96,7 +96,8 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
     decisions, rejections = PostgresDecisions(reads, installed_policies()), PostgresRejections(reads)
     heatmaps = HeatmapReading(PostgresLoads(reads))
-    plans = Plans(PostgresPlans(control), cluster or KubernetesCluster(settings.kubeconfig), lambda: secrets.token_hex(8))
+    kubernetes = KubernetesCluster(settings.kubeconfig)
+    plans = Plans(PostgresPlans(control), cluster or kubernetes, lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
     live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
     telemetry.live.set_function(lambda: live.streams)
@@ -111,6 +112,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
                 stack.push_async_callback(database.close)
             await stack.enter_async_context(pulse.asking())
             stack.push_async_callback(recent.close)
+            stack.push_async_callback(kubernetes.close)
             listening = asyncio.Event()
 
             async def noticed(notice: Notice) -> None:

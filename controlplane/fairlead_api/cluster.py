@@ -1,23 +1,21 @@
-"""The Kubernetes API, as far as plans need it: reading a pool and patching its replicas, in threads because the client blocks."""
+"""The Kubernetes API, as far as plans need it: reading a pool and patching its replicas."""
 
 import asyncio
-import json
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import urllib3
-from kubernetes import client, config
+from urllib.parse import quote
 
 from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
-from fairlead_api.services.plans.marks import FIELD_MANAGER
 from fairlead_api.services.plans.plans import ClusterPool
+from fairlead_process import kubernetes_api
+from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
 
-_TIMEOUT = (3, 10)
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+FIELD_MANAGER = "fairlead-api"
+CONFIGURE_SECONDS = 60
+"""When to ask again after nothing said where the Kubernetes API is: somebody has to configure it first."""
 
 
 class KubernetesCluster:
@@ -25,78 +23,59 @@ class KubernetesCluster:
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._kubeconfig = kubeconfig
-        self._api: Any = None
+        self._connecting = asyncio.Lock()
+        self._api: KubernetesApi | None = None
 
     async def read(self, pool: PoolKey) -> ClusterPool:
-        def call() -> Any:
-            return self._objects().get_namespaced_custom_object(
-                GROUP, VERSION, pool.namespace, PLURAL, pool.name, _request_timeout=_TIMEOUT
-            )
-
-        return _pool(await self._run(pool, call, None))
+        return _pool(await self._call(pool, None, "GET"))
 
     async def scale(
         self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterPool:
         body = {"metadata": {"resourceVersion": resource_version, "annotations": dict(annotations)}, "spec": {"replicas": replicas}}
-        options = {"dry_run": "All"} if dry_run else {}
+        query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
+        return _pool(await self._call(pool, replicas, "PATCH", body, query))
 
-        def call() -> Any:
-            return self._objects().patch_namespaced_custom_object(
-                GROUP,
-                VERSION,
-                pool.namespace,
-                PLURAL,
-                pool.name,
-                body,
-                field_manager=FIELD_MANAGER,
-                field_validation="Strict",
-                _content_type="application/merge-patch+json",
-                _request_timeout=_TIMEOUT,
-                **options,
-            )
+    async def close(self) -> None:
+        """Close all connections."""
+        api, self._api = self._api, None
+        if api is not None:
+            await api.close()
 
-        return _pool(await self._run(pool, call, replicas))
-
-    def _objects(self) -> Any:
-        if self._api is None:
-            if self._kubeconfig is not None:
-                connection = config.new_client_from_config(config_file=self._kubeconfig)
-            elif _SERVICE_ACCOUNT.exists():
-                settings = client.Configuration()
-                config.load_incluster_config(client_configuration=settings)
-                connection = client.ApiClient(settings)
-            else:
-                raise ClusterUnavailable("no Kubernetes API is configured; set KUBECONFIG for the control API", 60)
-            connection.configuration.retries = False
-            self._api = client.CustomObjectsApi(connection)
-        return self._api
-
-    async def _run(self, pool: PoolKey, call: Any, replicas: int | None) -> Any:
+    async def _call(
+        self, pool: PoolKey, replicas: int | None, method: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
+    ) -> Mapping[str, Any]:
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/{quote(pool.namespace, safe='')}/{PLURAL}/{quote(pool.name, safe='')}"
         try:
-            return await asyncio.to_thread(call)
-        except client.ApiException as error:
-            raise _refusal(pool, replicas, error) from error
-        except (urllib3.exceptions.HTTPError, OSError, config.ConfigException) as error:
-            self._api = None
-            raise ClusterUnavailable(f"the Kubernetes API does not answer: {str(error).splitlines()[0]}") from error
+            async with self._connecting:
+                if self._api is None:
+                    self._api = await KubernetesApi.connect(self._kubeconfig)
+                api = self._api
+            found = await api.call(method, path, query=query, body=body, content=MERGE_PATCH, absent=404)
+        except ClusterNotConfigured as error:
+            raise ClusterUnavailable(str(error), CONFIGURE_SECONDS) from error
+        except kubernetes_api.ClusterUnavailable as error:
+            if error.status == 401:
+                raise Denied(f"the Kubernetes API refuses the control API: {error}") from error
+            if error.status is None:
+                await self.close()
+            raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
+        except ClusterRefused as error:
+            raise _refusal(replicas, error) from error
+        if found is None:
+            raise NotFound("InferencePool", str(pool))
+        return found
 
 
-def _refusal(pool: PoolKey, replicas: int | None, error: Any) -> Exception:
-    try:
-        message = str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        message = str(error.reason)
+def _refusal(replicas: int | None, error: ClusterRefused) -> Exception:
     match error.status:
-        case 404:
-            return NotFound("InferencePool", str(pool))
         case 409:
-            return Conflict("object-changed", message)
+            return Conflict("object-changed", error.text)
         case 400 | 422:
-            return InvalidInput("replicas", replicas, message)
-        case 401 | 403:
-            return Denied(f"the Kubernetes API refuses the control API: {message}")
-    return ClusterUnavailable(f"the Kubernetes API answered {error.status}: {message}")
+            return InvalidInput("replicas", replicas, error.text)
+        case 403:
+            return Denied(f"the Kubernetes API refuses the control API: {error.text}")
+    return ClusterUnavailable(f"the Kubernetes API answered {error.status}: {error.text}")
 
 
 def _pool(found: Mapping[str, Any]) -> ClusterPool:

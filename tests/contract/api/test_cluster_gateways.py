@@ -1,6 +1,6 @@
 """What plans rely on, held by both the Kubernetes API (the sandbox's server, over HTTP) and the fake the other tests use."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,22 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["fake", "kubernetes"])
-def gateway(request: pytest.FixtureRequest) -> ClusterGateway:
+async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[ClusterGateway]:
     """A cluster with the pool `chat`: 4 replicas, at most 8."""
     if request.param == "fake":
         fake = FakeClusterGateway(most=8)
         fake.add(CHAT, 4)
-        return fake
+        yield fake
+        return
     kubeconfig: str = request.getfixturevalue("kubeconfig")
     client = KubernetesClient.of(kubeconfig)
     client.session.delete(f"{client.server}{POOLS}/chat", timeout=10)
     spec: dict[str, Any] = {"model": "tiny", "replicas": 4, "roles": [{"name": "both", "maxReplicas": 8}]}
     body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "chat"}, "spec": spec}
     client.call("POST", POOLS, body)
-    return KubernetesCluster(kubeconfig)
+    cluster = KubernetesCluster(kubeconfig)
+    yield cluster
+    await cluster.close()
 
 
 async def test_a_dry_run_answers_like_a_write_and_changes_nothing(gateway: ClusterGateway) -> None:

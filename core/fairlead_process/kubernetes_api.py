@@ -1,0 +1,131 @@
+"""Requests to the Kubernetes API, for every process that makes some: who we are, time limits, credentials that expire, and what errors mean.
+
+It stands on the official asyncio client. Objects are plain JSON documents; which objects there are is the callers' business.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import yaml
+from kubernetes.aio import client, config
+
+MERGE_PATCH = "application/merge-patch+json"
+
+_TIMEOUT = aiohttp.ClientTimeout(total=10.0, sock_connect=3.0)
+
+
+class ClusterError(Exception):
+    """A call to the Kubernetes API failed; `str(error)` is one line.
+
+    ClusterError
+    ├── ClusterUnavailable         no usable answer (none, 401, 429 or 5xx): worth repeating
+    │   └── ClusterNotConfigured   nothing says where the API is: worth repeating once somebody has configured it
+    └── ClusterRefused             the request was answered and refused: repeating it unchanged is pointless
+    """
+
+
+class ClusterUnavailable(ClusterError):
+    """No usable answer; the call may or may not have had its effect. `status` is None when there was no answer at all."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ClusterNotConfigured(ClusterUnavailable):
+    """The kubeconfig cannot be used, or there is none and this runs outside a cluster."""
+
+
+class ClusterRefused(ClusterError):
+    """Refused, with the HTTP status, the server's reason word and its own `text` about it."""
+
+    def __init__(self, status: int, reason: str, message: str, text: str = "") -> None:
+        self.status = status
+        self.reason = reason
+        self.text = text or message
+        super().__init__(message)
+
+
+class KubernetesApi:
+    """Make it with `connect`, end it with `close`. Credentials that expired are read anew, once per call."""
+
+    def __init__(self, api: client.ApiClient, kubeconfig: str | None) -> None:
+        self._api = api
+        self._kubeconfig = kubeconfig
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None) -> "KubernetesApi":
+        """From a kubeconfig file, or from the pod's service account when None; nothing is asked yet. Raises ClusterNotConfigured."""
+        return cls(await _log_in(kubeconfig), kubeconfig)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+        absent: int | None = None,
+    ) -> dict[str, Any] | None:
+        """One request within ten seconds, and its answer; None when the answer's status is `absent`. Raises ClusterUnavailable, ClusterRefused."""
+        headers = {"Accept": "application/json", "Content-Type": content}
+        status, data = await self._send(method, path, query, headers, body)
+        if status == 401:
+            stale, self._api = self._api, await _log_in(self._kubeconfig)
+            await stale.close()
+            status, data = await self._send(method, path, query, headers, body)
+        if status < 300:
+            answer: dict[str, Any] = json.loads(data)
+            return answer
+        if status == absent:
+            return None
+        text, reason = _explain(data)
+        line = f"{method} {path}: {status} {text}"
+        if status in {401, 429} or status >= 500:
+            raise ClusterUnavailable(line, status)
+        raise ClusterRefused(status, reason, line, text)
+
+    async def _send(
+        self, method: str, path: str, query: Sequence[tuple[str, str]], headers: dict[str, str], body: Mapping[str, Any] | None
+    ) -> tuple[int, bytes]:
+        try:
+            request = await self._api.param_serialize(
+                method, path, query_params=list(query), header_params=dict(headers), body=body, auth_settings=["BearerToken"]
+            )
+            response = await self._api.call_api(*request, _request_timeout=_TIMEOUT)
+            return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ClusterUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
+
+
+async def _log_in(kubeconfig: str | None) -> client.ApiClient:
+    configuration = client.Configuration()
+    try:
+        if kubeconfig is not None:
+            await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+        return client.ApiClient(configuration=configuration)
+    except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        if kubeconfig is None:
+            raise ClusterNotConfigured(f"no Kubernetes API is configured ({reason}); set KUBECONFIG to a kubeconfig file") from error
+        raise ClusterNotConfigured(f"KUBECONFIG: {kubeconfig!r} cannot be used ({reason}); set it to a kubeconfig file") from error
+
+
+def _explain(data: bytes) -> tuple[str, str]:
+    """The server's message and reason word."""
+    try:
+        status = json.loads(data)
+    except ValueError:
+        return data[:200].decode(errors="replace"), "Unknown"
+    if not isinstance(status, dict):
+        return str(status)[:200], "Unknown"
+    return str(status.get("message", "")), str(status.get("reason", "Unknown"))

@@ -1,0 +1,118 @@
+"""Requests to the Kubernetes API: who we are, and what each kind of failure means."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from fairlead_process.kubernetes_api import ClusterNotConfigured, ClusterRefused, ClusterUnavailable, KubernetesApi
+
+KUBECONFIG = (
+    "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: x, cluster: {{server: '{server}'{more}}}}}]\n"
+    "contexts: [{{name: x, context: {{cluster: x, user: x}}}}]\nusers: [{{name: x, user: {{token: '{token}'}}}}]\n"
+)
+
+
+class ScriptedServer:
+    """Answers every request with `status` and `text`; anybody but the bearer of `token` gets 401."""
+
+    def __init__(self) -> None:
+        self.status, self.text, self.token = 200, "{}", "good"
+        self.url = ""
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(f"{request.method} {request.path_qs}")
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return web.json_response({"message": "who are you?", "reason": "Unauthorized"}, status=401)
+        return web.Response(status=self.status, text=self.text, content_type="application/json")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", scripted.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    scripted.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield scripted
+    await runner.cleanup()
+
+
+def write(path: Path, server: str, token: str = "good", more: str = "") -> str:
+    path.write_text(KUBECONFIG.format(server=server, token=token, more=more), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+async def api(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[KubernetesApi]:
+    connected = await KubernetesApi.connect(write(tmp_path / "kubeconfig", server.url))
+    yield connected
+    await connected.close()
+
+
+async def test_an_answer_is_its_document_and_the_awaited_absence_is_none(server: ScriptedServer, api: KubernetesApi) -> None:
+    server.text = '{"kind": "Pod"}'
+    assert await api.call("GET", "/api/v1/pods", query=[("limit", "1")]) == {"kind": "Pod"}
+    assert server.asked == ["GET /api/v1/pods?limit=1"]
+    server.status = 404
+    assert await api.call("GET", "/api/v1/pods", absent=404) is None
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_server_in_trouble_is_worth_asking_again(server: ScriptedServer, api: KubernetesApi, status: int) -> None:
+    server.status, server.text = status, "not JSON at all"
+    with pytest.raises(ClusterUnavailable, match=r"GET /x: .* not JSON") as caught:
+        await api.call("GET", "/x")
+    assert caught.value.status == status
+
+
+async def test_a_refusal_has_status_reason_and_the_servers_words(server: ScriptedServer, api: KubernetesApi) -> None:
+    server.status, server.text = 422, '{"reason": "Invalid", "message": "spec.replicas: too many"}'
+    with pytest.raises(ClusterRefused) as caught:
+        await api.call("PATCH", "/x", body={})
+    refused = caught.value
+    assert (refused.status, refused.reason, refused.text) == (422, "Invalid", "spec.replicas: too many")
+    assert str(refused) == "PATCH /x: 422 spec.replicas: too many"
+
+
+async def test_credentials_that_expired_are_read_anew_once(server: ScriptedServer, api: KubernetesApi, tmp_path: Path) -> None:
+    server.token = "newer"
+    write(tmp_path / "kubeconfig", server.url, token="newer")
+    assert await api.call("GET", "/x") == {}
+    server.token = "newest"
+    with pytest.raises(ClusterUnavailable, match="401 who are you") as caught:
+        await api.call("GET", "/x")
+    assert caught.value.status == 401
+    assert len(server.asked) == 4
+
+
+async def test_a_server_that_is_not_there_is_unavailable_without_a_status(tmp_path: Path) -> None:
+    api = await KubernetesApi.connect(write(tmp_path / "kubeconfig", "http://127.0.0.1:1"))
+    with pytest.raises(ClusterUnavailable, match="GET /x: ") as caught:
+        await api.call("GET", "/x")
+    assert caught.value.status is None
+    await api.close()
+
+
+NO_SUCH_AUTHORITY = KUBECONFIG.format(server="https://x", token="t", more=", certificate-authority: /none")
+
+
+@pytest.mark.parametrize("content", [None, "]", "kind: Config", "a: b: c", NO_SUCH_AUTHORITY])
+async def test_a_kubeconfig_that_cannot_be_used_is_named_in_one_line(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(ClusterNotConfigured, match=r"^KUBECONFIG: '.*kubeconfig' cannot be used") as caught:
+        await KubernetesApi.connect(str(path))
+    assert "\n" not in str(caught.value)
+
+
+async def test_outside_a_cluster_without_a_kubeconfig_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ClusterNotConfigured, match="set KUBECONFIG to a kubeconfig file"):
+        await KubernetesApi.connect(None)
