@@ -16,7 +16,7 @@ def test_policies_carry_typed_parameters() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("dualmap:nothing=1", "has no such parameter"),
+        ("dualmap:nothing=1", "remove it; the fields of policy dualmap are"),
         ("dualmap:slo_fraction=high", "a number from"),
         ("dualmap:rebalance=maybe", "a boolean"),
         ("dualmap:max_examined=1.5", "an integer"),

@@ -59,7 +59,7 @@ def test_events_are_read_with_their_defaults(tmp_path: Path) -> None:
         ([{"kind": "override", "at": 1, "parameters": 3}], "parameters: 3 cannot be used; write an object of names and values"),
         (
             [{"kind": "override", "at": 1, "policy": "ear", "parameters": {"x": 1}}],
-            "event 1: parameters.x: 1 cannot be used; policy ear has no such parameter; it has: ",
+            "event 1: parameters.x: 1 cannot be used; remove it; the fields of policy ear are ",
         ),
         ([{"kind": "override", "at": 1, "policy": "fastest"}], "event 1: policy 'fastest' is unknown; known: cache-affinity"),
         ([{"kind": "override", "at": 1, "policy": None}], "policy: None cannot be used"),
