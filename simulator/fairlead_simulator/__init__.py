@@ -1,7 +1,8 @@
 """Simulated engines, workloads and trace replay.
 
-From the bottom up: traces (read, described, converted), workloads (traces made from a seed), the engine model, pools of model engines under the
-routers' own scheduler, experiments on them, one engine served over HTTP, and the replay of a trace against a real router. Models are pure: time
-and randomness are arguments. It must not hold its own copy of a routing policy, nor import any other component. Its danger: people size fleets by
-its figures, so a shortcut here becomes a wrong purchase; where the model deviates from a real engine its docstring says so.
+From the bottom up: traces (read, described, converted), workloads (traces made from a seed), the engine model, pools of
+model engines under the routers' own scheduler, experiments on them, one engine served over HTTP, and the replay of a
+trace against a real router. Models are pure: time and randomness are arguments. It must not hold its own copy of a
+routing policy, nor import any other component. Its danger: people size fleets by its figures, so a shortcut here
+becomes a wrong purchase; where the model deviates from a real engine its docstring says so.
 """

@@ -55,7 +55,7 @@ class WorkloadImpossible(SimulatorError):
 
 
 class OutputUnwritable(SimulatorError):
-    """Results have nowhere to go."""
+    """A file or folder for results cannot be written."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: cannot be written: {problem}; {remedy}")

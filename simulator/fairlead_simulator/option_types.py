@@ -1,4 +1,7 @@
-"""Option types of the command line whose refusals say what to write. Numbers have bounds on both sides; NaN is in none."""
+"""Option types of the command line whose refusals say what to write.
+
+Numbers have bounds on both sides; NaN is in none.
+"""
 
 from math import nan
 from typing import Any

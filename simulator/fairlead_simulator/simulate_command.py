@@ -81,7 +81,8 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
 def simulate(**options: Any) -> None:
-    """Compare policies on a trace: attainment, latencies, hit rates and balance, from the router's own code on model engines."""
+    """Compare policies on a trace: attainment, latencies, hit rates and balance, from the router's own code on model
+    engines."""
     try:
         _simulate(options)
     except (SimulatorError, FairleadError) as error:

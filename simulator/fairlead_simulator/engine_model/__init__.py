@@ -1,5 +1,6 @@
 """The one model of a vLLM-like engine: memory, prefix cache, scheduling of steps and what they cost, in virtual time.
 
-`fairlead simulate` runs many of these on one clock; `fairlead engine` runs one against the wall clock behind HTTP. It must not read a clock, draw
-random numbers, or know of routing and HTTP. Its danger: people size fleets by it; where it leaves something out, the module says so.
+`fairlead simulate` runs many of these on one clock; `fairlead engine` runs one against the wall clock behind HTTP. It
+must not read a clock, draw random numbers, or know of routing and HTTP. Its danger: people size fleets by it; where it
+leaves something out, the module says so.
 """

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillCost:
-    """Prefill of x new tokens of a sequence then s tokens long: `fixed + per_token*x + per_context*s + per_pair*x*s`. Linear with the last two 0."""
+    """Prefill of x new tokens of a sequence then s tokens long: `fixed + per_token*x + per_context*s + per_pair*x*s`.
+    Linear with the last two 0."""
 
     fixed: float = 0.0
     per_token: float
@@ -32,12 +33,14 @@ class DecodeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """Moving KV between instances: bytes over the link, shared equally with the source's transfers already under way, plus a latency."""
+    """Moving KV between instances: bytes over the link, shared equally with the source's transfers already under way,
+    plus a latency."""
 
     bytes_per_token: int
     bytes_per_second: float
     latency_seconds: float = 0.0
 
     def seconds(self, tokens: int, active: int) -> float:
-        """`active` is the number of other transfers at the source when this one begins; later ones do not slow it further."""
+        """`active` is the number of other transfers at the source when this one begins; later ones do not slow it
+        further."""
         return tokens * self.bytes_per_token * (1 + active) / self.bytes_per_second + self.latency_seconds

@@ -1,4 +1,5 @@
-"""The decode batch of one engine: runs of steps taken at once, since between two changes of the batch each step only adds its linear growth."""
+"""The decode batch of one engine: runs of steps taken at once, since between two changes of the batch each step only
+adds its linear growth."""
 
 from heapq import heappop, heappush
 from math import sqrt
@@ -9,7 +10,10 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 
 
 class DecodeBatch(Generic[RequestT]):
-    """Requests that get one token per step. Counts KV blocks exactly: at each step, those requests take a new one whose last is full."""
+    """Requests that get one token per step.
+
+    Counts KV blocks exactly: at each step, those requests take a new one whose last is full.
+    """
 
     __slots__ = (
         "_block_tokens",

@@ -1,12 +1,13 @@
-"""One model engine: what it does with the requests it was sent, step by step, when its caller says that a step's time has come.
+"""One model engine: what it does with the requests it was sent, step by step, when its caller says that a step's time
+has come.
 
-A step in progress is never undone: what arrives or is given up meanwhile counts from its end on, and a run of steps is cut short there.
+A step in progress is never undone: what arrives or is given up meanwhile counts from its end on, and a run of steps is
+cut short there.
 
-Left out: a chunked prompt takes all its blocks when its first piece runs; steps of one batch do not speed each other up beyond sharing their
-fixed cost.
+Left out: a chunked prompt takes all its blocks when its first piece runs; steps of one batch do not speed each other up
+beyond sharing their fixed cost.
 """
 
-from bisect import bisect_left, bisect_right
 from typing import Generic
 
 from fairlead_simulator.engine_model.memory import EngineMemory
@@ -32,9 +33,6 @@ class Instance(Generic[RequestT]):
         self.settings = settings
         self.memory = memory
         self.version = 0
-        self.watched = 0
-        """The version for whose end the caller has made an appointment."""
-        self.steps = 0
         self._observer = observer
         self._occupancy: Occupancy[RequestT] = Occupancy(settings, memory, observer)
         self._scheduler = StepScheduler(settings, self._occupancy)
@@ -123,22 +121,22 @@ class Instance(Generic[RequestT]):
         return lost
 
     def count_steps(self, now: float) -> None:
-        """Count the steps of a run that are over by `now`, so that all figures are those of now. The run ends when it would have."""
-        step = self._step
-        if step is None or step.steps < 2:
+        """Count the steps of a run that are over by `now`, so that all figures are those of now.
+
+        The run ends when it would have.
+        """
+        step, occupancy = self._step, self._occupancy
+        done = 0 if step is None else step.over_by(now, occupancy.batch)
+        if step is None or done == 0:
             return
         if step.kind is StepKind.MIXED:
-            done = min(bisect_right(step.run_ends, now), step.steps - 1)
-            if done > 0:
-                self._count_chunks(step, done)
-                self._take(step, done, step.run_ends[done - 1])
-                self._occupancy.memory.allocate(self._occupancy.batch.new_blocks(1))
-                del step.run_ends[:done]
-            return
-        done = min(self._occupancy.batch.whole_steps(now - step.began_at), step.steps - 1)
-        if done > 0:
-            end = step.began_at + self._occupancy.batch.seconds(done)
-            self._occupancy.memory.allocate(self._occupancy.batch.new_blocks(done))
+            self._count_chunks(step, done)
+            self._take(step, done, step.run_ends[done - 1])
+            occupancy.memory.allocate(occupancy.batch.new_blocks(1))
+            del step.run_ends[:done]
+        else:
+            end = step.began_at + occupancy.batch.seconds(done)
+            occupancy.memory.allocate(occupancy.batch.new_blocks(done))
             self._take(step, done, end)
 
     def step_ended(self, now: float) -> StepResult[RequestT]:
@@ -147,7 +145,6 @@ class Instance(Generic[RequestT]):
         step, self._step = self._step, None
         assert step is not None, "a step is in progress"
         self.version += 1
-        self.steps += 1
         aborted = self._aborted
         if aborted:
             self._aborted = set()
@@ -185,7 +182,8 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """Something arrived or left: begin a step if idle; if a run of decode steps is under way, end it with the step in progress."""
+        """Something arrived or left: begin a step if idle; if a run of decode steps is under way, end it with the step
+        in progress."""
         if self._step is None:
             self._begin(now)
         elif self._occupancy.arriving or (not self._occupancy.blocked and self._step.kind is StepKind.DECODE):
@@ -194,20 +192,14 @@ class Instance(Generic[RequestT]):
 
     def _cut_short(self, now: float) -> None:
         """End a run of steps with the step in progress."""
-        step = self._step
-        if step is None or step.steps < 2:
-            return
-        mixed = step.kind is StepKind.MIXED
-        done = bisect_left(step.run_ends, now) if mixed else self._occupancy.batch.whole_steps(now - step.began_at)
-        if done + 1 < step.steps:
-            step.steps = done + 1
-            step.ends_at = step.run_ends[done] if mixed else step.began_at + self._occupancy.batch.seconds(done + 1)
+        if self._step is not None and self._step.cut_short(now, self._occupancy.batch):
             self.version += 1
 
     # ---- ends of steps
 
     def _take(self, step: EngineStep[RequestT], steps: int, end: float) -> list[RequestT]:
-        """The first `steps` steps of a run have ended; returns the requests that now have all their tokens, still in the batch."""
+        """The first `steps` steps of a run have ended; returns the requests that now have all their tokens, still in
+        the batch."""
         batch = self._occupancy.batch
         if self._observer is not None and batch.requests:
             first_end = step.run_ends[0] if step.run_ends else step.began_at + batch.seconds(1) if steps > 1 else end

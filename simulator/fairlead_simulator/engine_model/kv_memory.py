@@ -1,8 +1,9 @@
 """KV memory of one instance: blocks of running requests, and the prefix cache in what they leave.
 
-Prefixes are known by the trace's block ids (512 tokens each); memory is counted in the engine's own, smaller blocks. A prefix block is pinned
-while a running request uses it and otherwise cached, in the order it was let go, tails before heads; what is cached is evicted from the
-oldest on when running requests need room. Because a request holds its whole leading run, what is known is closed under prefixes.
+Prefixes are known by the trace's block ids (512 tokens each); memory is counted in the engine's blocks, which are
+smaller. A prefix block is pinned while a running request uses it and otherwise cached, in the order it was let go,
+tails before heads; what is cached is evicted from the oldest on when running requests need room. Because a request
+holds its whole leading run, what is known is closed under prefixes.
 """
 
 from collections.abc import Container, Sequence
@@ -27,7 +28,10 @@ def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: 
 
 
 class KvMemory:
-    """`capacity` engine blocks of `block_tokens`. With `caching` off nothing outlives its request (a DRAM tier caches instead)."""
+    """`capacity` engine blocks of `block_tokens`.
+
+    With `caching` off nothing outlives its request (a DRAM tier caches instead).
+    """
 
     __slots__ = ("_idle", "_pinned", "_shared", "caching", "capacity", "evicted", "per_prefix_block", "private")
 
@@ -42,7 +46,10 @@ class KvMemory:
         self._shared: dict[int, int] = {}
         """Of pinned blocks that several requests use: how many besides the first."""
         self._idle: dict[int, None] = {}
-        """In the order they were let go. A plain dict, as blocks come and go in runs: those are faster in bulk than an OrderedDict's."""
+        """In the order they were let go.
+
+        A plain dict, as blocks come and go in runs: those are faster in bulk than an OrderedDict's.
+        """
 
     @property
     def pinned(self) -> int:
@@ -94,7 +101,10 @@ class KvMemory:
                 del idle[block]
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
-        """A prefill computed blocks `held` to `full`: others can use them from now on. Returns how many prefix blocks the request holds now."""
+        """A prefill computed blocks `held` to `full`: others can use them from now on.
+
+        Returns how many prefix blocks the request holds now.
+        """
         if not self.caching or full <= held:
             return held
         new = blocks[held:full]

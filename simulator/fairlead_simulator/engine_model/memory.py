@@ -21,13 +21,17 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Share of the capacity held by requests, 0 to 1; what is only cached counts as free."""
 
     def hit_tokens(self, request: MemoryRequestT) -> int:
-        """Leading tokens of its context that need not be computed; never all of them, as the last one's logits are needed."""
+        """Leading tokens of its context that need not be computed; never all of them, as the last one's logits are
+        needed."""
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
         """Give it blocks for its context, if they fit beside a reserve of so many; otherwise nothing happens."""
 
     def allocate(self, blocks: int) -> None:
-        """Take blocks for tokens that are decoded (negative: give them back). The caller made sure that they are available."""
+        """Take blocks for tokens that are decoded (negative: give them back).
+
+        The caller made sure that they are available.
+        """
 
     def computed(self, request: MemoryRequestT) -> None:
         """Its prefill has ended: others can use its whole blocks from now on."""

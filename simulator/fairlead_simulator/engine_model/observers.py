@@ -17,7 +17,8 @@ class EngineObserver(Protocol[ObservedRequestT]):
         """Its prompt was computed, or computed again after a preemption: it has one more token."""
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Each of `sequences` requests has got a token in each of `steps` steps, which ended from `first_end` to `last_end`."""
+        """Each of `sequences` requests has got a token in each of `steps` steps, which ended from `first_end` to
+        `last_end`."""
 
     def stopped_decoding(self, request: ObservedRequestT) -> None:
         """It left the decode batch: finished, preempted or aborted."""

@@ -1,10 +1,12 @@
 """The KV cache of one engine: a pool of fixed-size blocks and the prefix tree of those whose content is known.
 
-A block is known by everything before it, as in a chain of block hashes; here the chain is a radix tree over the prompt bytes, so a prompt
-of a megabyte is matched by a few memory comparisons instead of sixteen thousand hashes. Every node is a run of whole blocks.
+A block is known by everything before it, as in a chain of block hashes; here the chain is a radix tree over the prompt
+bytes, so a prompt of a megabyte is matched by a few memory comparisons instead of sixteen thousand hashes. Every node
+is a run of whole blocks.
 
-Three kinds of blocks add up to the capacity: free, private (of one request, content not shared) and tree blocks. Tree blocks that a request
-holds are pinned; the others are cached, in the order they were let go, tails of a chain before its head, and are evicted in that order.
+Three kinds of blocks add up to the capacity: free, private (of one request, content not shared) and tree blocks. Tree
+blocks that a request holds are pinned; the others are cached, in the order they were let go, tails of a chain before
+its head, and are evicted in that order.
 """
 
 from collections import OrderedDict
@@ -53,7 +55,8 @@ class KvBlockPool:
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of those are cached and would become pinned."""
+        """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of those are cached and
+        would become pinned."""
         known, unpinned = 0, 0
         node = self._root
         while known < limit_blocks:
@@ -70,11 +73,17 @@ class KvBlockPool:
         return known, unpinned
 
     def pin(self, text: bytes, limit_blocks: int) -> tuple[PrefixNode, int]:
-        """Hold the known leading blocks of `text`. Returns the deepest node (to be given back by `release`) and their number."""
+        """Hold the known leading blocks of `text`.
+
+        Returns the deepest node (to be given back by `release`) and their number.
+        """
         return self._descend(self._root, text, 0, limit_blocks)
 
     def allocate(self, blocks: int) -> None:
-        """Take private blocks, evicting cached ones when the free ones do not suffice. The caller has checked `available`."""
+        """Take private blocks, evicting cached ones when the free ones do not suffice.
+
+        The caller has checked `available`.
+        """
         if blocks > self.available:
             raise ValueError(f"{blocks} blocks asked, {self.available} available")
         missing = blocks - self.free_blocks
@@ -89,7 +98,8 @@ class KvBlockPool:
         self.private_blocks -= blocks
 
     def share(self, node: PrefixNode, known_blocks: int, text: bytes, blocks: int) -> PrefixNode:
-        """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; the new deepest node.
+        """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; the new
+        deepest node.
 
         Where another request made the same blocks known meanwhile, those are used and the private copies freed.
         """
@@ -121,7 +131,8 @@ class KvBlockPool:
         return node.children.get(text[start : start + self.block_bytes])
 
     def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
-        """Leading blocks of the node that `text` has at block `known`, at most `limit`; at least 1 since the first block was looked up."""
+        """Leading blocks of the node that `text` has at block `known`, at most `limit`; at least 1 since the first
+        block was looked up."""
         start = known * self.block_bytes
         if node.blocks <= limit and text.startswith(node.label, start):
             return node.blocks
@@ -155,7 +166,8 @@ class KvBlockPool:
         node.references += 1
 
     def _split(self, node: PrefixNode, blocks: int) -> PrefixNode:
-        """Put a new node with the first `blocks` blocks above `node`, which keeps the rest, its holders and its place in the order."""
+        """Put a new node with the first `blocks` blocks above `node`, which keeps the rest, its holders and its place
+        in the order."""
         parent = node.parent
         assert parent is not None, "the root has no blocks to split"
         cut = blocks * self.block_bytes
@@ -166,7 +178,7 @@ class KvBlockPool:
         node.parent = head
         head.children[node.label[: self.block_bytes]] = node
         if head.references == 0:
-            # The caller holds the head next; until then it stands behind its tail so that the books are right at every moment.
+            # The caller holds the head next; until then it stands behind its tail, so that the counts are always right.
             self._released[head] = None
         return head
 

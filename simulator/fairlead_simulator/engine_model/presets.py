@@ -1,7 +1,8 @@
 """Presets: one instance of known hardware and model, as data.
 
-Constants marked (measured) come from the named publications or their code; those marked (estimated) are computed here from the hardware's
-bandwidth and memory and are good to a few ten percent: they set absolute latencies, while orderings of policies hardly depend on them.
+Constants marked (measured) come from the named publications or their code; those marked (estimated) are computed here
+from the hardware's bandwidth and memory and are good to a few ten percent: they set absolute latencies, while orderings
+of policies hardly depend on them.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from fairlead_simulator.engine_model.settings import EngineSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePreset(EngineSettings):
-    """One instance's engine, and what is known of its surroundings. `dram_tokens` None = the prefix cache lives in GPU memory."""
+    """One instance's engine, and what is known of its surroundings.
+
+    `dram_tokens` None = the prefix cache lives in GPU memory.
+    """
 
     name: str
     about: str
@@ -73,7 +77,8 @@ PRESETS: dict[str, EnginePreset] = {
             dram_tokens=3_000_320,  # (estimated) about 1 TB per node
             max_batched_tokens=8_192,
             max_input_tokens=None,
-            # (measured on 2 x A100: 28.93 + 0.1822 x + 4.0e-3 s + 2.55e-6 x s ms; here a quarter of it, as if 8 GPUs scaled linearly)
+            # (measured on 2 x A100: 28.93 + 0.1822 x + 4.0e-3 s + 2.55e-6 x s ms;
+            # here a quarter of it, as if 8 GPUs scaled linearly)
             prefill=PrefillCost(fixed=0.0072, per_token=4.555e-5, per_context=1.0e-6, per_pair=6.375e-10),
             decode=DecodeCost(fixed=0.020, per_context_token=2.5e-8, per_sequence=0.0001),  # (estimated)
             transfer=TransferCost(bytes_per_token=327_680, bytes_per_second=100e9, latency_seconds=0.005),  # (measured) GQA fp16, 800 Gb/s

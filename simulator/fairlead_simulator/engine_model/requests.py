@@ -6,7 +6,10 @@ from typing import TypeVar
 
 
 class Phase(Enum):
-    """Where a request is. FINISHED, REFUSED and FAILED are final; an engine sets only those from WAITING to FINISHED."""
+    """Where a request is.
+
+    FINISHED, REFUSED and FAILED are final; an engine sets only those from WAITING to FINISHED.
+    """
 
     PLANNED = "planned"
     ROUTED = "routed"

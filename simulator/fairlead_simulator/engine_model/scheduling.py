@@ -1,9 +1,11 @@
 """Which step an engine takes next.
 
-`prefill_priority` (vLLM V0, DualMap's testbed): if the oldest waiting prompt fits, a step computes waiting prompts only; otherwise all running
-requests decode. `chunked` (vLLM V1): every step holds all decodes and fills the rest of its token budget with pieces of prompts.
+`prefill_priority` (vLLM V0, DualMap's testbed): if the oldest waiting prompt fits, a step computes waiting prompts
+only; otherwise all running requests decode. `chunked` (vLLM V1): every step holds all decodes and fills the rest of its
+token budget with pieces of prompts.
 
-Runs of steps in which nothing changes are taken at once. Example: a batch whose first request to finish needs 40 more tokens decodes 40 steps.
+Runs of steps in which nothing changes are taken at once. Example: a batch whose first request to finish needs 40 more
+tokens decodes 40 steps.
 """
 
 from typing import Generic
@@ -99,7 +101,8 @@ class StepScheduler(Generic[RequestT]):
         return step
 
     def _chunks(self, budget: int, now: float) -> tuple[list[tuple[RequestT, int]], float, int]:
-        """Pieces of prompts for one step, those already begun first; with their seconds, and what is left of the budget."""
+        """Pieces of prompts for one step, those already begun first; with their seconds, and what is left of the
+        budget."""
         settings, occupancy = self._settings, self._occupancy
         variable = settings.prefill.variable
         chunks: list[tuple[RequestT, int]] = []
@@ -124,7 +127,8 @@ class StepScheduler(Generic[RequestT]):
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """One prompt fills this step: take those that it fills after it as one run, as long as the batch does not change."""
+        """One prompt fills this step: take those that it fills after it as one run, as long as the batch does not
+        change."""
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch
         steps = 1 + (request.context_tokens - request.prefilled - tokens) // tokens

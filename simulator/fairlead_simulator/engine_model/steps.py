@@ -1,9 +1,11 @@
 """What an engine is doing, and what a finished step brought."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic
 
+from fairlead_simulator.engine_model.decode_batch import DecodeBatch
 from fairlead_simulator.engine_model.requests import RequestT
 
 
@@ -31,10 +33,29 @@ class EngineStep(Generic[RequestT]):
     run_ends: list[float] = field(default_factory=list)
     """MIXED: when each step of a run ends."""
 
+    def over_by(self, now: float, batch: DecodeBatch[RequestT]) -> int:
+        """How many steps of a run are over by `now`, but for its last one."""
+        if self.steps < 2:
+            return 0
+        over = bisect_right(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)
+        return min(over, self.steps - 1)
+
+    def cut_short(self, now: float, batch: DecodeBatch[RequestT]) -> bool:
+        """End a run with the step in progress; whether that is earlier than it would have ended."""
+        if self.steps < 2:
+            return False
+        over = bisect_left(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)
+        if over + 1 >= self.steps:
+            return False
+        self.steps = over + 1
+        self.ends_at = self.run_ends[over] if self.run_ends else self.began_at + batch.seconds(over + 1)
+        return True
+
 
 @dataclass(slots=True)
 class StepResult(Generic[RequestT]):
-    """What a finished step brought: first tokens, finished requests, and prefills whose KV must now go to another instance."""
+    """What a finished step brought: first tokens, finished requests, and prefills whose KV must now go to another
+    instance."""
 
     first_tokens: list[RequestT]
     finished: list[RequestT]

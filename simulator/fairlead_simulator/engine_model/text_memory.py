@@ -1,4 +1,5 @@
-"""KV memory for requests whose prompts are text, as an engine behind HTTP has them; answers are found again as parts of later prompts."""
+"""KV memory for requests whose prompts are text, as an engine behind HTTP has them; answers are found again as parts of
+later prompts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ class TextRequest(EngineRequest):
 
     prompt: bytes
     answer: Callable[[int], bytes] | None = None
-    """The text of the first n tokens of the answer, so that it can be cached for the next turn; None: answers are not cached."""
+    """The text of the first n tokens of the answer, so that it can be cached for the next turn; None: answers are not
+    cached."""
     node: PrefixNode | None = None
     """Where its known blocks end, while it holds memory."""
     tree_blocks: int = 0

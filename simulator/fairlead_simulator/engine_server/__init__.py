@@ -1,7 +1,7 @@
 """The simulated engine as a server: what a router, a scraper and a readiness probe see of one vLLM-like instance.
 
-Raw ASGI on uvicorn around the engine model that `fairlead simulate` runs: the OpenAI endpoints with streaming, vLLM's metric names, failure
-injection by header, a time scale. It advances the model by the clock and wakes only when a client would notice something. It must stay cheap
-(a dozen run on two cores), so it imports neither numpy nor a web framework. Its danger: whatever here differs from a real engine's wire
-behaviour teaches routers something false.
+Raw ASGI on uvicorn around the engine model that `fairlead simulate` runs: the OpenAI endpoints with streaming, vLLM's
+metric names, failure injection by header, a time scale. It advances the model by the clock and wakes only when a client
+would notice something. It must stay cheap (a dozen run on two cores), so it imports neither numpy nor a web framework.
+Its danger: whatever here differs from a real engine's wire behaviour teaches routers something false.
 """

@@ -1,7 +1,7 @@
 """The words a simulated engine answers with.
 
-Every token is one word of exactly `bytes_per_token` bytes, its space included, so n tokens of an answer fed back as part of the next prompt
-count as n tokens again and fill the same blocks.
+Every token is one word of exactly `bytes_per_token` bytes, its space included, so n tokens of an answer fed back as
+part of the next prompt count as n tokens again and fill the same blocks.
 """
 
 import random
@@ -12,7 +12,8 @@ _POOL_WORDS = 4096
 
 
 class AnswerBook:
-    """A fixed stock of words; an answer is a run of it whose start depends on the prompt, so equal prompts get equal answers."""
+    """A fixed stock of words; an answer is a run of it whose start depends on the prompt, so equal prompts get equal
+    answers."""
 
     def __init__(self, seed: int, bytes_per_token: int) -> None:
         rng = random.Random(seed)

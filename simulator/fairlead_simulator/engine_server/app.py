@@ -1,4 +1,5 @@
-"""The ASGI application of one simulated engine: finds the route, lets it serve, and turns refusals into vLLM's error documents."""
+"""The ASGI application of one simulated engine: finds the route, lets it serve, and turns refusals into vLLM's error
+documents."""
 
 from http import HTTPStatus
 
@@ -79,7 +80,8 @@ class EngineApp:
 
 
 async def _refuse(exchange: Exchange, route: Route, error: RequestInvalid) -> None:
-    """vLLM spells errors of Anthropic's paths as Anthropic does, except those of a field's form, which it finds before it looks at the path."""
+    """vLLM spells errors of Anthropic's paths as Anthropic does, except those of a field's form, which it finds before
+    it looks at the path."""
     if route.anthropic and error.kind != "Bad Request":
         document = {"type": "error", "error": {"type": error.kind, "message": str(error)}}
     else:

@@ -29,7 +29,7 @@ from fairlead_simulator.engine_server.statistics import EngineStatistics
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("dualmap-910b4-qwen7b")
-"""`fairlead up` and `fairlead simulate` show the same engine unless told otherwise."""
+"""`fairlead up` and `fairlead simulate` show the same engine by default."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

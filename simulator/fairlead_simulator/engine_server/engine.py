@@ -1,7 +1,7 @@
 """One engine model, brought up to any moment its caller names.
 
-It never sleeps and never looks at a clock. Requests end at the same times however often it is advanced, because steps end when the model says,
-and what arrives or is given up counts from the end of the step in progress.
+It never sleeps and never looks at a clock. Requests end at the same times however often it is advanced, because steps
+end when the model says, and what arrives or is given up counts from the end of the step in progress.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,8 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 @dataclass(slots=True)
 class Progress:
-    """What clients would have seen: generations with their first token, and those that have ended, each in order of time."""
+    """What clients would have seen: generations with their first token, and those that have ended, each in order of
+    time."""
 
     first_tokens: list[Generation] = field(default_factory=list)
     finished: list[Generation] = field(default_factory=list)
@@ -50,7 +51,10 @@ class ServedEngine:
         self.instance.submit(generation, now)
 
     def abort(self, generation: Generation, now: float) -> None:
-        """Give a generation up; its memory is free once the step in progress has ended. Nothing happens when it has ended."""
+        """Give a generation up; its memory is free once the step in progress has ended.
+
+        Nothing happens when it has ended.
+        """
         self.advance(now)
         if generation.phase is not Phase.FINISHED and self.instance.has(generation):
             self.instance.abort(generation, now)

@@ -11,7 +11,8 @@ from fairlead_simulator.engine_server.failures import HEADER, Failure, FailureKi
 from fairlead_simulator.engine_server.fields import Document, json_object
 
 TIMING_HEADER = b"x-sim-timing"
-"""A request with this header gets the engine's own timestamps in the answer's `timing` (seconds of engine time since its start)."""
+"""A request with this header gets the engine's own timestamps in the answer's `timing` (seconds of engine time since
+its start)."""
 
 _STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
@@ -29,14 +30,14 @@ class Exchange:
         self._body_limit_bytes = body_limit_bytes
         self.name = name
         self.status: int | None = None
-        """Of the answer, once it has begun."""
+        """Status of the answer, once it has begun."""
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.timing = TIMING_HEADER in self.headers
         self.failure: Failure | None = None
-        """Read by `read_failure`."""
+        """The failure the request asks for; None before `read_failure`."""
 
     def read_failure(self) -> None:
-        """What is to go wrong, if anything. Raises RequestInvalid."""
+        """Read which failure the request asks for, if any. Raises RequestInvalid."""
         if HEADER in self.headers:
             self.failure = parse_failure(self.headers[HEADER])
 
@@ -73,7 +74,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": events, "more_body": not last})
 
     def watch(self) -> "asyncio.Future[None]":
-        """Done when the client has gone away; to be cancelled by who asked for it."""
+        """A future that is done when the client has gone away; the caller cancels it."""
         return asyncio.ensure_future(self.gone())
 
     async def gone(self) -> None:

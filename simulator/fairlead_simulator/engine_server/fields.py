@@ -1,4 +1,7 @@
-"""Checked reads of a request's fields. All raise RequestInvalid in vLLM's shape; None and an absent field are the same, as in vLLM."""
+"""Checked reads of a request's fields.
+
+All raise RequestInvalid in vLLM's shape; None and an absent field are the same, as in vLLM.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -82,11 +85,17 @@ _NOT_SIMULATED: Mapping[str, str] = {
     "top_logprobs": "leave it out",
     "use_beam_search": "leave it out",
 }
-"""Fields that would change the answer's shape or content, and what to do instead. Sampling parameters are taken: answers depend on the prompt only."""
+"""Fields that would change the answer's shape or content, and what to do instead.
+
+Sampling parameters are taken: answers depend on the prompt only.
+"""
 
 
 def check_sampling(document: Mapping[str, Any]) -> None:
-    """Sampling must be possible. Answering without what was asked for would be false; so such fields are refused, unless they ask for nothing."""
+    """Sampling must be possible.
+
+    Answering without what was asked for would be false; so such fields are refused, unless they ask for nothing.
+    """
     warmth = document.get("temperature")
     if isinstance(warmth, int | float) and warmth < 0:
         raise RequestInvalid(f"temperature must be non-negative, got {warmth}. (parameter=temperature, value={warmth})", "temperature")

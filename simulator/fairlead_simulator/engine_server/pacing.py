@@ -1,4 +1,5 @@
-"""Couples a served engine to a clock: advances it, wakes the requests that have something to send, and sleeps otherwise."""
+"""Couples a served engine to a clock: advances it, wakes the requests that have something to send, and sleeps
+otherwise."""
 
 import asyncio
 import time
@@ -9,7 +10,8 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.requests import Generation
 
 _LATE_SECONDS = 0.0005
-"""Timers are set so much late, as uvloop rounds them to milliseconds and one that is early would be set twice."""
+"""Timers are set this much later than needed: uvloop rounds them to milliseconds, and one that fires early is set
+again."""
 
 
 class Ticket:
@@ -65,8 +67,8 @@ class Ticket:
 class EnginePacer:
     """Drives `engine` at `time_scale` times the seconds of `clock`, from its creation on.
 
-    Prefill ends and completions wake their request at once (to the timer's millisecond); requests that are decoding and stream are woken
-    together, every `stream_interval_seconds`.
+    Prefill ends and completions wake their request at once (to the timer's millisecond); requests that are decoding and
+    stream are woken together, every `stream_interval_seconds`.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class EnginePacer:
         self._streaming: dict[Ticket, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """When `_timer` fires. uvloop's own handles tell it only of timers that are some way off."""
+        """When `_timer` fires. A handle of uvloop does not say when it is due, if that is soon."""
         self._next_tick = 0.0
 
     def now(self) -> float:

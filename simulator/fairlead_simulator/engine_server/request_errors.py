@@ -1,10 +1,14 @@
-"""Requests the engine refuses, with what vLLM puts into the error document: a message, a type, the field at fault, the HTTP status."""
+"""Requests the engine refuses, with what vLLM puts into the error document: a message, a type, the field at fault, the
+HTTP status."""
 
 from typing import Any
 
 
 class RequestInvalid(Exception):
-    """A request the engine cannot serve. `param` is the field at fault, `kind` the error's type in the answer, `status` the HTTP status."""
+    """A request the engine cannot serve.
+
+    `param` is the field at fault, `kind` the error's type in the answer, `status` the HTTP status.
+    """
 
     def __init__(self, message: str, param: str | None = None, status: int = 400, kind: str = "BadRequestError") -> None:
         self.param = param
@@ -14,7 +18,8 @@ class RequestInvalid(Exception):
 
 
 class FieldInvalid(RequestInvalid):
-    """A field that is missing or of the wrong form; vLLM's type for these is the phrase of status 400, and `param` begins with `body`."""
+    """A field that is missing or of the wrong form; vLLM's type for these is the phrase of status 400, and `param`
+    begins with `body`."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(

@@ -11,7 +11,8 @@ class Generation(TextRequest):
 
     finish_reason: str = "length"
     pooled: bool = False
-    """Only the prompt is computed, as for an embedding: `output_tokens` is 1, and that token is neither produced nor counted."""
+    """Only the prompt is computed, as for an embedding: `output_tokens` is 1, and that token is neither produced nor
+    counted."""
     arrived_at: float = -1.0
     last_token_at: float = -1.0
-    """Of a token that came with a prefill, or of the last one before it left the decode batch."""
+    """When the last token came that a prefill brought, or the last one before the request left the decode batch."""

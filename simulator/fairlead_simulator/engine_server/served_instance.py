@@ -1,7 +1,7 @@
 """How protocols use the instance: pieces of work go into the one engine, and come back as whole answers or as streams.
 
-Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path; a protocol only reads a request and writes the
-answer's form.
+Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path; a protocol only
+reads a request and writes the answer's form.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fairlead_simulator.engine_server.work import Run, StreamForm, Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """What the server knows besides the model itself. `ready_at` in seconds of time.monotonic."""
+    """What the server knows besides the engine itself. `ready_at` is in seconds of time.monotonic."""
 
     model: str
     bytes_per_token: int
@@ -31,7 +31,7 @@ class InstanceSettings:
     ready_at: float
     id_prefix: str
     created: int
-    """Unix seconds the model is said to have been created."""
+    """When the model is said to have been created, in Unix seconds."""
     version: str
 
 
@@ -80,7 +80,8 @@ class ServedInstance:
         return Run(work, ticket, self._answers, self.pacer.engine.settings.block_tokens)
 
     async def compute(self, exchange: Exchange, works: Sequence[Work]) -> list[Run] | None:
-        """Do all of it; None when the client has gone away (or was cut off, if it asked for that)."""
+        """Compute all works; None when the client has gone away, or was cut off because its request asked for that
+        failure."""
         dies = exchange.fails(FailureKind.DIE_MID_STREAM)
         async with self._running(exchange, works, streaming=dies) as runs:
             if dies:
@@ -123,7 +124,7 @@ class ServedInstance:
 
     @asynccontextmanager
     async def _running(self, exchange: Exchange, works: Sequence[Work], *, streaming: bool) -> AsyncIterator[list[Run]]:
-        """The works in the engine, given up when the block ends or the client goes away."""
+        """Submit the works; they are given up when the block ends or the client goes away."""
         runs: list[Run] = []
         slow_factor = exchange.failure.factor if exchange.failure is not None else 1.0
 

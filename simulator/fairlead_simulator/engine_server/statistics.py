@@ -42,7 +42,7 @@ class EngineStatistics:
     prefix_hits_tokens: int = 0
     prompt_tokens: int = 0
     prompt_tokens_cached: int = 0
-    """Those of `prompt_tokens` that the cache had."""
+    """Tokens of `prompt_tokens` that the cache had."""
     generation_tokens: int = 0
     preemptions: int = 0
     ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0))
@@ -54,7 +54,7 @@ class EngineStatistics:
     prefill_time: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
     decode_time: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
     time_per_output_token: Histogram = field(default_factory=lambda: Histogram(TIME_PER_TOKEN_BUCKETS))
-    """Of each request the mean time between its tokens."""
+    """One value per request: the mean time between its tokens."""
     request_prompt_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
     request_generation_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
 
@@ -96,7 +96,7 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """From now on its last token is known by its own time."""
+        """The batch no longer tells when its last token came, so the request keeps that time."""
         if request in self._fresh:
             del self._fresh[request]
         else:

@@ -1,7 +1,8 @@
 """The simulated engine's tokenizer: every `bytes_per_token` bytes of UTF-8 are one token, the last one may be shorter.
 
-A token's id is its bytes read as a little-endian number; a shorter token is filled up with 0xFF, which UTF-8 never contains, so ids and texts map to
-each other without a vocabulary. At the usual width of 4 an id fits an unsigned 32-bit integer, and a prompt of ids is the same bytes as its text.
+A token's id is its bytes read as a little-endian number; a shorter token is filled up with 0xFF, which UTF-8 never
+contains, so ids and texts map to each other without a vocabulary. At the usual width of 4 an id fits an unsigned 32-bit
+integer, and a prompt of ids is the same bytes as its text.
 """
 
 from collections.abc import Sequence
@@ -9,13 +10,13 @@ from collections.abc import Sequence
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
 
 _WIDEST = 7
-"""Bytes per token beyond which ids would no longer be exact in JSON's numbers."""
+"""Ids of wider tokens (in bytes) would not be exact as JSON numbers."""
 
 _FILLER = b"\xff"
 
 
 class ByteTokenizer:
-    """Text ↔ token ids. What it counts is what the engine model computes and what `usage` tells."""
+    """Text ↔ token ids. The engine model computes as many tokens as it counts, and `usage` says the same number."""
 
     def __init__(self, bytes_per_token: int) -> None:
         self._width = bytes_per_token
@@ -43,7 +44,7 @@ class ByteTokenizer:
         return b"".join(pieces).rstrip(_FILLER)
 
     def text(self, prompt: bytes) -> str:
-        """The text of a prompt's bytes; what is no UTF-8 becomes U+FFFD, as in other tokenizers of bytes."""
+        """The text of a prompt's bytes; bytes that are not UTF-8 become U+FFFD, as in other tokenizers of bytes."""
         return prompt.replace(_FILLER, b"").decode("utf-8", "replace")
 
     def pieces(self, prompt: bytes) -> list[str]:

@@ -10,7 +10,10 @@ from fairlead_simulator.engine_server.pacing import Ticket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One prompt to compute and how long to answer. The model ends an answer by itself (`stop`) or at the client's limit (`length`)."""
+    """One prompt to compute and how long to answer.
+
+    The model ends an answer by itself (`stop`) or at the client's limit (`length`).
+    """
 
     prompt: bytes
     max_tokens: int
@@ -54,13 +57,13 @@ class Run:
         return self._answers.words(self._start, first, stop)
 
     def text(self) -> str:
-        """All that was answered."""
+        """The whole answer so far."""
         return self.words(0, self.ticket.tokens()).decode("ascii")
 
     def usage(self) -> Usage:
-        """Raises AssertionError before the end."""
+        """Token counts of a finished run. Raises AssertionError before its end."""
         generation = self.ticket.generation
-        assert generation.phase is Phase.FINISHED, "usage is told at the end"
+        assert generation.phase is Phase.FINISHED, "usage is known at the end"
         prompt = generation.input_tokens
         return Usage(
             prompt_tokens=prompt,

@@ -1,4 +1,5 @@
-"""From a trace to the requests of one run: scaled to a rate, spread, cut, with the seed's own block ids and sessions."""
+"""From a trace to the requests of one run: cut, scaled to a rate and spread, with block ids and sessions that depend on
+the seed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,15 @@ Spread = Literal["random", "even", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Rows of a trace ready to be planned at any rate. `seconds` since the first arrival, equal stamps spread evenly over the gap to the next."""
+    """Rows of a trace ready to be planned at any rate.
+
+    `seconds` since the first arrival, equal stamps spread evenly over the gap to the next.
+    """
 
     rows: tuple[TraceRow, ...]
     seconds: tuple[float, ...]
     gaps: tuple[tuple[float, float], ...]
-    """Of each row: its stamp, and the gap to the next one, in seconds."""
+    """The stamp of each row, and the gap to the next stamp, in seconds."""
     sessions: tuple[str | None, ...]
     dropped: int = 0
     """Rows left out because their prompt was too long."""
@@ -40,9 +44,10 @@ class Workload:
 
 
 def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, infer_sessions: bool) -> Workload:
-    """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the arrival times.
+    """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the
+    arrival times.
 
-    Sessions are the rows' own, else inferred from shared prefixes as `fairlead replay` does, if wanted.
+    Rows without a session get one inferred from shared prefixes, as in `fairlead replay`, if wanted.
     """
     kept: list[TraceRow] = []
     seconds: list[float] = []
@@ -64,7 +69,8 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
-    """Rows of equal stamps: seconds since the first, the gap to the next stamp (of the last group: the gap before it), the rows."""
+    """Rows of equal stamps: seconds since the first, the gap to the next stamp (of the last group: the gap before it),
+    the rows."""
     first: float | None = None
     gap = 0.0
     stamp = 0.0
@@ -86,22 +92,27 @@ def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalPlan:
-    """How a workload is run. Rates in requests per second; the first `warmup` requests are not measured and may come at a rate of their own."""
+    """How a workload is run.
+
+    Rates in requests per second; the first `warmup` requests are not measured and may come at a rate of their own.
+    """
 
     rate: float
     warmup: int = 0
     warmup_rate: float | None = None
     spread: Spread = "random"
-    """Rows of equal stamps come at random times in the gap to the next stamp (drawn by the seed), at even distances, or at once."""
+    """Rows of equal stamps come at random times in the gap to the next stamp (drawn by the seed), at even distances, or
+    at once."""
     seed: int = 0
     closed_loop: bool = False
 
 
 def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
-    """The jobs of one run in order of arrival; in a closed loop all turns are listed, the first of each session with its arrival time.
+    """The jobs of one run in order of arrival; in a closed loop all turns are listed, the first of each session with
+    its arrival time.
 
-    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal. Raises
-    WorkloadImpossible when a closed loop is asked of rows without sessions and delays.
+    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal.
+    Raises WorkloadImpossible when a closed loop is asked of rows without sessions and delays.
     """
     if plan.closed_loop:
         check_closed_loop(workload)
@@ -135,7 +146,7 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
 
 
 def check_closed_loop(workload: Workload) -> None:
-    """Raises WorkloadImpossible for a row whose session or pause nobody told."""
+    """Raises WorkloadImpossible for a row without a session or a pause."""
     begun: set[str] = set()
     for number, row in enumerate(workload.rows, start=1):
         field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None
@@ -153,7 +164,7 @@ def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
 
 
 def _arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have theirs in the mean."""
+    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have their rate on average."""
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
     warm = _stretched(seconds[:warmup], plan.warmup_rate or plan.rate, 0.0)
@@ -182,7 +193,8 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
 
 
 def _scrambled(workload: Workload, seed: int) -> list[int]:
-    """The ids of all rows' full blocks, one row after the other, renamed by the seed: SplitMix64's finalizer, a bijection of 64-bit numbers."""
+    """The ids of all rows' full blocks, one row after the other, renamed by the seed: SplitMix64's finalizer, a
+    bijection of 64-bit numbers."""
     full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
     try:
         ids = np.fromiter(full, dtype=np.int64).view(np.uint64)
@@ -195,7 +207,7 @@ def _scrambled(workload: Workload, seed: int) -> list[int]:
 
 
 def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Arithmetic is modulo 2^64."""
+    """Each value mixed; arithmetic is modulo 2^64."""
     mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)

@@ -1,4 +1,5 @@
-"""An experiment: policies x rates x early rejection x seeds over one workload; each combination is a cell, run on its own."""
+"""An experiment: policies x rates x early rejection x seeds over one workload; each combination is a cell, run on its
+own."""
 
 import gc
 import time

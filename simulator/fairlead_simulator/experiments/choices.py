@@ -7,7 +7,7 @@ from fairlead.errors import InvalidInput, UnknownName
 from fairlead_process.policies import installed_policies
 
 HIGHEST_RATE = 1e6
-"""Requests per second; beyond it all of a trace comes at once."""
+"""Requests per second; at higher rates a whole trace comes at once."""
 
 EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
 """Spellings on the command line → modes of a routing table."""
@@ -79,14 +79,14 @@ def _policy(text: str) -> PolicyChoice:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """The same twice would be run twice and averaged as one."""
+    """A choice named twice would be run twice and averaged as one."""
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")
 
 
 def _value(text: str, kind: str) -> Any:
-    """The value as the parameter's kind reads it; what cannot be read so is left to the check, which names it."""
+    """The value as the parameter's kind reads it; a value that cannot be read so is left to the check, which names it."""
     if text.lower() in ("none", "null", ""):
         return None
     if kind == "boolean":

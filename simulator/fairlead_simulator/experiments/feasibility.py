@@ -1,4 +1,4 @@
-"""What a simulation is asked for and could never be, told before anything runs and in the words of the command line."""
+"""Checks before anything runs: whether a simulation can be made as asked, with errors in the words of the command line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +12,12 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
 
 LONGEST_SECONDS = 30 * 86_400
-"""Of simulated time: idle seconds cost little, but not nothing."""
+"""The longest simulated time: idle seconds cost little, but not nothing."""
 
 
 def check_duration(requests: int, rates: Sequence[float], warmup: int, warmup_rate: float | None) -> None:
-    """Raises InvalidInput when requests come so rarely that a run would take longer than LONGEST_SECONDS of simulated time."""
+    """Raises InvalidInput when requests come so rarely that a run would take longer than LONGEST_SECONDS of simulated
+    time."""
     if warmup_rate is not None:
         _check_duration("--warmup-rate", warmup, warmup_rate)
     for rate in rates:
@@ -32,7 +33,8 @@ def _check_duration(option: str, requests: int, rate: float) -> None:
 
 
 def check_policies(policies: Sequence[PolicyChoice], spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raises InvalidInput for a policy whose roles the pool lacks, and for parameters that a policy, then in force, would not take."""
+    """Raises InvalidInput for a policy whose roles the pool lacks, and for parameters that the policy in force at that
+    time does not take."""
     roles = {Role.BOTH} if spec.instances else {Role.PREFILL, Role.DECODE}
     for choice in policies:
         _check_roles("--policies", choice.name, roles)
@@ -61,7 +63,10 @@ def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
 
 
 def check_outputs(json_path: Path | None, plots: Path | None) -> None:
-    """Raises OutputUnwritable when results could not be written after the work of finding them. Makes the folder of plots."""
+    """Raises OutputUnwritable when results could not be written after the work of finding them.
+
+    Makes the folder of plots.
+    """
     if json_path is not None:
         if json_path.is_dir():
             raise OutputUnwritable(json_path, "Is a directory", "name a file")

@@ -1,4 +1,7 @@
-"""From a finished run to its figures. Requests are measured by their index, so that every policy is judged by the same ones."""
+"""From a finished run to its figures.
+
+Requests are measured by their index, so that every policy is judged by the same ones.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +14,8 @@ from fairlead_simulator.traces.descriptions import percentile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """What counts as in time: TTFT strictly below, and TPOT at most, where one is given. Seconds."""
+    """When a request counts as in time: TTFT strictly below its target, and TPOT at most its target if there is one.
+    Seconds."""
 
     ttft_seconds: float
     tpot_seconds: float | None = None
@@ -36,11 +40,12 @@ class Figures:
     e2e_p50: float | None
     e2e_p90: float | None
     hit_rate: float
-    """Prompt tokens the engines did not compute, of those of served requests."""
+    """Share of the prompt tokens of served requests that the engines did not compute."""
     ideal_hit_rate: float
     """The same for an endless cache shared by all, over all measured requests."""
     load_cv: float
-    """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in which any were pending."""
+    """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in
+    which any were pending."""
     migrations: int
     reroutes: int
     preemptions: int

@@ -1,6 +1,8 @@
-"""Plots of an experiment, as PNG and SVG: attainment and TTFT against rate, load over time with migrations, hit rate against balance.
+"""Plots of an experiment, as PNG and SVG: attainment and TTFT against rate, load over time with migrations, hit rate
+against balance.
 
-Drawn on figures of their own, without any display. Policies keep one colour and one marker in all plots, so that colour never tells alone.
+Drawn on figures of their own, without any display. Policies keep one colour and one marker in all plots, so that colour
+never tells alone.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,10 @@ _HEAT_COLUMNS = 240
 
 
 def write_plots(folder: Path, results: Sequence[CellResult]) -> list[Path]:
-    """Write all plots there (the folder is made); returns the PNGs. The same results give the same files. Raises OSError."""
+    """Write all plots there (the folder is made); returns the PNGs.
+
+    The same results give the same files. Raises OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with matplotlib.rc_context({"svg.hashsalt": "fairlead", "svg.fonttype": "none", "font.size": 9}):

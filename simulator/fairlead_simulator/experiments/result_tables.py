@@ -80,7 +80,7 @@ def _row(same: Sequence[CellResult]) -> list[str]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Of those that are not None; None when none are."""
+    """Mean of the values that are not None; None when there are none."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else None
 

@@ -1,4 +1,5 @@
-"""How many requests per second a pool could take at the very most: the workload's demand on an ideal cache against what instances can do."""
+"""How many requests per second a pool could take at the very most: the workload's demand on an ideal cache against what
+instances can do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +11,13 @@ from fairlead_simulator.experiments.arrival_plans import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """Seconds of one instance that a request needs in the mean, and the rate at which the pool has none left."""
+    """How long a request keeps an instance busy on average, and the rate at which all instances are busy."""
 
     uncached_tokens: float
     """Mean prompt tokens an endless shared cache would leave to compute."""
     prefill_seconds: float
     decode_seconds: float
-    """At the largest batch that the KV memory holds at once."""
+    """Seconds per request in the largest batch that the KV memory holds."""
     requests_per_second: float
 
 
@@ -38,7 +39,8 @@ def estimate_saturation(
 
 
 def believed_speed(workload: Workload, ideal: Sequence[int], preset: EnginePreset) -> float:
-    """Prefill tokens per second a router would have measured on this workload: uncached tokens over the time they take alone."""
+    """Prefill tokens per second a router would have measured on this workload: uncached tokens over the time they take
+    alone."""
     tokens = seconds = 0.0
     for row, hit in zip(workload.rows, ideal, strict=True):
         miss = max(1, row.input_length - hit)

@@ -1,4 +1,5 @@
-"""Timelines as JSON: a list of events, each with `at` (seconds) and `kind` scale, fail or override; errors name the event and the field."""
+"""Timelines as JSON: a list of events, each with `at` (seconds) and `kind` scale, fail or override; errors name the
+event and the field."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES
 from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
 
 LARGEST_POOL = 10_000
-"""Instances of one role."""
+"""The most instances of one role."""
 LATEST_SECONDS = 1e9
 
 

@@ -63,7 +63,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     "--retry-rejected", type=click.IntRange(min=0), default=0, help="Try a rejected request again so many times, after Retry-After."
 )
 @click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Seconds one request may take.")
-@click.option("--loop", "repeat", is_flag=True, help="Repeat for ever, with fresh prompts each time.")
+@click.option("--loop", "repeat", is_flag=True, help="Repeat without end, with fresh prompts each time.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures here.")
 @click.option("--rows", "rows_path", type=click.Path(path_type=Path), help="Write a JSON line per request here.")
 def replay(

@@ -1,6 +1,7 @@
 """A light HTTP/1.1 client: keep-alive connections, streamed answers handed over as they arrive.
 
-It costs half the CPU of a general client, on the machine whose router it measures: docs/decisions/0002-replay-client.md.
+It costs half the CPU of a general client, on the machine whose router it measures:
+docs/decisions/0002-replay-client.md.
 """
 
 import asyncio
@@ -83,7 +84,10 @@ class Connection(asyncio.Protocol):
         return not self.closed and self._keep_alive and self._done is None
 
     async def exchange(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Send a request and return when its answer is complete. Raises ConnectionBroke or AnswerMalformed; cancelling cuts the connection."""
+        """Send a request and return when its answer is complete.
+
+        Raises ConnectionBroke or AnswerMalformed; cancelling cuts the connection.
+        """
         transport = self._transport
         if transport is None or self.closed:
             raise ConnectionBroke("the connection was closed")
@@ -92,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._headers = reader.headers
         self._parser = httptools.HttpResponseParser(self)
         self._done = asyncio.get_running_loop().create_future()
-        # An empty piece stays in asyncio's write buffer from Python 3.12 on, and the transport then spins and never closes.
+        # An empty piece stays in asyncio's write buffer from Python 3.12 on: the transport then spins and never closes.
         transport.writelines((head, body) if body else (head,))
         try:
             await self._done
@@ -160,7 +164,8 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
 
     async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Exchange one request. A kept connection that turns out to be closed before answering is replaced by a new one, once.
+        """Exchange one request. A kept connection that turns out to be closed before answering is replaced by a new
+        one, once.
 
         Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
         """

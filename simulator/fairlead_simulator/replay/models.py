@@ -37,7 +37,10 @@ async def find_model(
     stop: asyncio.Event,
     console: Console,
 ) -> str:
-    """The model of `pool`, or the first model any router lists when asked with these headers. When `patient`, waits for one; empty when stopped meanwhile."""
+    """The model of `pool`, or the first model any router lists when asked with these headers.
+
+    When `patient`, waits for one; empty when stopped meanwhile.
+    """
     while True:
         problems = []
         for origin in origins:

@@ -58,7 +58,10 @@ class Replay:
         return len(self._tasks)
 
     async def run(self, repeat: bool, patient: bool = False) -> None:
-        """Send all rows (again and again with `repeat`) and wait for the answers. Raises NobodyListens unless `patient`."""
+        """Send all rows (again and again with `repeat`) and wait for the answers.
+
+        Raises NobodyListens unless `patient`.
+        """
         rng = Random(self.settings.seed)
         repetition = 0
         while not self.stop.is_set() and not self._refused:

@@ -100,7 +100,10 @@ class Summary:
 
 
 class Tally:
-    """Counts outcomes as they come. Counters cover everything; percentiles the latest `remembered` requests (None: all)."""
+    """Counts outcomes as they come.
+
+    Counters cover everything; percentiles the latest `remembered` requests (None: all).
+    """
 
     def __init__(self, slo_ttft_seconds: float, time_scale: float = 1.0, remembered: int | None = None) -> None:
         self.sent = 0

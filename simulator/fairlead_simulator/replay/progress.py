@@ -22,7 +22,7 @@ def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
 
 
 async def show_progress(replay: Replay, total: int | None, console: Console) -> None:
-    """Until cancelled. `total` None: it goes on for ever."""
+    """Show progress until cancelled. `total` None: the replay has no end."""
     if not console.is_terminal:
         while True:
             await asyncio.sleep(_LINE_SECONDS)

@@ -14,7 +14,8 @@ _RUN_WORDS = 32
 
 
 class PromptWriter:
-    """Writes the text of a row: per block id `512 x bytes_per_token` bytes of ASCII words, the last block cut to the row's length.
+    """Writes the text of a row: per block id `512 x bytes_per_token` bytes of ASCII words, the last block cut to the
+    row's length.
 
     `salt` makes a different world of texts (a repetition of the trace); ids in `shared` keep their text in all of them.
     """

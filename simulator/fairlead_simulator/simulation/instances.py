@@ -12,3 +12,5 @@ class SimulatedInstance(Instance[Job]):
     def __init__(self, name: str, preset: EnginePreset) -> None:
         self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens)
         super().__init__(name, preset, self.kv)
+        self.watched = 0
+        """The version for whose end an appointment is made."""

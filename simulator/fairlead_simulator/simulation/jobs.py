@@ -1,5 +1,6 @@
 """A request in simulation: what is planned for it, and where it has got to."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -27,6 +28,13 @@ class Job(TracedRequest):
     @property
     def ended(self) -> bool:
         return self.phase in (Phase.FINISHED, Phase.REFUSED, Phase.FAILED)
+
+    def later_turns(self) -> "Iterator[Job]":
+        """Closed loop: the session's turns after this one."""
+        job = self.next_job
+        while job is not None:
+            yield job
+            job = job.next_job
 
     def reset(self) -> None:
         """Back to before it reached any engine: another attempt."""

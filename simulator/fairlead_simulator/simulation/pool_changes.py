@@ -34,7 +34,8 @@ PlannedChange = ScaleTo | Fail | Override | _Started | _Detected | _Departed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What an event means now: engines that come up (empty) or die, changes that follow later, and the next table if it differs."""
+    """What an event means now: engines that come up (empty) or die, changes that follow later, and the next table if it
+    differs."""
 
     table: RoutingTable | None = None
     started: tuple[str, ...] = ()
@@ -59,7 +60,10 @@ class PoolChanges:
         return self._timeline
 
     def apply(self, event: PlannedChange, table: RoutingTable, now: float) -> PoolChange:
-        """What `event` changes, given the table in force. Raises InvalidInput when the event names what is not there."""
+        """What `event` changes, given the table in force.
+
+        Raises InvalidInput when the event names what is not there.
+        """
         if isinstance(event, ScaleTo):
             return self._scale(event, table)
         if isinstance(event, Fail):

@@ -1,7 +1,7 @@
 """One run: jobs, engines and a scheduler on one clock.
 
-Everything happens in the order of (time, sequence of scheduling), so a run depends on nothing but its inputs. An engine begins its next step
-before the router reacts to what the last one brought, as over a network.
+Everything happens in the order of (time, sequence of scheduling), so a run depends on nothing but its inputs. An engine
+begins its next step before the router reacts to what the last one brought, as over a network.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,8 @@ _SAMPLE_SECONDS = 1.0
 
 
 class Simulation:
-    """Runs `jobs` through a pool. `scheduler` is another one than that of the pool's first table, such as one that logs its calls.
+    """Runs `jobs` through a pool. `scheduler` is another one than that of the pool's first table, such as one that logs
+    its calls.
 
     `probe` is shown the simulation at every sample (`metrics_seconds` apart), with the time.
     """
@@ -165,11 +166,9 @@ class Simulation:
         """Refused or lost; a session's later turns never come."""
         job.phase = phase
         self._close(job)
-        following = job.next_job
-        while following is not None:
-            following.phase = phase
+        for later in job.later_turns():
+            later.phase = phase
             self._open -= 1
-            following = following.next_job
 
     # ---- the scheduler's answers
 

@@ -8,7 +8,8 @@ from fairlead.instances import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTo:
-    """At `at` seconds the pool has `instances` of `role`: new ones serve after `startup_seconds`, surplus ones drain and go."""
+    """At `at` seconds the pool has `instances` of `role`: new ones serve after `startup_seconds`, surplus ones drain
+    and go."""
 
     at: float
     instances: int
@@ -18,7 +19,8 @@ class ScaleTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """At `at` seconds the instance numbered `instance` (by position among those alive) dies; the table says Lost `detected_after` later."""
+    """At `at` seconds the instance numbered `instance` (by position among those alive) dies; the table says Lost
+    `detected_after` later."""
 
     at: float
     instance: int

@@ -15,7 +15,10 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """All transfers of a run; a source's link is shared by those under way. `lost` hears of a request whose target is gone."""
+    """All transfers of a run; a source's link is shared by those under way.
+
+    `lost` hears of a request whose target is gone.
+    """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, scheduler: PoolScheduler, lost: Lost) -> None:
         self.tokens = 0

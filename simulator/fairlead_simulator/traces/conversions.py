@@ -1,7 +1,9 @@
-"""Traces from and to other forms: equal stamps spread, rates changed, long rows dropped; CSV, and BurstGPT-like columns read.
+"""Traces from and to other forms: equal stamps spread, rates changed, long rows dropped; CSV, and BurstGPT-like columns
+read.
 
-CSV columns are those of the JSONL format (`timestamp,input_length,output_length,hash_ids,session_id,delay`), the ids separated by spaces.
-BurstGPT's (`Timestamp` in seconds, `Request tokens`, `Response tokens`) tell nothing of content, so every prompt becomes one never seen before.
+CSV columns are those of the JSONL format (`timestamp,input_length,output_length,hash_ids,session_id,delay`), the ids
+separated by spaces. BurstGPT's (`Timestamp` in seconds, `Request tokens`, `Response tokens`) say nothing of content, so
+every prompt becomes a new one.
 """
 
 import csv
@@ -31,12 +33,15 @@ class TraceChanges:
     max_input: int | None = None
     """Drop rows this long or longer."""
     requests: int | None = None
-    """Keep the first so many of what is left."""
+    """Keep only so many of the rows that are left."""
     seed: int = 0
 
 
 def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
-    """The changed rows, in order of time from 0 on. Times of what is dropped stay gaps; the rate is that of what is kept."""
+    """The changed rows in order of time, the first at 0.
+
+    Dropped rows leave gaps; the wanted rate is that of the rows that are kept.
+    """
     evenly = changes.spread == "even"
     timed = _scattered(rows, Random(changes.seed)) if changes.spread == "random" else list(arrival_times(rows, 1.0, bursts=not evenly))
     kept = [(at, row) for at, row in timed if changes.max_input is None or row.input_length < changes.max_input][: changes.requests]
@@ -72,7 +77,10 @@ def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
 
 
 def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, TraceRow]]:
-    """Rows of one stamp at random times between the stamp and the next; of the last one, over the gap before it."""
+    """Rows of one stamp at random times between their stamp and the next.
+
+    Rows of the last stamp are spread over the gap before it.
+    """
     ordered = list(rows)
     stamps = sorted({row.timestamp_ms for row in ordered})
     gaps = {stamp: after - stamp for stamp, after in pairwise(stamps)}

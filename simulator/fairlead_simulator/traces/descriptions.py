@@ -18,7 +18,7 @@ class Distribution:
 
     @staticmethod
     def of(values: Iterable[float]) -> "Distribution":
-        """Of at least one value; percentiles are nearest-rank."""
+        """The distribution of at least one value; percentiles are nearest-rank."""
         ordered = sorted(values)
         return Distribution(
             mean=sum(ordered) / len(ordered),

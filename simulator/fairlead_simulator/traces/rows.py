@@ -1,8 +1,10 @@
-"""Traces in Mooncake's JSONL format: one request per line with `timestamp` (ms), `input_length`, `output_length` and `hash_ids`.
+"""Traces in Mooncake's JSONL format: one request per line with `timestamp` (ms), `input_length`, `output_length` and
+`hash_ids`.
 
-Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), by which agents can be run in a closed loop.
-`hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean equal text up to and including that block.
-Files are read line by line; whatever is wrong is told with file, line and field.
+Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), by which agents can
+be run in a closed loop. `hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean
+equal text up to and including that block. Files are read line by line; whatever is wrong is told with file, line and
+field.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,9 +19,9 @@ from fairlead_simulator.errors import TraceInvalid
 
 BLOCK_TOKENS = 512
 LONGEST_TOKENS = 10_000_000
-"""Of a prompt or an answer: what is longer is a mistake, not a request."""
+"""The longest prompt or answer that is believed; a longer one in a file is a mistake."""
 LATEST_MS = 1e15
-"""Of times: enough for milliseconds since 1970, and not for nanoseconds."""
+"""The latest time that is believed: large enough for milliseconds since 1970, too small for nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,10 @@ class TraceRow:
 
 
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
-    """The rows of a file in order, at most `limit`. Raises TraceInvalid when reached, also when the file is missing or has no rows."""
+    """The rows of a file in order, at most `limit`.
+
+    Raises TraceInvalid when reached, also when the file is missing or has no rows.
+    """
     return islice(_read_all(path), limit)
 
 

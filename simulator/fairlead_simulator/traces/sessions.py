@@ -1,7 +1,8 @@
 """Which rows of a trace belong to one session.
 
-Traces carry no session ids, but their block ids tell: rows of one conversation share their leading blocks. Prefixes that very many rows
-branch off from (a system prompt, a tool's instructions) are shared by everyone and say nothing; the first block after them is the session's.
+Traces carry no session ids, but their block ids tell: rows of one conversation share their leading blocks. Prefixes
+that very many rows branch off from (a system prompt, a tool's instructions) are shared by everyone and say nothing; the
+first block after them is the session's.
 """
 
 from collections.abc import Iterable
@@ -43,7 +44,7 @@ class SessionIndex:
         return SessionIndex(ends, frozenset(shared))
 
     def key(self, row: TraceRow) -> int:
-        """The id of the first block that is the session's own (of the last block when there is none)."""
+        """The id of the first block that no other session has, or of the last block when every block is shared."""
         ids = row.hash_ids
         for position in range(len(ids) - 2, -1, -1):
             if ids[position] in self._shared_ends:

@@ -1,7 +1,8 @@
-"""Agent sessions with the skew EAR reports: few sessions run for hundreds of turns and hold most of the input, and every turn repeats the context.
+"""Agent sessions with the skew EAR reports: few sessions run for hundreds of turns and hold most of the input, and
+every turn repeats the context.
 
-Each row carries its session and the tool's time before it (`delay`), so that it can be run in a closed loop: the next turn then comes when the
-previous answer is finished and the tool has run. The stamps are those of an unhurried engine.
+Each row carries its session and the tool's time before it (`delay`), so that it can be run in a closed loop: the next
+turn then comes when the previous answer is finished and the tool has run. The stamps are those of an unhurried engine.
 """
 
 from collections.abc import Iterator
@@ -15,18 +16,19 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentShape:
-    """Lengths in tokens, log-normal where a median and a sigma are given. Defaults: 33,600 prompt tokens a request in the mean, 75 times the
-    answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly half of all input."""
+    """Lengths in tokens, log-normal where a median and a sigma are given. Defaults: 33,600 prompt tokens a request in
+    the mean, 75 times the answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly
+    half of all input."""
 
     requests_per_second: float = 2.0
-    """In the long run; at first fewer, until the longest sessions have begun."""
+    """Requests per second in the long run; fewer at first, until the longest sessions have begun."""
     kinds: int = 8
     """Agent kinds, each with a system prompt of its own that its sessions share."""
     system_blocks: int = 3
     turns_median: float = 2.1
     turns_sigma: float = 0.9
     giant_share: float = 0.01
-    """Sessions that go on for `giant_turns` in the mean."""
+    """Share of sessions that last `giant_turns` on average."""
     giant_turns: float = 100.0
     opening_median: float = 7250.0
     opening_sigma: float = 0.75
@@ -35,7 +37,7 @@ class AgentShape:
     output_median: float = 265.0
     output_sigma: float = 1.05
     longest_context: int = 120_000
-    """Beyond it the context is compacted to its summary, which nobody has cached."""
+    """A longer context is compacted to its summary, which no engine has cached."""
     compacted_share: float = 0.15
     edited_share: float = 0.1
     """Turns after which the agent rewrites its context somewhere, so that only the part before stays reusable."""

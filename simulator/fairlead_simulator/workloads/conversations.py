@@ -12,8 +12,9 @@ SYSTEM_BLOCK = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationShape:
-    """A conversation-like workload. The defaults resemble Mooncake's conversation trace: 12,000 prompt tokens and 343 answer tokens in the
-    mean, of which an endless cache would save 37 %. Lengths in tokens; each is log-normal with the given median and sigma."""
+    """A conversation-like workload. The defaults resemble Mooncake's conversation trace: 12,000 prompt tokens and 343
+    answer tokens in the mean, of which an endless cache would save 37 %. Lengths in tokens; each is log-normal with the
+    given median and sigma."""
 
     requests_per_second: float = 3.4
     continue_share: float = 0.37
@@ -43,7 +44,8 @@ class _Session:
 
 
 def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows: Poisson arrivals; every prompt opens with one shared system block, then the session's own blocks, which grow by turns."""
+    """Endless rows: Poisson arrivals; every prompt opens with one shared system block, then the session's own blocks,
+    which grow by turns."""
     rng = Random(seed)
     sessions: list[_Session] = []
     next_id = SYSTEM_BLOCK + 1

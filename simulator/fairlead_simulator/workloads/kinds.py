@@ -12,36 +12,38 @@ from fairlead_simulator.workloads.tool_agents import ToolAgentShape, generate_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A generator: `rows(rate, median_input, seed)`, each of the first two None for the shape's own."""
+    """A generator: `rows(rate, median_input, seed)`. None for either of the first two means the default of the shape."""
 
     about: str
     rows: Callable[[float | None, float | None, int], Iterator[TraceRow]]
 
 
 def _conversations(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
-    own = ConversationShape()
-    shape = ConversationShape(requests_per_second=rate or own.requests_per_second, opening_median=median_input or own.opening_median)
+    default = ConversationShape()
+    shape = ConversationShape(
+        requests_per_second=rate or default.requests_per_second, opening_median=median_input or default.opening_median
+    )
     return generate_conversations(shape, seed)
 
 
 def _tool_agents(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
-    own = ToolAgentShape()
-    shape = ToolAgentShape(requests_per_second=rate or own.requests_per_second, opening_median=median_input or own.opening_median)
+    default = ToolAgentShape()
+    shape = ToolAgentShape(requests_per_second=rate or default.requests_per_second, opening_median=median_input or default.opening_median)
     return generate_tool_agents(shape, seed)
 
 
 def _agents(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
-    own = AgentShape()
-    shape = AgentShape(requests_per_second=rate or own.requests_per_second, opening_median=median_input or own.opening_median)
+    default = AgentShape()
+    shape = AgentShape(requests_per_second=rate or default.requests_per_second, opening_median=median_input or default.opening_median)
     return generate_agents(shape, seed)
 
 
 def _prefix_groups(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
-    own = PrefixGroupShape()
+    default = PrefixGroupShape()
     shape = PrefixGroupShape(
-        prefix_tokens=own.prefix_tokens if median_input is None else max(1, round(median_input)),
-        lowest_rate=rate or own.lowest_rate,
-        highest_rate=rate or own.highest_rate,
+        prefix_tokens=default.prefix_tokens if median_input is None else max(1, round(median_input)),
+        lowest_rate=rate or default.lowest_rate,
+        highest_rate=rate or default.highest_rate,
     )
     return generate_prefix_groups(shape, seed)
 

@@ -1,7 +1,8 @@
-"""Groups of prompts with a common prefix, as in Heimdall's benchmark: many tenants, each with a long system prompt and a few questions.
+"""Groups of prompts with a common prefix, as in Heimdall's benchmark: many tenants, each with a long system prompt and
+a few questions.
 
-One cycle sends the first prompt of every group at the warm-up rate, then all others in random order at a rate that climbs from the lowest to
-the highest. Then the cycle begins again with the same prompts.
+One cycle sends the first prompt of every group at the warm-up rate, then all others in random order at a rate that
+climbs from the lowest to the highest. Then the cycle begins again with the same prompts.
 """
 
 from collections.abc import Iterator
@@ -26,15 +27,18 @@ class PrefixGroupShape:
 
 
 def generate_prefix_groups(shape: PrefixGroupShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows in order of time. A prefix's last, partial block is each prompt's own, as its remainder belongs to the question."""
+    """Endless rows in order of time.
+
+    Prompts do not share a prefix's last, partial block, because the question fills the rest of it.
+    """
     rng = Random(seed)
     length = shape.prefix_tokens + shape.question_tokens
     shared = shape.prefix_tokens // BLOCK_TOKENS
-    own = -(-length // BLOCK_TOKENS) - shared
+    unshared = -(-length // BLOCK_TOKENS) - shared
 
     def row(group: int, prompt: int, seconds: float) -> TraceRow:
-        first = shape.groups * shared + (group * shape.prompts_per_group + prompt) * own
-        ids = (*range(group * shared, (group + 1) * shared), *range(first, first + own))
+        first = shape.groups * shared + (group * shape.prompts_per_group + prompt) * unshared
+        ids = (*range(group * shared, (group + 1) * shared), *range(first, first + unshared))
         return TraceRow(timestamp_ms=round(seconds * 1e3), input_length=length, output_length=shape.output_tokens, hash_ids=ids)
 
     seconds = 0.0

@@ -1,7 +1,9 @@
-"""Tools and agents as in Mooncake's Tool&Agent trace: two tools with long instructions that every call repeats, and chat sessions besides.
+"""Tools and agents as in Mooncake's Tool&Agent trace: two tools with long instructions that every call repeats, and
+chat sessions besides.
 
-Shaped after the published sample: arrivals come in groups every 3.053 s; 38 % of requests call a tool with 12 shared blocks, 15 % one with 5,
-the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an endless cache finds 59 % of the blocks.
+Shaped after the published sample: arrivals come in groups every 3.053 s; 38 % of requests call a tool with 12 shared
+blocks, 15 % one with 5, the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an endless cache
+finds 59 % of the blocks.
 """
 
 from collections.abc import Iterator
@@ -22,11 +24,11 @@ class ToolAgentShape:
     long_tool_share: float = 0.385
     long_tool_blocks: int = 12
     long_tool_repeat_share: float = 0.04
-    """Of its calls, those that send an earlier call again, or that and more."""
+    """Share of its calls that repeat an earlier call, or extend one."""
     short_tool_share: float = 0.15
     short_tool_blocks: int = 5
     continue_share: float = 0.47
-    """Of the conversation requests, those that continue an earlier session."""
+    """Share of the conversation requests that continue an earlier session."""
     live_sessions: int = 2000
     opening_median: float = 5420.0
     opening_sigma: float = 1.25

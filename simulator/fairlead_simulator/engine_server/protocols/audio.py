@@ -1,4 +1,5 @@
-"""`/v1/audio/transcriptions` and `/v1/audio/translations`: an uploaded WAV file is computed as tokens of sound and answered with words."""
+"""`/v1/audio/transcriptions` and `/v1/audio/translations`: an uploaded WAV file is computed as tokens of sound and
+answered with words."""
 
 import io
 import wave

@@ -15,7 +15,10 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
-    """Usage as completions tell it. Chats also tell how many prompt tokens went into new cache blocks, completions None."""
+    """Usage as completions tell it.
+
+    Chats also tell how many prompt tokens went into new cache blocks, completions None.
+    """
     return {
         "prompt_tokens": usage.prompt_tokens,
         "total_tokens": usage.total_tokens,
@@ -26,7 +29,8 @@ def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
 
 
 def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
-    """Usage of several answers, `copies` to each prompt in turn: asking for more answers to one prompt does not count it again."""
+    """Usage of several answers, `copies` to each prompt in turn: asking for more answers to one prompt does not count
+    it again."""
     prompts = usages[::copies]
     return Usage(
         prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
@@ -54,7 +58,8 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkShape:
-    """What differs between the chunks of chats and of completions: the choice that opens a stream, and what stands around the words in the others."""
+    """What differs between the chunks of chats and of completions: the choice that opens a stream, and what stands
+    around the words in the others."""
 
     kind: str
     opening: bytes

@@ -11,7 +11,8 @@ from fairlead_simulator.engine_server.work import Run
 class ResponseForm:
     """One message of one text part. `finish` gives the response at the run's end.
 
-    The first two events are sent before the engine has made a token: they say that the request was taken, not that it is being answered.
+    The first two events are sent before the engine has made a token: they say that the request was taken, not that it
+    is being answered.
     """
 
     def __init__(self, document: dict[str, Any], message_id: str, finish: Callable[[Run], dict[str, Any]]) -> None:

@@ -1,4 +1,5 @@
-"""`/v1/responses`: created whole, as a stream or in the background; retrieved, continued and cancelled while the instance keeps them."""
+"""`/v1/responses`: created whole, as a stream or in the background; retrieved, continued and cancelled while the
+instance keeps them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ class _Asked:
 
 
 class Responses:
-    """The paths of responses, around what is kept of them. `store` None: nothing is kept, as in a vLLM started without its store."""
+    """The paths of responses, around what is kept of them.
+
+    `store` None: nothing is kept, as in a vLLM started without its store.
+    """
 
     def __init__(self, store: ResponseStore | None) -> None:
         self._store = store

@@ -1,6 +1,8 @@
-"""`/score` and `/rerank` with their versioned names: how near texts are, by the cosine of their embeddings. Each text is computed once.
+"""`/score` and `/rerank` with their versioned names: how near texts are, by the cosine of their embeddings. Each text
+is computed once.
 
-`/generative_scoring` asks a generating model how likely its next token is one label of several: here the nearer item and query, the likelier the first.
+`/generative_scoring` asks a generating model how likely its next token is one label of several: here the nearer item
+and query, the likelier the first.
 """
 
 from typing import Any

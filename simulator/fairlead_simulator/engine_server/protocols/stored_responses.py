@@ -1,4 +1,5 @@
-"""The responses an instance keeps, to be retrieved, continued and cancelled: as in vLLM, in the memory of the instance that made them and nowhere else."""
+"""The responses an instance keeps, to be retrieved, continued and cancelled: as in vLLM, in the memory of the instance
+that made them and nowhere else."""
 
 import asyncio
 from collections import OrderedDict
@@ -14,7 +15,10 @@ _CANCELLABLE = ("queued", "in_progress")
 
 @dataclass(slots=True, kw_only=True)
 class StoredResponse:
-    """A response as it would be answered now. `conversation`: the text a next turn begins with; `ticket`, `task`: of one that still runs by itself."""
+    """A response as it would be answered now.
+
+    `conversation`: the text a next turn begins with; `ticket`, `task`: of one that still runs by itself.
+    """
 
     document: dict[str, Any]
     conversation: bytes
@@ -34,7 +38,7 @@ class ResponseStore:
             self._kept.popitem(last=False)
 
     def find(self, response_id: str) -> StoredResponse:
-        """Raises RequestInvalid (404)."""
+        """A kept response. Raises RequestInvalid (404)."""
         stored = self._kept.get(response_id)
         if stored is None:
             raise RequestInvalid(f"Response with id '{response_id}' not found.", "response_id", 404, "invalid_request_error")

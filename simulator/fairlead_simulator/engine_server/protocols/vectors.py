@@ -1,4 +1,5 @@
-"""Embeddings of the simulated model: hashed bags of words, so that texts with words in common lie near each other and equal texts are equal."""
+"""Embeddings of the simulated model: hashed bags of words, so that texts with words in common lie near each other and
+equal texts are equal."""
 
 from math import sqrt
 
@@ -8,7 +9,10 @@ DIMENSIONS = 256
 
 
 def embedding(prompt: bytes) -> list[float]:
-    """A unit vector: each word adds or takes one in the dimension its hash names (feature hashing, Weinberger et al. 2009)."""
+    """A unit vector: each word adds or takes one in the dimension its hash names (feature hashing, Weinberger et al.
+
+    2009).
+    """
     vector = [0.0] * DIMENSIONS
     for word in prompt.lower().split() or (prompt,):
         number = xxhash.xxh3_64_intdigest(word)
@@ -20,5 +24,5 @@ def embedding(prompt: bytes) -> list[float]:
 
 
 def cosine(one: list[float], other: list[float]) -> float:
-    """Of two unit vectors."""
+    """Cosine of two unit vectors."""
     return sum(a * b for a, b in zip(one, other, strict=True))
