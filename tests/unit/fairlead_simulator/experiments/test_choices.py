@@ -18,8 +18,8 @@ def test_policies_carry_typed_parameters() -> None:
     [
         ("dualmap:nothing=1", "remove it; the fields of policy dualmap are"),
         ("dualmap:slo_fraction=high", "a number from"),
-        ("dualmap:rebalance=maybe", "a boolean"),
-        ("dualmap:max_examined=1.5", "an integer"),
+        ("dualmap:rebalance=maybe", "true or false"),
+        ("dualmap:max_examined=1.5", "a whole number"),
         ("dualmap:slo_fraction", "name:key=value"),
         ("dualmap:=1", "name:key=value"),
         ("dualmap:max_examined=1;max_examined=2", "max_examined is given twice"),
