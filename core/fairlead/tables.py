@@ -81,15 +81,13 @@ class EngineSpecFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFacts(EngineSpecFacts):
-    """What routing must know of the engines. Speeds are of one instance, already multiplied by a simulated engine's time scale."""
+class ModelledFacts:
+    """What only a model of engines can say, so only the simulator fills it; `PoolSpec.facts` leaves the defaults, by which nothing is known.
 
-    block_tokens: int = 512
-    """Tokens per routing block (`spec.routing.blockTokens`); prompts are compared in whole blocks."""
-    metrics_path: str = "/metrics"
-    """Path of the Prometheus metrics on the instance's address."""
-    kv_usage_metric: str = "vllm:kv_cache_usage_perc"
-    """Gauge with the used share (0-1) of the KV cache."""
+    In a real pool decode steps are learnt from finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`),
+    and instances fetch nothing from each other.
+    """
+
     decode_base_seconds: float = 0.0
     """A decode step takes this, and the next two for each context token and each request in it; all 0 = not known."""
     decode_seconds_per_context_token: float = 0.0
@@ -109,6 +107,20 @@ class EngineFacts(EngineSpecFacts):
     def decode_known(self) -> bool:
         """Whether anything is known of decode times."""
         return self.decode_base_seconds > 0 or self.decode_seconds_per_context_token > 0 or self.decode_seconds_per_request > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts(EngineSpecFacts):
+    """What routing must know of the engines. Speeds are of one instance, already multiplied by a simulated engine's time scale."""
+
+    block_tokens: int = 512
+    """Tokens per routing block (`spec.routing.blockTokens`); prompts are compared in whole blocks."""
+    metrics_path: str = "/metrics"
+    """Path of the Prometheus metrics on the instance's address."""
+    kv_usage_metric: str = "vllm:kv_cache_usage_perc"
+    """Gauge with the used share (0-1) of the KV cache."""
+    modelled: ModelledFacts = ModelledFacts()
+    """Unknown in a real pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +155,8 @@ class EarlyRejectionFacts:
     """
 
     mode: str = text(
-        "Disabled: refuse nothing early; Load: refuse a request whose predicted TTFT is over the limit on every instance; Predicted: also "
-        "when decoding is predicted to miss slo.tpot at the time the request would begin to decode.",
+        "Disabled: refuse nothing early; Load: refuse a request whose predicted TTFT is over the limit on every instance, whatever is decoded there; "
+        "Predicted: also when decoding is predicted to miss slo.tpot at the time the request would begin to decode.",
         "Disabled",
         enum=("Disabled", "Load", "Predicted"),
     )

@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 
 from fairlead.reports import RejectionReason
+from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead_router.dialects import Dialect, error_body
 
 Headers = list[tuple[bytes, bytes]]
-
-UPSTREAM_FAILED_STATUS = 502
-"""The one status of a request that engines failed: none answered, or the one that did was lost before its answer was complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

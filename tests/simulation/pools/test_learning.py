@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from fairlead.tables import RoutingTable
+from fairlead.tables import ModelledFacts, RoutingTable
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
 from fairlead_simulator.simulation.pool_simulation import Simulation
@@ -19,8 +19,7 @@ class Untold(SimulatedPool):
 
     def first_table(self) -> RoutingTable:
         told = SimulatedPool.first_table(self)
-        unknown = replace(told.engine, decode_base_seconds=0.0, decode_seconds_per_context_token=0.0, decode_seconds_per_request=0.0)
-        return replace(told, engine=unknown)
+        return replace(told, engine=replace(told.engine, modelled=ModelledFacts()))
 
 
 @pytest.mark.parametrize("rate", [1.5, 2.3])

@@ -7,6 +7,7 @@ import pytest
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, parse_spec
+from fairlead.tables import ModelledFacts
 
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm/vllm-openai:v1"}]}}
 
@@ -55,6 +56,7 @@ def test_the_facts_for_routers_carry_the_scaled_prefill_speed() -> None:
     assert (facts.engine.block_tokens, facts.anchors_per_instance) == (128, 7)
     assert (facts.routing.policy, facts.routing.parameters) == ("ear", {"a": 1})
     assert facts.session.header == "x-session"
+    assert facts.engine.modelled == ModelledFacts(), "what only the simulator can say is unknown in a pool"
     assert (facts.early_rejection.mode, facts.early_rejection.headroom) == ("Load", 0.5)
 
 

@@ -5,7 +5,8 @@
     Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
     AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's baseline; simulator only)
 
-A load above `headroom` is refused. Decode loads count where the table says how long decode steps take; `Predicted` also learns it.
+A load above `headroom` is refused. Decode loads count where it is known how long decode steps take: modelled facts say it,
+which a real pool has none of, and `Predicted` learns it. So in a real pool `Load` does not see decoding.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class LoadGate(DisabledGate):
 
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
         late = late_first_token(request, ttft_seconds, view)
-        if late is not None or not view.table.engine.decode_known:
+        if late is not None or not view.table.engine.modelled.decode_known:
             return late
         if someone_idles(view):
             return None
@@ -85,7 +86,7 @@ class AfterPrefillGate(DisabledGate):
         return late_first_token(request, ttft_seconds, view)
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        if not decodes_on.decoding or not view.table.engine.decode_known:
+        if not decodes_on.decoding or not view.table.engine.modelled.decode_known:
             return None
         return crowded_decode(request, decode_load(decodes_on, view), view)
 

@@ -10,6 +10,9 @@ from fairlead.tables import PoolKey, RoutingTable
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
+UPSTREAM_FAILED_STATUS = 502
+"""The one status of a request that engines failed: none answered, or the one that did was lost before its answer was complete."""
+
 
 def whole_seconds(seconds: float) -> float:
     """A Retry-After: whole seconds, rounded up, from 1 to 600; infinite ones may be asked about."""
@@ -72,7 +75,9 @@ def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float,
 def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...]) -> Refusal:
     """502: every instance that could be tried failed before its first byte."""
     message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
-    return Refusal(request=request, reason=RejectionReason.UPSTREAM_FAILED, status=502, retry_after_seconds=1.0, message=message)
+    return Refusal(
+        request=request, reason=RejectionReason.UPSTREAM_FAILED, status=UPSTREAM_FAILED_STATUS, retry_after_seconds=1.0, message=message
+    )
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:

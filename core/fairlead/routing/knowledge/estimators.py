@@ -134,7 +134,7 @@ class DecodeTimes:
     """Seconds of a decode step over so many context tokens and requests: by the table where it knows, else as fitted to finished requests."""
 
     def __init__(self, engine: EngineFacts, min_samples: int = 200) -> None:
-        self._engine = engine
+        self._modelled = engine.modelled
         self._min_samples = min_samples
         self._fit = LeastSquares([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
         self.samples = 0
@@ -142,18 +142,18 @@ class DecodeTimes:
     @property
     def known(self) -> bool:
         """Whether a prediction can be made."""
-        return self._engine.decode_known or self.samples >= self._min_samples
+        return self._modelled.decode_known or self.samples >= self._min_samples
 
     def seconds(self, context_tokens: float, requests: float) -> float:
         """Predicted seconds of one step; 0 while nothing is known."""
-        if self._engine.decode_known:
-            return self._engine.decode_seconds(context_tokens, requests)
+        if self._modelled.decode_known:
+            return self._modelled.decode_seconds(context_tokens, requests)
         if self.samples < self._min_samples:
             return 0.0
         return max(0.0, self._fit.predict(np.array([1.0, context_tokens / 1e5, requests / 100])))
 
     def observe(self, context_tokens: float, requests: float, seconds: float) -> None:
         """A request decoded at `seconds` per token, on average among so many tokens and requests."""
-        if seconds > 0 and not self._engine.decode_known:
+        if seconds > 0 and not self._modelled.decode_known:
             self._fit.observe(np.array([1.0, context_tokens / 1e5, requests / 100]), seconds)
             self.samples += 1

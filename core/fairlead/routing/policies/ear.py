@@ -172,10 +172,10 @@ class Ear:
 
     def _carried_tokens(self, lacking: int, host: InstanceLoad, engine: EngineFacts) -> tuple[float, bool]:
         """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and whether it fetches them."""
-        if lacking <= 0 or not self._parameters.fetch or engine.kv_transfer_bytes_per_second <= 0:
+        if lacking <= 0 or not self._parameters.fetch or engine.modelled.kv_transfer_bytes_per_second <= 0:
             return lacking, False
-        fetching = lacking * engine.kv_bytes_per_token * (1 + host.transfers_out) / engine.kv_transfer_bytes_per_second
-        fetched = (fetching + engine.kv_transfer_latency_seconds) * engine.prefill_tokens_per_second
+        fetching = lacking * engine.modelled.kv_bytes_per_token * (1 + host.transfers_out) / engine.modelled.kv_transfer_bytes_per_second
+        fetched = (fetching + engine.modelled.kv_transfer_latency_seconds) * engine.prefill_tokens_per_second
         return min(lacking, fetched), fetched < lacking
 
     def _fetched_ttft_seconds(self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView) -> float | None:

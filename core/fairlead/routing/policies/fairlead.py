@@ -83,7 +83,7 @@ class Fairlead:
         known = hits if home is None else with_home(request, home, loads, hits, most)
         alone = view.prefill_vector(request, known)
         prefill = alone
-        if most and self._parameters.fetch and view.table.engine.kv_transfer_bytes_per_second > 0:
+        if most and self._parameters.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
             if loads[holder].transfers_out:
                 holder = least_busy_holder(hits, most, vectors)
             prefill = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
@@ -136,8 +136,8 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches do not fill with copies. Where
     nothing is held more it is never less than alone.
     """
-    per_token = engine.kv_bytes_per_token * (1 + source.transfers_out) / engine.kv_transfer_bytes_per_second
-    fixed = float(hits[holder]) * per_token + engine.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
+    per_token = engine.modelled.kv_bytes_per_token * (1 + source.transfers_out) / engine.modelled.kv_transfer_bytes_per_second
+    fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
     seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
     return seconds
 

@@ -106,7 +106,7 @@ class Mooncake:
         """Plans when `holder` (an index) is the first to hold the best match."""
         engine = view.table.engine
         most = hits[holder]
-        if not most or self._theta == inf or engine.kv_transfer_bytes_per_second <= 0:
+        if not most or self._theta == inf or engine.modelled.kv_transfer_bytes_per_second <= 0:
             return Plans(ttft_seconds=view.ttft_vector(request, hits), fetches=np.zeros(len(hits), dtype=np.bool_), source=None)
         loads = view.vectors().loads
         source = least_busy_holder(hits, most, view.vectors()) if loads[holder].transfers_out else holder
@@ -128,8 +128,8 @@ def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
 
 def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
     """Time to fetch so many tokens' KV from a source that already serves `active` transfers, which share its link."""
-    per_token = engine.kv_bytes_per_token * (1 + active) / engine.kv_transfer_bytes_per_second
-    seconds: FloatVector = np.multiply(tokens, per_token, dtype=np.float64) + engine.kv_transfer_latency_seconds
+    per_token = engine.modelled.kv_bytes_per_token * (1 + active) / engine.modelled.kv_transfer_bytes_per_second
+    seconds: FloatVector = np.multiply(tokens, per_token, dtype=np.float64) + engine.modelled.kv_transfer_latency_seconds
     return seconds
 
 

@@ -13,6 +13,7 @@ from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
     InstanceEntry,
+    ModelledFacts,
     PoolKey,
     RoutingFacts,
     RoutingTable,
@@ -46,16 +47,16 @@ def table(
     session: SessionFacts | None = None,
     kv_cache_tokens: int = 1_198_372,
     block_tokens: int = 512,
-    **engine_facts: Any,
+    **modelled: Any,
 ) -> RoutingTable:
-    """A table of pool default/chat. 6250 tokens/s is 0.00016 s per token: 31,250 tokens fit the SLO of 5 s."""
+    """A table of pool default/chat, with `modelled` facts of its engines. 6250 tokens/s is 0.00016 s per token: 31,250 tokens fit the SLO of 5 s."""
     engine = EngineFacts(
         type="simulated",
         port=8000,
         prefill_tokens_per_second=speed,
         kv_cache_tokens=kv_cache_tokens,
         block_tokens=block_tokens,
-        **engine_facts,
+        modelled=ModelledFacts(**modelled),
     )
     return RoutingTable(
         pool=POOL,
@@ -132,7 +133,7 @@ class ScriptedView:
         return misses(asked.prompt_tokens, hits) / self.table.engine.prefill_tokens_per_second
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        return self.table.engine.decode_seconds(context_tokens, requests)
+        return self.table.engine.modelled.decode_seconds(context_tokens, requests)
 
     def hit_tokens(self, asked: RoutingRequest, instance: str) -> int:
         return max(0, min(self.hits.get((asked.id, instance), 0), asked.prompt_tokens - 1))

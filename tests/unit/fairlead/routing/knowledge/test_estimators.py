@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.routing.knowledge.estimators import FURTHEST, DecodeTimes, PrefillTimes
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import EngineFacts
+from fairlead.tables import EngineFacts, ModelledFacts
 from fairlead_testing.builders.routing import dispatches, request, table
 
 ENGINE = EngineFacts(type="vllm", port=8000, prefill_tokens_per_second=6250.0)
@@ -99,7 +99,12 @@ def test_whatever_was_observed_predictions_stay_within_bounds_and_vectors_agree(
 
 
 def test_decode_times_come_from_the_table_where_it_knows() -> None:
-    known = DecodeTimes(replace(ENGINE, decode_base_seconds=0.02, decode_seconds_per_context_token=1e-7, decode_seconds_per_request=1e-4))
+    known = DecodeTimes(
+        replace(
+            ENGINE,
+            modelled=ModelledFacts(decode_base_seconds=0.02, decode_seconds_per_context_token=1e-7, decode_seconds_per_request=1e-4),
+        )
+    )
     assert known.known
     assert known.seconds(100_000, 10) == pytest.approx(0.031)
     known.observe(1, 1, 99.0)
