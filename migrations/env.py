@@ -9,8 +9,11 @@ import time
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
+from fairlead_api.settings import DatabaseSettings
 from fairlead_api.store.partitions import is_partition
 from fairlead_api.store.tables import metadata
+from fairlead_process.environment import read
+from fairlead_process.starting import one_line_errors
 
 LOCK = 0x6661_6972
 """Key of the advisory lock (the letters `fair`): one migrating process at a time."""
@@ -23,9 +26,10 @@ def include_name(name: str | None, kind: str, parents: object) -> bool:
 
 def run_online() -> None:
     """Migrates a database; only PostgreSQL is supported."""
-    url = context.config.attributes.get("url") or os.environ.get("FAIRLEAD_DATABASE_URL")
+    url = context.config.attributes.get("url")
     if not url:
-        raise SystemExit("FAIRLEAD_DATABASE_URL is not set; write postgresql+psycopg://user@host/database")
+        with one_line_errors("migrations"):
+            url = read(DatabaseSettings, os.environ).url
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
         while not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK}).scalar_one():

@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import click
 
-from fairlead.errors import FairleadError, InvalidInput
+from fairlead.errors import InvalidInput
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
-from fairlead_process.starting import debug
+from fairlead_process.starting import debug, line_of
 
 
 class LazyGroup(click.Group):
@@ -59,12 +59,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except FairleadError as problem:
-        return _complain(str(problem))
-    except OSError as problem:
-        return _complain(f"{problem.filename}: {problem.strerror}" if problem.filename and problem.strerror else str(problem))
     except Exception as problem:  # noqa: BLE001 - the last line of defence between a user and a traceback
-        return _complain(f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)")
+        return _complain(line_of(problem) or f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)")
     return result if isinstance(result, int) else 0
 
 

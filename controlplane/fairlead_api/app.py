@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import FastAPI
 
@@ -72,6 +71,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_process.clock import utc_now
 from fairlead_process.policies import installed_policies
+from fairlead_process.tasks import Tasks
 
 
 def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:
@@ -110,7 +110,8 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
         async with contextlib.AsyncExitStack() as stack:
             for database in (reads, reports, control, background):
                 stack.push_async_callback(database.close)
-            await stack.enter_async_context(pulse.asking())
+            tasks = await stack.enter_async_context(Tasks())
+            tasks.start("database pulse", pulse.run)
             stack.push_async_callback(recent.close)
             stack.push_async_callback(kubernetes.close)
             listening = asyncio.Event()
@@ -126,7 +127,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
                 stream.on_gap()
                 listening.set()
 
-            await stack.enter_async_context(running(partial(listen, settings.database_url, pulse, noticed, connected)))
+            tasks.start("notices", partial(listen, settings.database_url, pulse, noticed, connected))
             with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
                 await asyncio.wait_for(listening.wait(), 3)
             if settings.background:
@@ -178,15 +179,3 @@ def keep(retention: Retention) -> Keep:
         },
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
     )
-
-
-@asynccontextmanager
-async def running(work: Callable[[], Any]) -> AsyncIterator[None]:
-    """Runs `work` as a task for the length of the context."""
-    task = asyncio.ensure_future(work())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

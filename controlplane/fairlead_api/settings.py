@@ -19,6 +19,20 @@ MOST_DAYS = 36_500
 DATABASE_SCHEME = "postgresql+psycopg://"
 
 
+DATABASE_URL = variable(
+    "FAIRLEAD_DATABASE_URL",
+    Parsed(lambda text: _database_url(text), f"{DATABASE_SCHEME}user:password@host:5432/database", "URL"),
+    "the Postgres database",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSettings:
+    """All that migrations need."""
+
+    url: str = field(repr=False, metadata=DATABASE_URL)
+
+
 class BootstrapToken(NamedTuple):
     """A token given by the environment; never stored, never expires while the process lives."""
 
@@ -67,14 +81,7 @@ class Settings:
     """`background` off = no jobs (tests drive them by hand). Pool summaries of one moment serve everybody for `share_seconds`, percentiles in
     them for four times as long (and until they are computed again, at most twenty times)."""
 
-    database_url: str = field(
-        repr=False,
-        metadata=variable(
-            "FAIRLEAD_DATABASE_URL",
-            Parsed(lambda text: _database_url(text), f"{DATABASE_SCHEME}user:password@host:5432/database", "URL"),
-            "the Postgres database",
-        ),
-    )
+    database_url: str = field(repr=False, metadata=DATABASE_URL)
     bootstrap_tokens: tuple[BootstrapToken, ...] = field(
         default=(),
         repr=False,

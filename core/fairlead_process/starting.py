@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fairlead.errors import FairleadError, InvalidInput
 from fairlead_process.environment import names, read, unread, variable
@@ -51,18 +51,19 @@ def one_line_errors(program: str) -> Iterator[None]:
     except Exception as problem:
         if debug(os.environ):
             raise
-        if isinstance(problem, FairleadError):
-            stop(program, str(problem), code=2 if isinstance(problem, InvalidInput) else 1)
-        if isinstance(problem, OSError):
-            stop(program, f"{problem.filename}: {problem.strerror}" if problem.filename and problem.strerror else str(problem), code=1)
-        logger.exception("ended by a fault")
-        sys.exit(1)
+        line = line_of(problem)
+        if line is None:
+            logger.exception("ended by a fault")
+            sys.exit(1)
+        print(f"fairlead {program}: {line}", file=sys.stderr)
+        sys.exit(2 if isinstance(problem, InvalidInput) else 1)
 
 
-def stop(program: str, line: str, *, code: int) -> NoReturn:
-    """Ends the process with one line on standard error."""
-    print(f"fairlead {program}: {' '.join(line.splitlines())}", file=sys.stderr)
-    sys.exit(code)
+def line_of(problem: Exception) -> str | None:
+    """One line for a person, of an error that was raised on purpose or by the operating system; None for a fault of ours."""
+    if isinstance(problem, OSError) and problem.filename and problem.strerror:
+        return f"{problem.filename}: {problem.strerror}"
+    return " ".join(str(problem).splitlines()) if isinstance(problem, FairleadError | OSError) else None
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:

@@ -9,8 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -137,17 +136,6 @@ class Pulse:
         self.limits.lift(connection)
         if works:
             self._heard_at = asyncio.get_running_loop().time()
-
-    @asynccontextmanager
-    async def asking(self) -> AsyncIterator[None]:
-        """Runs `run` for the length of the context."""
-        task = asyncio.ensure_future(self.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def run(self) -> None:
         """Asks for ever."""

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import signal
-import socket
 import sys
 import time
 from dataclasses import replace
@@ -14,6 +13,8 @@ import click
 import uvicorn
 import uvloop
 
+from fairlead.errors import InvalidInput
+from fairlead_process.starting import bind
 from fairlead_simulator.engine_model.costs import PrefillCost
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.engine_model.settings import EngineSettings, Mode
@@ -86,7 +87,8 @@ def engine(
         prefill=PrefillCost(per_token=1 / prefill_tokens_per_second),
         decode=replace(_DEFAULTS.decode, fixed=decode_step_ms / 1e3),
     )
-    listener = _listen(host, port)
+    listener = bind("--host/--port", host, port)
+    listener.listen(2048)
     instance_settings = InstanceSettings(
         model=model,
         bytes_per_token=bytes_per_token,
@@ -134,24 +136,13 @@ def engine(
         runner.run(serve())
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}; choose another --host or --port") from None
-    listener.setblocking(False)
-    return listener
-
-
 def main() -> None:
     """Run the command; a wrong flag ends with one line on standard error and code 2, a failed start with code 1."""
     try:
         engine.main(prog_name="fairlead-engine", standalone_mode=False)
+    except InvalidInput as error:
+        click.echo(f"fairlead-engine: {error}", err=True)
+        sys.exit(2)
     except click.ClickException as error:
         click.echo(f"fairlead-engine: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
