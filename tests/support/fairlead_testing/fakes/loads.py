@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from fairlead.reports import BindingReason
-from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapMigration, HeatmapRow
+from fairlead.tables import SloFacts
+from fairlead_api.services.history.heatmaps import Cell, grid, heatmap
+from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration
 
@@ -14,7 +16,6 @@ CHAT, CODE = "default/chat", "research/code"
 HOSTILE = "<img src=x onerror=alert(1)>"
 SLO_TTFT = {CHAT: 5.0, CODE: 2.5}
 TRIGGERS = tuple(map(BindingReason, ("hot-migration", "hot-migration", "hotspot", "slo", "drain")))
-LIMITS = {"kv_usage": 0.9, "ttft_p95": 5.0, "tpot_p95": 0.1}
 
 
 def name_suffix(seed: str) -> str:
@@ -87,40 +88,17 @@ def heatmap_of(
     instances: Sequence[InstanceSummary],
     migrations: Sequence[Migration],
 ) -> Heatmap:
-    """The heatmap the API would answer with."""
-    seconds = (end - start).total_seconds()
-    step = max(1, math.ceil(seconds / columns))
-    step = next((nice for nice in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600) if nice >= step), step)
-    first = start.timestamp() // step * step
-    count = max(1, math.ceil((end.timestamp() - first) / step))
-    limit = SLO_TTFT[pool] if metric == "ttft_p95" else LIMITS.get(metric)
-    rows = []
+    """The heatmap the API would answer with: its own arrangement of cells made up here, four values a column."""
+    where = grid(start, end, columns)
+    first = where.start.timestamp()
+    cells = []
     for one in instances:
-        samples: list[float | None] = []
-        for column in range(count):
-            inside = [cell(pool, one.id, metric, first + column * step + step * part / 4) for part in range(4)]
+        for column in range(where.columns):
+            inside = [cell(pool, one.id, metric, first + column * where.step + where.step * part / 4) for part in range(4)]
             known = [value for value in inside if value is not None]
-            samples.append(None if not known else max(known) if aggregate == "max" else sum(known) / len(known))
-        breaches = [] if limit is None else [column for column, value in enumerate(samples) if value is not None and value > limit]
-        rows.append(HeatmapRow(instance=one.id, state=one.state, role=one.role, values=samples, breaches=breaches))
-    if sort == "max":
-        rows.sort(key=lambda row: -max((value for value in row.values if value is not None), default=0.0))
-    elif sort == "latest":
-        rows.sort(key=lambda row: -(row.values[-1] or 0.0))
-    top = max((value for row in rows for value in row.values if value is not None), default=1.0)
+            if known:
+                cells.append(Cell(instance=one.id, column=column, maximum=max(known), total=sum(known), count=len(known)))
     moves = [move for move in migrations if move.pool == pool and start <= move.at < end]
-    return Heatmap(
-        pool=pool,
-        metric=metric,
-        unit=METRICS[metric],
-        aggregate=aggregate,
-        scale="relative" if limit is None else "absolute",
-        start=datetime.fromtimestamp(first, tz=start.tzinfo),
-        step_seconds=step,
-        columns=count,
-        maximum=1.0 if METRICS[metric] == "share" else max(top, limit or 0.0),
-        limit=limit,
-        rows=rows,
-        migrations=arrows(moves, first, step),
-        migrations_total=len(moves),
-    )
+    slo = SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1)
+    states = {one.id: (one.state, one.role) for one in instances}
+    return heatmap(pool, metric, aggregate, sort, where, cells, states, slo, arrows(moves, first, where.step), len(moves))

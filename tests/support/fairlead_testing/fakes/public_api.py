@@ -1,6 +1,7 @@
 """The public API as an ASGI app over `fake_public_data.World`: paging, filters, CSV, plans with state, sessions with roles, a live stream.
 
-It answers what the contract says and nothing more, so that the web UI can be tested without Postgres. Tokens: `viewer-token`,
+It answers what `tests/contract/public_api` holds it and the real API to, so that the web UI can be tested without Postgres. A path of the real
+API that nobody has made data for answers an example of its type. Tokens: `viewer-token`,
 `operator-token`, `admin-token`; one-time login tokens are in `login_links`.
 """
 
@@ -8,18 +9,24 @@ import asyncio
 import csv
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import msgspec
+from fastapi.routing import APIRoute
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from fairlead.reports import BindingReason
+from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+from fairlead_api.app import create_api
+from fairlead_api.settings import Settings
 from fairlead_client.resources.access import (
     PEOPLE,
     AccessRole,
@@ -41,22 +48,34 @@ from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import SessionDetail
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.loads import HOSTILE, INSTANCES
 from fairlead_testing.fakes.plans import PlanBook
 from fairlead_testing.fakes.public_data import World
 from fairlead_web.time_ranges import parse_range
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+FILTER_WORDS: dict[str, type[StrEnum]] = {"trigger": BindingReason, "outcome": MoveOutcome, "reason": DecisionReason}
+"""Filters that take one of a few words."""
 
 
 class Refusal(Exception):
     """A problem document on its way out."""
 
     def __init__(
-        self, status: int, title: str, detail: str, kind: str = "about:blank", remedy: str | None = None, field: str | None = None
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        kind: str = "about:blank",
+        remedy: str | None = None,
+        field: str | None = None,
+        value: str | None = None,
     ) -> None:
         super().__init__(detail)
-        self.problem = Problem(type=kind, title=title, status=status, detail=detail, request_id="r-fake", remedy=remedy, field=field)
+        self.problem = Problem(
+            type=kind, title=title, status=status, detail=detail, request_id="r-fake", remedy=remedy, field=field, value=value
+        )
 
 
 class FakePublicApi:
@@ -135,7 +154,12 @@ class FakePublicApi:
             Route("/v1/decisions/{id}", self._guard(self._one(self.world.decisions))),
             Route("/v1/audit/{id}", self._guard(self._one(self.world.audit))),
         ]
-        return routes
+        made = {_template(route.path) for route in routes}
+        real = {_template(path) for path in public_paths()}
+        invented = {_template(route.path) for route in routes if "GET" in (route.methods or ())} - real
+        assert not invented, f"the API has no {invented}"
+        unmade = {path: kind for path, kind in public_paths().items() if _template(path) not in made}
+        return [*(Route(path, self._guard(_example_of(kind))) for path, kind in unmade.items()), *routes]
 
     # --- guards ---
 
@@ -275,6 +299,10 @@ class FakePublicApi:
 
     def _filtered(self, request: Request, items: Sequence[Any], names: Sequence[str]) -> list[Any]:
         wanted = {name: request.query_params[name] for name in names if request.query_params.get(name)}
+        for name, words in FILTER_WORDS.items():
+            if name in wanted and wanted[name] not in set(words):
+                known = ", ".join(repr(word.value) for word in words)
+                raise Refusal(422, "Cannot be used", f"{name}: write one of {known}", "invalid-input", known, name, wanted[name])
         return [item for item in items if all(str(getattr(item, name)) == value for name, value in wanted.items())]
 
     def _in_range(self, request: Request, items: Sequence[Any]) -> list[Any]:
@@ -296,7 +324,7 @@ class FakePublicApi:
     def _decisions(self, request: Request) -> list[Any]:
         found = self._in_range(request, self._filtered(request, self.world.decisions(), ("pool", "session", "reason")))
         wanted = request.query_params.get("instance")
-        return [one for one in found if wanted is None or any(candidate.instance == wanted for candidate in one.candidates)]
+        return [one for one in found if wanted in (None, one.chosen)]
 
     def _audit(self, request: Request) -> list[Any]:
         return self._in_range(request, self._filtered(request, self.world.audit(), ("actor", "action", "object")))
@@ -449,6 +477,28 @@ class FakePublicApi:
                 self.live_queues.remove(queue)
 
         return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+@cache
+def public_paths() -> dict[str, Any]:
+    """Every path below /v1 that the real API reads from, with the type of its answer (None where it is no JSON). It needs no database for that."""
+    api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
+    included = [route.original_router.routes for route in api.routes if hasattr(route, "original_router")]
+    known = [one for routes in included for one in routes if isinstance(one, APIRoute) and one.path.startswith("/v1/")]
+    return {one.path: one.response_model for one in known if "GET" in (one.methods or ())}
+
+
+def _template(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def _example_of(kind: Any) -> Endpoint:
+    """What answers for a path that nobody has made data for: an example of its type, so that a new page can be opened at once."""
+
+    async def handle(_: Request) -> Response:
+        return _json(example(kind))
+
+    return handle
 
 
 def _json(value: object, status: int = 200) -> Response:

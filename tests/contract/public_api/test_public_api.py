@@ -1,0 +1,256 @@
+"""The public API as the web UI uses it, through the shipped client: the fake of the web UI's tests and the real API on Postgres answer alike.
+
+What is read is compared with its type field by field, also fields that have a default: the client would not miss those.
+"""
+
+import csv
+import io
+from collections.abc import Awaitable, Callable
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from typing import Any, get_origin
+
+import pytest
+
+from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
+from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.heatmaps import METRICS, Heatmap
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+from fairlead_client.resources.slo import SloVersion
+from fairlead_testing.builders.wire_examples import differences
+from fairlead_testing.fakes.public_api import public_paths
+from fairlead_testing.running.public_doors import Door
+
+RANGE = {"from": "now-1h", "to": "now"}
+Read = Callable[[Door], Awaitable[object]]
+
+
+async def first_instance(door: Door) -> str:
+    return (await door.viewer.instances(door.pool)).items[0].id
+
+
+async def instance(door: Door) -> object:
+    return await door.viewer.instance(door.pool, await first_instance(door))
+
+
+async def session(door: Door) -> object:
+    found = (await door.viewer.sessions({"pool": str(door.pool)})).items[0]
+    return await door.viewer.session(door.pool, found.session)
+
+
+async def migration(door: Door) -> object:
+    return await door.viewer.migration((await door.viewer.migrations(RANGE)).items[0].id)
+
+
+async def reroute(door: Door) -> object:
+    return await door.viewer.reroute((await door.viewer.reroutes(RANGE)).items[0].id)
+
+
+async def decision(door: Door) -> object:
+    return await door.viewer.decision((await door.viewer.decisions(RANGE)).items[0].id)
+
+
+async def audit_entry(door: Door) -> object:
+    return await door.viewer.audit_entry((await door.viewer.audit()).items[0].id)
+
+
+READS: dict[str, tuple[Read, Any]] = {
+    "whoami": (lambda door: door.viewer.whoami(), Identity),
+    "pools": (lambda door: door.viewer.pools(limit=10), Page[PoolSummary]),
+    "pool": (lambda door: door.viewer.pool(door.pool), PoolDetail),
+    "instances": (lambda door: door.viewer.instances(door.pool), Page[InstanceSummary]),
+    "instance": (instance, InstanceDetail),
+    "revisions": (lambda door: door.viewer.revisions(door.pool), Page[PoolRevision]),
+    "events": (lambda door: door.viewer.events(door.pool), Page[PoolEventItem]),
+    "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
+    "sessions": (lambda door: door.viewer.sessions(), Page[SessionSummary]),
+    "session": (session, SessionDetail),
+    "migrations": (lambda door: door.viewer.migrations(RANGE), Page[Migration]),
+    "migration": (migration, Migration),
+    "migration matrix": (lambda door: door.viewer.migration_matrix(RANGE), MigrationMatrix),
+    "reroutes": (lambda door: door.viewer.reroutes(RANGE), Page[ReRoute]),
+    "reroute": (reroute, ReRoute),
+    "reroute matrix": (lambda door: door.viewer.reroute_matrix(RANGE), MigrationMatrix),
+    "decisions": (lambda door: door.viewer.decisions(RANGE), Page[RoutingDecision]),
+    "decision": (decision, RoutingDecision),
+    "rejections": (lambda door: door.viewer.rejections(RANGE), RejectionReport),
+    "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
+    "audit entry": (audit_entry, AuditEntry),
+    "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
+    "tokens": (lambda door: door.admin.tokens(), Page[TokenItem]),
+}
+
+
+CSV: dict[str, type[Any]] = {
+    "/v1/pools": PoolSummary,
+    "/v1/pools/default/chat/instances": InstanceSummary,
+    "/v1/sessions": SessionSummary,
+    "/v1/migrations": Migration,
+    "/v1/reroutes": ReRoute,
+    "/v1/decisions": RoutingDecision,
+    "/v1/rejections": RejectionGroup,
+    "/v1/audit": AuditEntry,
+}
+
+
+async def test_every_answer_has_exactly_the_fields_of_its_type(door: Door) -> None:
+    found = {}
+    for name, (read, kind) in READS.items():
+        await read(door)
+        found[name] = differences(door.heard.document, kind)
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+async def test_a_heatmap_has_a_row_per_instance_and_a_cell_per_column(door: Door) -> None:
+    names = {one.id for one in (await door.viewer.instances(door.pool)).items}
+    for metric, unit in METRICS.items():
+        found = await door.viewer.heatmap(door.pool, metric=metric, start="now-5m", columns=30)
+        assert differences(door.heard.document, Heatmap) == []
+        assert (found.metric, found.unit) == (metric, unit)
+        assert {row.instance for row in found.rows} == names
+        assert all(len(row.values) == found.columns <= 30 for row in found.rows)
+
+
+async def test_no_json_path_of_the_api_is_left_without_an_answer(door: Door) -> None:
+    """Paths without names in them: new ones are looked at as soon as the API has them."""
+    for path, kind in public_paths().items():
+        if "{" in path or not is_dataclass(get_origin(kind) or kind):
+            continue
+        answered = await _get(door, path)
+        assert differences(answered, kind) == [], path
+
+
+async def _get(door: Door, path: str) -> Any:
+    chunks = [chunk async for chunk in door.admin.export(path)]
+    assert chunks
+    return door.heard.document
+
+
+async def test_a_list_as_csv_has_a_column_per_field(door: Door) -> None:
+    for path, item in CSV.items():
+        text = b"".join([chunk async for chunk in door.viewer.export(f"{path}.csv", RANGE)]).decode()
+        rows = list(csv.reader(io.StringIO(text)))
+        assert rows[0] == [field.name for field in fields(item)], path
+        assert len(rows) > 1, path
+
+
+async def test_filters_leave_only_what_they_name(door: Door) -> None:
+    moved = (await door.viewer.migrations(RANGE)).items[0]
+    for name in ("pool", "source", "target", "trigger", "outcome", "session"):
+        wanted = getattr(moved, name)
+        items = (await door.viewer.migrations({**RANGE, name: str(wanted)})).items
+        assert items
+        assert all(getattr(item, name) == wanted for item in items)
+    decided = (await door.viewer.decisions(RANGE)).items[0]
+    for name in ("pool", "session", "reason"):
+        same = (await door.viewer.decisions({**RANGE, name: str(getattr(decided, name))})).items
+        assert all(getattr(one, name) == getattr(decided, name) for one in same)
+    chosen = (await door.viewer.decisions({**RANGE, "instance": decided.chosen})).items
+    assert chosen
+    assert {one.chosen for one in chosen} == {decided.chosen}
+
+
+async def test_a_word_no_filter_knows_is_refused_with_the_words_it_knows(door: Door) -> None:
+    wanted: dict[str, tuple[str, type[StrEnum]]] = {
+        "migrations": ("outcome", MoveOutcome),
+        "reroutes": ("trigger", BindingReason),
+        "decisions": ("reason", DecisionReason),
+    }
+    for listed, (name, words) in wanted.items():
+        with pytest.raises(ApiProblem) as caught:
+            [chunk async for chunk in door.viewer.export(f"/v1/{listed}.json", {name: "mood"})]
+        problem = caught.value.problem
+        assert (problem.status, problem.field, problem.value) == (422, name, "mood")
+        assert all(repr(word.value) in (problem.remedy or "") for word in words)
+
+
+async def test_a_list_goes_on_where_its_page_ended(door: Door) -> None:
+    whole = (await door.viewer.decisions(RANGE)).items[:2]
+    first = await door.viewer.decisions({**RANGE, "limit": 1})
+    second = await door.viewer.decisions({**RANGE, "limit": 1, "cursor": first.next_cursor})
+    assert [item.id for item in (*first.items, *second.items)] == [item.id for item in whole]
+
+
+async def test_what_does_not_exist_is_a_404(door: Door) -> None:
+    nothing: list[Read] = [
+        lambda one: one.viewer.instance(one.pool, "nobody"),
+        lambda one: one.viewer.session(one.pool, "nobody"),
+        lambda one: one.viewer.migration("nobody"),
+        lambda one: one.viewer.reroute("nobody"),
+        lambda one: one.viewer.decision("nobody"),
+        lambda one: one.viewer.audit_entry(10**9),
+        lambda one: one.viewer.plan("nobody"),
+        lambda one: one.admin.revoke_token("nobody"),
+    ]
+    for read in nothing:
+        with pytest.raises(ApiProblem) as caught:
+            await read(door)
+        assert caught.value.problem.status == 404
+
+
+async def test_strangers_and_lower_roles_are_refused(door: Door) -> None:
+    for api, status in ((door.base, 401), (door.base.with_token("flt_unknown"), 401), (door.viewer, 403)):
+        with pytest.raises(ApiProblem) as caught:
+            await api.create_scale_plan(door.pool, 1)
+        assert caught.value.problem.status == status
+    with pytest.raises(ApiProblem) as caught:
+        await door.operator.tokens()
+    assert caught.value.problem.status == 403
+
+
+async def test_a_login_link_works_once_and_its_session_until_logout(door: Door) -> None:
+    link = await door.admin.create_login_link(LoginLinkRequest(role=AccessRole.OPERATOR, subject="ada"))
+    session = await door.base.login(link.token)
+    assert differences(door.heard.document, WebSession) == []
+    assert session.identity.role is AccessRole.OPERATOR
+    person = door.base.with_token(session.token)
+    assert (await person.whoami()).role is AccessRole.OPERATOR
+    with pytest.raises(ApiProblem):
+        await door.base.login(link.token)
+    await person.logout()
+    with pytest.raises(ApiProblem) as caught:
+        await person.whoami()
+    assert caught.value.problem.status == 401
+
+
+async def test_a_token_shows_its_secret_once(door: Door) -> None:
+    made = await door.admin.create_token(TokenRequest(name="grace", role=AccessRole.VIEWER))
+    assert differences(door.heard.document, TokenItem) == []
+    assert made.secret
+    assert all(item.secret is None for item in (await door.admin.tokens()).items)
+
+
+async def test_a_plan_is_made_applied_and_undone(door: Door) -> None:
+    plan = await door.operator.create_scale_plan(door.pool, door.replicas + 1)
+    assert differences(door.heard.document, Plan) == []
+    assert plan.state is PlanState.OPEN
+    assert (await door.viewer.plan(plan.id)).state is PlanState.OPEN
+    with pytest.raises(ApiProblem) as caught:
+        await door.operator.undo_plan(plan.id)
+    assert caught.value.problem.status == 409
+    applied = await door.operator.apply_plan(plan.id, ApplyRequest())
+    assert applied.state is PlanState.APPLIED
+    assert applied.applied_by
+    inverse = await door.operator.undo_plan(plan.id)
+    assert (inverse.diff[0]["before"], inverse.diff[0]["after"]) == (door.replicas + 1, door.replicas)
+
+
+async def test_replicas_beyond_the_most_are_refused_with_the_field(door: Door) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        await door.operator.create_scale_plan(door.pool, 65)
+    assert (caught.value.problem.status, caught.value.problem.field) == (422, "replicas")
+
+
+async def test_the_live_stream_opens(door: Door) -> None:
+    stream = door.viewer.live_bytes({"topics": "pools"})
+    assert await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]  # an async generator behind its protocol

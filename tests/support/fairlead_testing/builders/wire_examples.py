@@ -1,0 +1,78 @@
+"""Wire types by their fields: an example of one, and what in a JSON document is not as its type says."""
+
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+EXAMPLE_TIME = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+def example(kind: Any, name: str = "") -> Any:
+    """A value of the type, the same every time; `name` is the field it is for. A pool is `default/chat`."""
+    if kind is str:
+        return "default/chat" if name == "pool" else name
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if get_origin(kind) in (Union, UnionType):
+        return example(next(one for one in get_args(kind) if one is not NoneType), name)
+    if get_origin(kind) in (list, tuple):
+        return [example(get_args(kind)[0], name)]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
+    if is_dataclass(get_origin(kind) or kind):
+        made = get_origin(kind) or kind
+        return made(**{field: example(of, field) for field, of in _fields(kind).items()})
+    return {}
+
+
+def differences(document: Any, kind: Any, where: str = "") -> list[str]:
+    """Fields that are missing, unknown or of another kind, by their path in the document. A field is there even if it has a default."""
+    if kind is Any:
+        return []
+    if get_origin(kind) in (Union, UnionType):
+        if document is None and NoneType in get_args(kind):
+            return []
+        return min((differences(document, one, where) for one in get_args(kind) if one is not NoneType), key=len)
+    if get_origin(kind) in (list, tuple):
+        if not isinstance(document, list):
+            return [f"{where} is no list"]
+        return [found for index, item in enumerate(document) for found in differences(item, get_args(kind)[0], f"{where}[{index}]")]
+    if get_origin(kind) is dict or kind is dict:
+        return [] if isinstance(document, dict) else [f"{where} is no object"]
+    if is_dataclass(get_origin(kind) or kind):
+        if not isinstance(document, dict):
+            return [f"{where} is no object"]
+        known = _fields(kind)
+        found = [f"{where}.{name} is missing" for name in known.keys() - document.keys()]
+        found += [f"{where}.{name} is unknown" for name in document.keys() - known.keys()]
+        return found + [
+            one for name in known.keys() & document.keys() for one in differences(document[name], known[name], f"{where}.{name}")
+        ]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [] if document in {one.value for one in kind} else [f"{where} is {document!r}, none of {kind.__name__}"]
+    return (
+        []
+        if isinstance(document, _JSON[kind]) and (kind is bool or not isinstance(document, bool))
+        else [f"{where} is {document!r}, no {kind}"]
+    )
+
+
+_PLAIN: dict[Any, Any] = {int: 1, float: 0.5, bool: True, datetime: EXAMPLE_TIME, Any: None}
+_JSON: dict[Any, Any] = {int: int, float: (int, float), bool: bool, str: str, datetime: str}
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """Types by field, with the parameters of a generic type such as Page[SloVersion] filled in."""
+    made = get_origin(kind) or kind
+    filled = dict(zip(getattr(made, "__parameters__", ()), get_args(kind), strict=False))
+    hints = get_type_hints(made)
+    return {field.name: _filled(hints[field.name], filled) for field in fields(made)}
+
+
+def _filled(kind: Any, filled: dict[Any, Any]) -> Any:
+    if kind in filled:
+        return filled[kind]
+    parts = getattr(kind, "__parameters__", ())
+    return kind[tuple(filled.get(part, part) for part in parts)] if parts else kind
