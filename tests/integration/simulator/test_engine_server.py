@@ -116,6 +116,17 @@ async def test_a_sped_up_engine_bundles_tokens_into_few_chunks(start_engine: Sta
     assert len(words) <= 20
 
 
+async def test_a_chunked_engine_computes_a_prompt_in_pieces_beside_running_answers(start_engine: StartEngine) -> None:
+    engine = start_engine("--mode", "chunked", "--max-batched-tokens", "64")
+    async with httpx.AsyncClient() as client:
+        running = events(client, engine.url, max_tokens=5000)
+        await anext(running)
+        answer = await client.post(f"{engine.url}{CHAT}", json=chat("y" * 2500, max_tokens=1), headers={"x-sim-timing": "1"})
+        await running.aclose()
+    timing = answer.json()["timing"]
+    assert timing["first_token"] - timing["admitted"] == pytest.approx(0.1 + 10 * 0.02005, rel=0.01), "ten pieces, each with a decode step"
+
+
 async def test_a_client_that_leaves_frees_its_blocks(engine: RunningEngine) -> None:
     async with httpx.AsyncClient() as client:
         stream = events(client, engine.url, max_tokens=5000)
