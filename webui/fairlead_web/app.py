@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from importlib import import_module
+from pkgutil import iter_modules
 
 import httpx
 from starlette.applications import Starlette
@@ -18,56 +20,20 @@ from fairlead_client.client import ControlApi
 from fairlead_client.problems import ClientError
 from fairlead_client.resources.problems import Problem
 from fairlead_process.clock import utc_now
+from fairlead_web import pages
 from fairlead_web.asgi_streaming import streaming
 from fairlead_web.assets import load_assets
 from fairlead_web.fragments import Fragments
-from fairlead_web.pages import (
-    access,
-    audit,
-    decisions,
-    errors,
-    fleet,
-    heatmap,
-    instances,
-    migrations,
-    plans,
-    pool_detail,
-    pools,
-    rejections,
-    sessions,
-    slo,
-    spec,
-    streams,
-)
-from fairlead_web.pages import help as help_pages
-from fairlead_web.pages import settings as settings_pages
+from fairlead_web.pages import access, errors
 from fairlead_web.rendering import Renderer
-from fairlead_web.routes import Handler
+from fairlead_web.routes import Handler, Routes
 from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.settings import web_settings
 from fairlead_web.staleness import api_client, watch
 from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
-PAGE_MODULES = (
-    fleet,
-    pools,
-    pool_detail,
-    heatmap,
-    instances,
-    spec,
-    sessions,
-    migrations,
-    decisions,
-    rejections,
-    slo,
-    audit,
-    plans,
-    settings_pages,
-    help_pages,
-    streams,
-    access,
-)
-"""Every module of pages; a path that two of them answer belongs to the first."""
+PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in iter_modules(pages.__path__))
+"""Every module of pages. What each answers is its `ROUTES`; `errors` has none."""
 
 
 def create_web_app(
@@ -126,7 +92,7 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
         Route(f"{base}/login", login, methods=["GET"]),
         Route(f"{base}/login", sign_in, methods=["POST"]),
     ]
-    found = [module.ROUTES for module in PAGE_MODULES]
+    found: list[Routes] = [module.ROUTES for module in PAGE_MODULES if hasattr(module, "ROUTES")]
     exports = {
         f"{path}.{kind}": export.handler(kind) for each in found for path, export in each.exports.items() for kind in ("csv", "json")
     }

@@ -12,14 +12,14 @@ from jinja2.exceptions import UndefinedError
 
 from fairlead_web.app import PAGE_MODULES
 from fairlead_web.assets import HTMX, load_assets, verify_vendor
-from fairlead_web.pages import access, errors
+from fairlead_web.pages import access
 from fairlead_web.rendering import TEMPLATES, Context, Renderer
 from fairlead_web.shells import Preferences
 
 SOURCES = sorted(TEMPLATES.rglob("*.html"))
 CONTEXTS = [
     found
-    for module in (*PAGE_MODULES, errors)
+    for module in PAGE_MODULES
     for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, Context) and found is not Context
 ]
