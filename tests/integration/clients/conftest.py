@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_testing.fakes.control_api import FakeControlApi
+from fairlead_testing.fakes.system_api import FakeSystemApi
 from fairlead_testing.running.client_doors import Door, Doors
 from fairlead_testing.running.engine import engine_starter
 from fairlead_testing.worlds.router_worlds import World
@@ -13,7 +13,7 @@ from fairlead_testing.worlds.router_worlds import World
 
 @pytest.fixture
 async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    api = FakeControlApi()
+    api = FakeSystemApi()
     await api.start()
     world = World(api=api, directory=tmp_path)
     with engine_starter() as start:

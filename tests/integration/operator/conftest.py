@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_testing.fakes.pool_states import running_fake_control_api
+from fairlead_testing.fakes.system_api import running_fake_system_api
 from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
@@ -19,15 +19,15 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def stage(kubeconfig: str, tmp_path: Path) -> Iterator[Stage]:
     client = KubernetesClient.of(kubeconfig)
-    with running_fake_control_api() as api, running_pod_phases(client) as phases:
+    with running_fake_system_api() as api, running_pod_phases(client) as phases:
         operator = OperatorProcess(kubeconfig=kubeconfig, api_url=api.url, log=tmp_path / "operator.log")
         operator.start()
         stage = Stage(client=client, api=api, phases=phases, operator=operator)
         try:
             yield stage
         finally:
-            api.up, api.acknowledges, phases.starts = True, True, True
-            api.in_flight.clear()
+            api.up, api.state.pretence.acknowledges, phases.starts = True, True, True
+            api.state.pretence.in_flight.clear()
             for name in stage.made:
                 if stage.pool(name) is not None:
                     stage.delete(name)

@@ -15,13 +15,13 @@ def test_routing_slo_and_early_rejection_change_without_touching_an_instance(sta
         lambda: {"PolicyChanged", "SLOChanged", "EarlyRejectionChanged"} <= stage.kubernetes_events("tuned"), "the three changes are told"
     )
     eventually(
-        lambda: (state := stage.api.state("default/tuned")) and state.spec["routing"]["policy"] == "least-loaded",
+        lambda: (state := stage.told_state("default/tuned")) and state.spec["routing"]["policy"] == "least-loaded",
         "the API has the new spec",
     )
     stage.settle("tuned", 2)
     assert stage.names("tuned") == before
-    eventually(lambda: "EarlyRejectionChanged" in stage.api.reasons(), "the history is delivered")
-    assert stage.api.reasons().count("PolicyChanged") == 1
+    eventually(lambda: "EarlyRejectionChanged" in stage.told_reasons(), "the history is delivered")
+    assert stage.told_reasons().count("PolicyChanged") == 1
 
 
 def test_a_spec_refused_beyond_the_schema_changes_nothing_that_serves(stage: Stage) -> None:
@@ -35,7 +35,7 @@ def test_a_spec_refused_beyond_the_schema_changes_nothing_that_serves(stage: Sta
     assert "'most'" in message
     assert "last good spec stays in force" in message
     assert stage.status("careful")["specInForce"]["spec"]["replicas"] == 2
-    state = stage.api.state("default/careful")
+    state = stage.told_state("default/careful")
     assert state is not None
     assert state.problem is not None
     assert "slo_fraction" in state.problem
@@ -46,7 +46,7 @@ def test_a_spec_refused_beyond_the_schema_changes_nothing_that_serves(stage: Sta
 
     stage.edit("careful", {"replicas": 3, "routing": {"parameters": {"slo_fraction": None}}})
     stage.settle("careful", 3)
-    assert stage.api.reasons().count("SpecRefused") == 1
+    assert stage.told_reasons().count("SpecRefused") == 1
 
 
 def test_a_new_template_replaces_instances_one_at_a_time(stage: Stage) -> None:
@@ -72,17 +72,17 @@ def test_a_new_template_replaces_instances_one_at_a_time(stage: Stage) -> None:
 def test_an_operator_killed_in_the_middle_of_a_scale_down_goes_on_after_its_restart(stage: Stage) -> None:
     stage.apply("resumed", replicas=4)
     stage.settle("resumed", 4)
-    stage.api.in_flight = dict.fromkeys(stage.names("resumed"), 1)
+    stage.api.state.pretence.in_flight = dict.fromkeys(stage.names("resumed"), 1)
     stage.edit("resumed", {"replicas": 2})
     marked = eventually(lambda: names if len(names := stage.marked("resumed")) == 2 else None, "two drain")
     stage.operator.kill()
-    stage.api.in_flight = {}
+    stage.api.state.pretence.in_flight = {}
     assert len(stage.pods("resumed")) == 4
     stage.operator.start()
     stage.settle("resumed", 2)
     assert not stage.names("resumed") & marked, "the same two went"
     for name in stage.names("resumed"):
-        assert stage.api.transitions(name)[-2:] == ["Warming", "Serving"], "a restart makes nobody warm up again"
+        assert stage.told_transitions(name)[-2:] == ["Warming", "Serving"], "a restart makes nobody warm up again"
 
 
 def test_without_the_control_api_pods_are_kept_up_and_drains_wait(stage: Stage) -> None:
@@ -99,12 +99,12 @@ def test_without_the_control_api_pods_are_kept_up_and_drains_wait(stage: Stage) 
     eventually(lambda: stage.condition("isolated", "Progressing").get("observedGeneration") == 2, "and worked on")
     assert stage.marked("isolated") == set(), "no drain begins blindly"
 
-    stage.api.sessions = {kept: 9}
+    stage.api.state.pretence.sessions = {kept: 9}
     stage.api.up = True
     stage.settle("isolated", 1)
     assert stage.names("isolated") == {kept}
     assert replacement not in stage.names("isolated")
-    eventually(lambda: "ScalingDown" in stage.api.reasons(), "what happened meanwhile is told afterwards")
+    eventually(lambda: "ScalingDown" in stage.told_reasons(), "what happened meanwhile is told afterwards")
 
 
 def test_settings_that_cannot_be_used_end_the_process_with_one_line() -> None:

@@ -1,5 +1,6 @@
 """Pools from creation to deletion, with the operator as a process."""
 
+from fairlead.tables import PoolKey
 from fairlead_testing.running.operator_process import Stage, eventually
 
 
@@ -25,40 +26,40 @@ def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: St
     assert service["spec"]["clusterIP"] == "None"
     budget = stage.client.call("GET", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/fresh-both")
     assert budget["spec"]["maxUnavailable"] == 1
-    state = stage.api.state("default/fresh")
+    state = stage.told_state("default/fresh")
     assert state is not None
     assert {instance.id for instance in state.instances} == stage.names("fresh")
     assert {instance.address.split(":")[1] for instance in state.instances if instance.address} == {"8000"}
     for name in stage.names("fresh"):
-        history = stage.api.transitions(name)
+        history = stage.told_transitions(name)
         assert history[-2:] == ["Warming", "Serving"]
         assert history[0] in {"Pending", "Starting", "Warming"}
     assert "InstanceCreated" in stage.kubernetes_events("fresh")
-    eventually(lambda: stage.api.reasons().count("InstanceCreated") == 3, "the history is delivered")
+    eventually(lambda: stage.told_reasons().count("InstanceCreated") == 3, "the history is delivered")
 
 
 def test_scaling_down_drains_the_cheapest_and_waits_for_what_runs_there(stage: Stage) -> None:
     stage.apply("shrinking", replicas=4)
     stage.settle("shrinking", 4)
     dear, *cheap = sorted(stage.names("shrinking"))
-    stage.api.sessions = {dear: 50} | dict.fromkeys(cheap, 1)
-    stage.api.in_flight = dict.fromkeys(cheap, 1)
+    stage.api.state.pretence.sessions = {dear: 50} | dict.fromkeys(cheap, 1)
+    stage.api.state.pretence.in_flight = dict.fromkeys(cheap, 1)
 
     stage.edit("shrinking", {"replicas": 1})
     eventually(lambda: stage.marked("shrinking") == set(cheap), "three are marked as draining, the one with many sessions is not")
     assert stage.names("shrinking") == {dear, *cheap}
-    stage.api.acknowledges = False
-    stage.api.in_flight = {cheap[2]: 1}
-    rounds = stage.api.state("default/shrinking")
-    eventually(lambda: stage.api.state("default/shrinking") is not rounds, "the operator asks again")
+    stage.api.state.pretence.acknowledges = False
+    stage.api.state.pretence.in_flight = {cheap[2]: 1}
+    rounds = stage.told_state("default/shrinking")
+    eventually(lambda: stage.told_state("default/shrinking") is not rounds, "the operator asks again")
     assert stage.names("shrinking") == {dear, *cheap}, "nobody goes before the routers know"
 
-    stage.api.acknowledges = True
+    stage.api.state.pretence.acknowledges = True
     eventually(lambda: stage.names("shrinking") == {dear, cheap[2]}, "the empty ones go, the busy one stays")
-    stage.api.in_flight = {}
+    stage.api.state.pretence.in_flight = {}
     stage.settle("shrinking", 1)
     assert stage.names("shrinking") == {dear}
-    eventually(lambda: stage.api.reasons().count("Drained") == 3, "the drains are told")
+    eventually(lambda: stage.told_reasons().count("Drained") == 3, "the drains are told")
     assert {"ScalingDown", "Draining", "Drained"} <= stage.kubernetes_events("shrinking")
     scale = stage.status("shrinking")["lastScale"]
     assert (scale["from"], scale["to"]) == (4, 1)
@@ -79,10 +80,10 @@ def test_scaling_up_through_the_scale_subresource_keeps_what_serves_and_names_wh
 def test_a_drain_ends_at_its_timeout_even_with_requests_in_flight(stage: Stage) -> None:
     stage.apply("stubborn", replicas=2, drain={"timeout": "1s"})
     stage.settle("stubborn", 2)
-    stage.api.in_flight = dict.fromkeys(stage.names("stubborn"), 3)
+    stage.api.state.pretence.in_flight = dict.fromkeys(stage.names("stubborn"), 3)
     stage.edit("stubborn", {"replicas": 1})
     stage.settle("stubborn", 1)
-    eventually(lambda: "DrainTimedOut" in stage.api.reasons(), "the timeout is told")
+    eventually(lambda: "DrainTimedOut" in stage.told_reasons(), "the timeout is told")
 
 
 def test_a_failed_pod_and_one_deleted_by_hand_are_replaced(stage: Stage) -> None:
@@ -93,7 +94,7 @@ def test_a_failed_pod_and_one_deleted_by_hand_are_replaced(stage: Stage) -> None
     stage.client.merge(f"/api/v1/namespaces/default/pods/{failed}/status", {"status": {"phase": "Failed", "conditions": []}})
     eventually(lambda: not {failed, deleted} & stage.names("wounded"), "both are gone", 25)
     stage.settle("wounded", 2)
-    assert stage.api.transitions(failed)[-1] == "Lost"
+    assert stage.told_transitions(failed)[-1] == "Lost"
     assert {"InstanceLost", "InstanceReplaced"} <= stage.kubernetes_events("wounded")
 
 
@@ -101,11 +102,11 @@ def test_a_deleted_pool_is_emptied_told_and_collected(stage: Stage) -> None:
     stage.apply("leaving", replicas=2)
     stage.settle("leaving", 2)
     busy = stage.names("leaving")
-    stage.api.in_flight = dict.fromkeys(busy, 1)
+    stage.api.state.pretence.in_flight = dict.fromkeys(busy, 1)
     stage.delete("leaving")
     eventually(lambda: stage.marked("leaving") == busy, "its instances drain first")
     assert stage.pool("leaving") is not None
-    stage.api.in_flight = {}
+    stage.api.state.pretence.in_flight = {}
     eventually(lambda: stage.pool("leaving") is None, "the pool goes")
     eventually(lambda: not stage.pods("leaving"), "its pods are collected")
-    assert stage.api.deleted == ["default/leaving"]
+    assert stage.api.state.deleted == [PoolKey(namespace="default", name="leaving")]

@@ -9,7 +9,7 @@ import yaml
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
 from fairlead_operator.manifests import PoolIdentity
-from fairlead_testing.fakes.pool_states import running_fake_control_api
+from fairlead_testing.fakes.system_api import running_fake_system_api
 from fairlead_testing.running.operator_process import ROOT, OperatorProcess, Stage, eventually, free_port, health
 from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
@@ -34,7 +34,7 @@ def granted() -> set[Right]:
 def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingProxy]]:
     """A stage whose operator, not started yet, reaches the cluster through a proxy, not started yet."""
     client = KubernetesClient.of(kubeconfig)
-    with running_fake_control_api() as api, running_pod_phases(client) as phases, recording_proxy(client, tmp_path) as proxy:
+    with running_fake_system_api() as api, running_pod_phases(client) as phases, recording_proxy(client, tmp_path) as proxy:
         operator = OperatorProcess(kubeconfig=str(proxy.kubeconfig), api_url=api.url, log=tmp_path / "operator.log")
         stage = Stage(client=client, api=api, phases=phases, operator=operator)
         yield stage, proxy

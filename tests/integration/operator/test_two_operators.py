@@ -94,9 +94,9 @@ def test_two_operators_never_make_more_pods_than_wanted(pair: Pair) -> None:
         stage.settle("double", 4)
     assert counted.most_live == 10
     assert len(counted.seen) == 10, "each instance was made once"
-    assert [reason for reason in stage.api.reasons() if reason.startswith("Scaling")] == ["ScalingUp", "ScalingDown"]
+    assert [reason for reason in stage.told_reasons() if reason.startswith("Scaling")] == ["ScalingUp", "ScalingDown"]
     assert len(stage.marked("double")) == 0
-    assert stage.api.reasons().count("Draining") == 6
+    assert stage.told_reasons().count("Draining") == 6
 
 
 def test_a_killed_leader_is_taken_over_within_15_seconds_in_the_middle_of_a_change(pair: Pair) -> None:

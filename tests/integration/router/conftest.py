@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_testing.fakes.control_api import FakeControlApi
+from fairlead_testing.fakes.system_api import FakeSystemApi
 from fairlead_testing.worlds.router_worlds import World
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    api = FakeControlApi()
+    api = FakeSystemApi()
     await api.start()
     made = World(api=api, directory=tmp_path)
     yield made

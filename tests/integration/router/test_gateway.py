@@ -58,7 +58,7 @@ async def test_an_unknown_model_is_a_404_naming_the_known_ones(world: World) -> 
 async def test_several_pools_of_one_model_are_chosen_by_header(world: World) -> None:
     running = await world.ready()
     other = PoolKey(namespace="default", name="zeta")
-    world.api.set_table(world.table(pool=other))
+    world.api.state.set_table(world.table(pool=other))
     await until(lambda: len(running.router.pools) == 2)
     assert (await running.ask()).headers["x-fairlead-pool"] == "default/chat"
     assert (await running.ask(headers={"x-fairlead-pool": "default/zeta"})).headers["x-fairlead-pool"] == "default/zeta"
@@ -173,10 +173,10 @@ async def test_a_table_that_cannot_be_used_is_refused_and_the_next_good_one_take
     running = await world.ready(parameters={"no_such": 1})
     assert (await running.ask()).status_code == 404
     assert running.router.metrics.tables_refused == 1
-    world.api.set_table(world.table(version=2))
+    world.api.state.set_table(world.table(version=2))
     await until(lambda: len(running.router.pools) == 1)
     assert (await running.ask()).status_code == 200
-    world.api.set_table(world.table(version=3, parameters={"no_such": 1}))
+    world.api.state.set_table(world.table(version=3, parameters={"no_such": 1}))
     await until(lambda: running.router.metrics.tables_refused == 2)
     assert (await running.ask()).status_code == 200
 
@@ -198,7 +198,7 @@ async def test_early_rejection_is_a_429_with_retry_after(world: World) -> None:
     assert answer.headers["x-fairlead-rejection"] == "rejected-predicted-ttft"
     assert int(answer.headers["retry-after"]) >= 1
     assert running.busy() == 0
-    await until(lambda: bool(world.api.stored("rejections")), 4.0)
+    await until(lambda: bool(world.api.state.stored("rejections")), 4.0)
 
 
 async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World) -> None:
@@ -311,7 +311,7 @@ async def test_a_client_that_asks_first_is_told_to_go_on_or_that_its_body_is_too
 
 async def test_a_body_that_does_not_come_is_a_408(world: World) -> None:
     await world.start_engines(1)
-    world.api.set_table(world.table())
+    world.api.state.set_table(world.table())
     running = await world.start_router(timeouts=Timeouts(body=0.2))
     await until(lambda: running.router.informing.synced)
     answer = await _raw(running, b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")

@@ -17,7 +17,7 @@ BODY = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "he
 
 async def _ready(world: World, engines: int = 1, **changes: Any) -> RunningRouter:
     await world.start_engines(engines)
-    world.api.set_table(world.table())
+    world.api.state.set_table(world.table())
     running = await world.start_router(**changes)
     await until(lambda: running.router.informing.synced)
     return running
@@ -279,8 +279,8 @@ async def test_retries_are_as_many_as_the_setting_says_and_the_status_is_always_
     assert int(answer.headers["retry-after"]) >= 1
     assert sum(len(engine.seen) for engine in world.engines) == min(8, max_retries + 1)
     await until(lambda: running.busy() == 0)
-    await until(lambda: bool(world.api.stored("rejections")), 4.0)
-    assert {row.status for row in world.api.stored("rejections")} == {502}
+    await until(lambda: bool(world.api.state.stored("rejections")), 4.0)
+    assert {row.status for row in world.api.state.stored("rejections")} == {502}
 
 
 # ── keys ──

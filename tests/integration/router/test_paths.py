@@ -102,7 +102,7 @@ async def test_health_ping_and_version_are_answered_as_engines_answer_them(world
 
 async def test_models_are_found_by_id_with_slashes_encoded_or_not(world: World) -> None:
     await world.start_engines(1)
-    world.api.set_table(world.table(model="Qwen/Qwen3-32B"))
+    world.api.state.set_table(world.table(model="Qwen/Qwen3-32B"))
     running = await world.start_router()
     await until(lambda: running.router.informing.synced)
     for path in ("/v1/models/Qwen/Qwen3-32B", "/v1/models/Qwen%2FQwen3-32B"):
@@ -235,7 +235,7 @@ async def test_forms_that_cannot_be_used_are_told_why(world: World) -> None:
 
 async def test_several_pools_of_one_model_are_chosen_by_header_for_direct_requests_too(world: World) -> None:
     running = await world.ready()
-    world.api.set_table(world.table(pool=PoolKey(namespace="default", name="zeta")))
+    world.api.state.set_table(world.table(pool=PoolKey(namespace="default", name="zeta")))
     await until(lambda: len(running.router.pools) == 2)
     answer = await running.client.post("/tokenize", json={"model": "mock"}, headers={"x-fairlead-pool": "default/zeta"})
     assert answer.headers["x-fairlead-pool"] == "default/zeta"
@@ -332,8 +332,8 @@ async def test_usage_is_read_in_each_protocols_own_shape(world: World, path: str
     engine.events = [_event(event) for event in EVENTS[path]]
     answer = await running.client.post(path, json=_document(path))
     assert answer.text == "".join(engine.events)
-    await until(lambda: any(load.completed for load in world.api.stored("loads")), 4.0)
-    (load,) = [load for load in world.api.stored("loads") if load.completed]
+    await until(lambda: any(load.completed for load in world.api.state.stored("loads")), 4.0)
+    (load,) = [load for load in world.api.state.stored("loads") if load.completed]
     assert (load.output_tokens, load.hit_tokens) == (5, 2)
     if path == "/v1/responses":
         assert (await running.client.get("/v1/responses/resp_7-i0")).status_code == 200

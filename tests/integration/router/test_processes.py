@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.worlds.router_worlds import World, until
 
 
@@ -24,7 +25,7 @@ def _environment(world: World, name: str = "router-0", **changes: str) -> dict[s
     return {
         **os.environ,
         "FAIRLEAD_API_URL": world.api.url,
-        "FAIRLEAD_API_TOKEN": world.api.token,
+        "FAIRLEAD_API_TOKEN": ROUTER_TOKEN,
         "FAIRLEAD_ROUTER_ID": name,
         "FAIRLEAD_SPOOL_DIR": str(world.directory / name),
         "FAIRLEAD_LOG_FORMAT": "json",
@@ -54,7 +55,7 @@ def _document(**more: object) -> dict[str, object]:
 
 async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_and_goodbye_are_sent(world: World) -> None:
     (engine,) = await world.start_engines(1)
-    world.api.set_table(world.table())
+    world.api.state.set_table(world.table())
     port = _free_port()
     process = await _start(_environment(world), port)
     try:
@@ -79,13 +80,13 @@ async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_an
     finally:
         if process.returncode is None:
             process.kill()
-    assert [gone.router for gone in world.api.gone] == ["router-0"]
-    assert sum(load.completed for load in world.api.stored("loads")) == 1
+    assert [gone.router for gone in world.api.state.gone] == ["router-0"]
+    assert sum(load.completed for load in world.api.state.stored("loads")) == 1
 
 
 async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arrive_once(world: World) -> None:
     await world.start_engines(3)
-    world.api.set_table(world.table(policy="ear"))
+    world.api.state.set_table(world.table(policy="ear"))
     port = _free_port()
     process = await _start(_environment(world), port)
     sessions = [f"s{number}" for number in range(6)]
@@ -110,9 +111,9 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
                 answer = await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": session})
                 assert answer.headers["x-fairlead-instance"] == homes[session]
         await world.api.start()
-        await until(lambda: len(world.api.bindings) == len(sessions), 15.0)
-        assert {binding.session: binding.instance for binding in world.api.bindings.values()} == homes
-        assert sorted(change.session for change in world.api.stored("bindings")) == sessions
+        await until(lambda: len(world.api.state.bindings) == len(sessions), 15.0)
+        assert {binding.session: binding.instance for binding in world.api.state.bindings.values()} == homes
+        assert sorted(change.session for change in world.api.state.stored("bindings")) == sessions
     finally:
         again.send_signal(signal.SIGTERM)
         async with asyncio.timeout(15):
@@ -121,7 +122,7 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
 
 async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
     await world.start_engines(2)
-    world.api.set_table(world.table())
+    world.api.state.set_table(world.table())
     port = _free_port()
     processes = [await _start(_environment(world, name), port, "--socket-reuse") for name in ("router-0", "router-1")]
     try:

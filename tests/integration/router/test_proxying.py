@@ -68,8 +68,8 @@ async def test_usage_asked_for_by_the_client_is_read_from_the_stream(world: Worl
     answer = await running.ask(stream=True, stream_options={"include_usage": True})
     assert '"cached_tokens": 2' in answer.text
     await _settled(running)
-    await until(lambda: any(load.completed for load in world.api.stored("loads")), 4.0)
-    (load,) = [load for load in world.api.stored("loads") if load.completed]
+    await until(lambda: any(load.completed for load in world.api.state.stored("loads")), 4.0)
+    (load,) = [load for load in world.api.state.stored("loads") if load.completed]
     assert (load.output_tokens, load.hit_tokens) == (3, 2)
 
 
@@ -141,7 +141,7 @@ async def test_an_engine_that_is_not_there_is_replaced(world: World) -> None:
 
 async def test_an_engine_silent_for_too_long_is_given_up_before_the_first_byte(world: World) -> None:
     await world.start_engines(2)
-    world.api.set_table(world.table())
+    world.api.state.set_table(world.table())
     running = await world.start_router(timeouts=Timeouts(first_byte=0.3, total=20.0))
     await until(lambda: running.router.informing.synced)
     answer = await running.ask(script="silent@i0", stream=True)
@@ -153,7 +153,7 @@ async def test_an_engine_silent_for_too_long_is_given_up_before_the_first_byte(w
 
 async def test_a_request_that_takes_longer_than_allowed_ends_with_an_error_event(world: World) -> None:
     await world.start_engines(1)
-    world.api.set_table(world.table())
+    world.api.state.set_table(world.table())
     running = await world.start_router(timeouts=Timeouts(total=0.5))
     await until(lambda: running.router.informing.synced)
     answer = await running.ask(script="stepwise", stream=True)
@@ -202,8 +202,8 @@ async def test_what_an_engine_refuses_is_its_clients_fault_and_no_failure_of_the
     assert sum(counters.ttft.counts) == 0
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_requests_total{outcome="rejected-by-engine",pool="default/chat"} 20.0' in page
-    await until(lambda: sum(load.completed for load in world.api.stored("loads")) == 1, 4.0)
-    loads = world.api.stored("loads")
+    await until(lambda: sum(load.completed for load in world.api.state.stored("loads")) == 1, 4.0)
+    loads = world.api.state.stored("loads")
     assert sum(load.requests for load in loads) == 21
     assert sum(load.failed + load.cancelled + load.ttft_total for load in loads) == 0
 

@@ -36,7 +36,7 @@ async def test_after_a_storm_nothing_is_counted_anywhere(world: World, policy: s
         requests = [asyncio.create_task(_one(running, dice)) for _ in range(25)]
         version += 1
         states = {f"i{number}": dice.choice((InstanceState.SERVING, InstanceState.SERVING, InstanceState.DRAINING)) for number in range(4)}
-        world.api.set_table(
+        world.api.state.set_table(
             world.table(version=version, policy=policy, states=states, prefills_in_flight=2, prefill_tokens_per_second=100_000.0)
         )
         world.engines[dice.randrange(4)].broken = dice.random() < 0.3
@@ -52,7 +52,7 @@ async def test_after_a_storm_nothing_is_counted_anywhere(world: World, policy: s
     assert 0 < counters.cancelled <= outcomes.count("left")
     assert 20 < outcomes.count("200") <= counters.served + counters.failed
     version += 1
-    world.api.set_table(world.table(version=version, policy=policy))
+    world.api.state.set_table(world.table(version=version, policy=policy))
     await until(lambda: running.pool.table.version == version)
     answers = await asyncio.gather(*(running.ask(stream=True) for _ in range(8)))
     assert [answer.status_code for answer in answers].count(200) >= 1

@@ -5,7 +5,7 @@ import asyncio
 from fairlead.instances import InstanceState
 from fairlead.reports import Binding, BindingReason, Report
 from fairlead.tables import PoolKey
-from fairlead_testing.fakes.control_api import CHAT
+from fairlead_testing.builders.routing_tables import CHAT
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
@@ -26,19 +26,19 @@ async def test_tables_are_taken_live_without_failing_a_request(world: World) -> 
     engines = set()
     for version in range(2, 12):
         gone = f"i{version % 3}"
-        world.api.set_table(world.table(version=version, states={gone: InstanceState.DRAINING}))
+        world.api.state.set_table(world.table(version=version, states={gone: InstanceState.DRAINING}))
         await _in_force(running, version)
         answers = await asyncio.gather(*(running.ask(stream=True) for _ in range(6)))
         assert {answer.status_code for answer in answers} == {200}
         engines = {answer.headers["x-fairlead-instance"] for answer in answers}
         assert gone not in engines
-    await until(lambda: any(ack.version == 11 for report in world.api.reports.values() for ack in report.acknowledged), 4.0)
+    await until(lambda: any(ack.version == 11 for report in world.api.state.reports.values() for ack in report.acknowledged), 4.0)
 
 
 async def test_a_deleted_pool_is_a_404_at_once_and_after_a_restart(world: World) -> None:
     running = await world.ready()
     assert (await running.ask()).status_code == 200
-    world.api.delete_pool(CHAT)
+    world.api.state.delete_pool(CHAT)
     await until(lambda: len(running.router.pools) == 0)
     assert (await running.ask()).status_code == 404
     await world.stop_router(running)
@@ -50,10 +50,10 @@ async def test_a_deleted_pool_is_a_404_at_once_and_after_a_restart(world: World)
 async def test_a_pool_deleted_while_the_stream_was_down_goes_with_the_next_snapshot(world: World) -> None:
     running = await world.ready()
     other = PoolKey(namespace="default", name="other")
-    world.api.set_table(world.table(pool=other, model="other"))
+    world.api.state.set_table(world.table(pool=other, model="other"))
     await until(lambda: len(running.router.pools) == 2)
     await world.api.stop()
-    world.api.delete_pool(other)
+    world.api.state.delete_pool(other)
     assert (await running.ask(model="other")).status_code == 200, "nothing is taken away while the API is silent"
     await world.api.start()
     await until(lambda: len(running.router.pools) == 1, 8.0)
@@ -63,7 +63,7 @@ async def test_with_the_api_away_a_restarted_router_serves_with_its_tables_and_b
     running = await world.ready(count=4, policy="ear")
     homes = await _turns(running, SESSIONS)
     assert len(set(homes.values())) > 1
-    await until(lambda: len(world.api.bindings) == len(SESSIONS))
+    await until(lambda: len(world.api.state.bindings) == len(SESSIONS))
     await world.api.stop()
     await world.stop_router(running)
     again = await world.start_router(seed=2)
@@ -99,32 +99,32 @@ async def test_bindings_made_while_the_api_was_away_survive_a_restart_and_reach_
     again = await world.start_router(seed=2)
     assert await _turns(again, SESSIONS) == homes
     await world.api.start()
-    await until(lambda: len(world.api.bindings) == len(SESSIONS) and len(again.router.spool) == 0, 10.0)
-    assert {binding.session: binding.instance for binding in world.api.bindings.values()} == homes
-    assert {binding.version for binding in world.api.bindings.values()} == {1}
+    await until(lambda: len(world.api.state.bindings) == len(SESSIONS) and len(again.router.spool) == 0, 10.0)
+    assert {binding.session: binding.instance for binding in world.api.state.bindings.values()} == homes
+    assert {binding.version for binding in world.api.state.bindings.values()} == {1}
 
 
 async def test_reports_whose_acknowledgement_was_lost_are_sent_again_and_stored_once(world: World) -> None:
     running = await world.ready(count=2, policy="ear")
-    world.api.lose_acknowledgements = True
+    world.api.loses_acknowledgements = True
     await _turns(running, SESSIONS)
-    await until(lambda: world.api.received > len(world.api.reports) > 0, 6.0)
-    world.api.lose_acknowledgements = False
+    await until(lambda: world.api.state.received > len(world.api.state.reports) > 0, 6.0)
+    world.api.loses_acknowledgements = False
     await until(lambda: len(running.router.spool) == 0, 8.0)
-    changes = [change.session for change in world.api.stored("bindings")]
+    changes = [change.session for change in world.api.state.stored("bindings")]
     assert sorted(changes) == SESSIONS
     assert running.router.metrics.report_drops == {}
 
 
 async def test_reports_wait_while_the_api_answers_errors(world: World) -> None:
     running = await world.ready(count=2, policy="ear")
-    world.api.fail_reports_with = 503
+    world.api.fails_reports_with = 503
     await _turns(running, SESSIONS)
     await until(lambda: running.router.metrics.reports_failed > 1, 6.0)
     assert len(running.router.spool) > 0
-    world.api.fail_reports_with = None
+    world.api.fails_reports_with = None
     await until(lambda: len(running.router.spool) == 0, 8.0)
-    assert sorted(change.session for change in world.api.stored("bindings")) == SESSIONS
+    assert sorted(change.session for change in world.api.state.stored("bindings")) == SESSIONS
 
 
 async def test_two_routers_share_bindings(world: World) -> None:
@@ -132,7 +132,7 @@ async def test_two_routers_share_bindings(world: World) -> None:
     second = await world.start_router("router-1")
     await until(lambda: second.router.informing.synced)
     homes = await _turns(first, SESSIONS)
-    await until(lambda: len(world.api.bindings) == len(SESSIONS))
+    await until(lambda: len(world.api.state.bindings) == len(SESSIONS))
     scheduler = second.scheduler
     await until(lambda: all(scheduler.binding(session) is not None for session in SESSIONS))
     assert await _turns(second, SESSIONS) == homes
@@ -146,14 +146,14 @@ async def test_when_two_routers_bind_one_session_the_first_writer_wins_at_both(w
     first = await world.ready(count=4, policy="ear")
     second = await world.start_router("router-1", seed=7)
     await until(lambda: second.router.informing.synced)
-    world.api.fail_reports_with = 503
+    world.api.fails_reports_with = 503
     await _turns(first, SESSIONS)
     for session in SESSIONS:  # put the same sessions elsewhere at the other router, as if its load had been different
         await second.ask(headers={"x-session-id": session}, text=f"Another opening of {session}. " * 300)
-    world.api.fail_reports_with = None
+    world.api.fails_reports_with = None
 
     def agreed() -> bool:
-        winners = {session: binding.instance for (_, session), binding in world.api.bindings.items()}
+        winners = {session: binding.instance for (_, session), binding in world.api.state.bindings.items()}
         homes = [
             {session: getattr(router.scheduler.binding(session), "instance", None) for session in SESSIONS} for router in (first, second)
         ]
@@ -165,10 +165,10 @@ async def test_when_two_routers_bind_one_session_the_first_writer_wins_at_both(w
 async def test_a_drain_told_by_the_api_moves_the_session_and_the_router_follows(world: World) -> None:
     running = await world.ready(count=3, policy="ear")
     homes = await _turns(running, ["s0"])
-    await until(lambda: len(world.api.bindings) == 1)
-    await until(lambda: world.api.bindings[CHAT, "s0"].version == 1)
+    await until(lambda: len(world.api.state.bindings) == 1)
+    await until(lambda: world.api.state.bindings[CHAT, "s0"].version == 1)
     target = next(name for name in ("i0", "i1", "i2") if name != homes["s0"])
-    world.api.set_binding(
+    world.api.state.set_binding(
         Binding(pool=CHAT, session="s0", instance=target, version=2, reason=BindingReason.DRAIN, bound_at=1.0, migrated_at=2.0)
     )
     await until(lambda: getattr(running.scheduler.binding("s0"), "instance", None) == target)
@@ -179,9 +179,9 @@ async def test_the_last_act_of_a_router_is_its_last_report_and_a_goodbye(world: 
     running = await world.ready()
     await running.ask()
     await world.stop_router(running)
-    assert [gone.router for gone in world.api.gone] == ["router-0"]
-    assert sum(load.completed for load in world.api.stored("loads")) == 1
-    assert len(world.api.stored("decisions")) == 1
+    assert [gone.router for gone in world.api.state.gone] == ["router-0"]
+    assert sum(load.completed for load in world.api.state.stored("loads")) == 1
+    assert len(world.api.state.stored("decisions")) == 1
 
 
 async def test_in_flight_counts_reach_the_api_and_return_to_zero(world: World) -> None:
@@ -190,10 +190,10 @@ async def test_in_flight_counts_reach_the_api_and_return_to_zero(world: World) -
     task = asyncio.create_task(running.ask(stream=True, script="stepwise"))
 
     def told() -> int:
-        latest: Report = max(world.api.reports.values(), key=lambda report: report.sent_at)
+        latest: Report = max(world.api.state.reports.values(), key=lambda report: report.sent_at)
         return sum(row.in_flight for row in latest.in_flight)
 
-    await until(lambda: bool(world.api.reports) and told() == 1, 5.0)
+    await until(lambda: bool(world.api.state.reports) and told() == 1, 5.0)
     while not task.done():
         engine.step.set()
         await asyncio.sleep(0.01)
@@ -202,7 +202,7 @@ async def test_in_flight_counts_reach_the_api_and_return_to_zero(world: World) -
 
 async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) -> None:
     await world.start_engines(2)
-    world.api.set_table(world.table(policy="ear"))
+    world.api.state.set_table(world.table(policy="ear"))
     running = await world.start_router(spool_max_bytes=64 * 1024)
     await until(lambda: running.router.informing.synced)
     await world.api.stop()
@@ -214,4 +214,4 @@ async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) ->
     assert running.router.spool.size <= 64 * 1024
     await world.api.start()
     await until(lambda: len(running.router.spool) == 0, 10.0)
-    assert len({change.session for change in world.api.stored("bindings")}) == 144
+    assert len({change.session for change in world.api.state.stored("bindings")}) == 144

@@ -20,7 +20,7 @@ from fairlead_client.lines import (
     encode_line,
 )
 from fairlead_client.problems import UnreadableLine
-from fairlead_testing.fakes.control_api import routing_table
+from fairlead_testing.builders.routing_tables import routing_table
 
 POOL = PoolKey(namespace="default", name="chat")
 LINES: list[StreamLine] = [

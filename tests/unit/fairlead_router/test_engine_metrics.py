@@ -7,7 +7,7 @@ from fairlead_router.engine_metrics import EngineScraper, gauge_value
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools
 from fairlead_router.upstream import UpstreamPool
-from fairlead_testing.fakes.control_api import CHAT, routing_table
+from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 NAME = "vllm:kv_cache_usage_perc"
 

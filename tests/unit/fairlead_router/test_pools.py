@@ -16,7 +16,7 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
 from fairlead_router.refusals import BadRequest
-from fairlead_testing.fakes.control_api import CHAT, routing_table
+from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 OTHER = PoolKey(namespace="default", name="zeta")
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.reports import Binding, BindingReason
 from fairlead_router.table_cache import TableCache
-from fairlead_testing.fakes.control_api import CHAT, routing_table
+from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 
 def _binding(session: str, instance: str | None, version: int) -> Binding:

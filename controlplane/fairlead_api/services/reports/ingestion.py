@@ -57,7 +57,7 @@ class Ingestion:
 
         Raises InvalidInput for reports that name no router or time that can be, StoreUnavailable; after an answer nothing of them can be lost.
         """
-        _check_envelopes(reports)
+        check_envelopes(reports)
         ignored: Counter[str] = Counter()
         shift = clock_error(reports[0], now.timestamp())
         if shift:
@@ -87,7 +87,8 @@ class Ingestion:
         await self._store.forget_router(gone if near else replace(gone, at=now.timestamp()))
 
 
-def _check_envelopes(reports: Sequence[Report]) -> None:
+def check_envelopes(reports: Sequence[Report]) -> None:
+    """Raises InvalidInput for reports that name no router or time that can be, or are not those of one router, each once. Pure."""
     if not 1 <= len(reports) <= MOST_REPORTS:
         raise InvalidInput("reports", len(reports), f"send 1 to {MOST_REPORTS} reports at once")
     for report in reports:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import count
 
 from fairlead.reports import BindingChange, BindingReason, MigrationRecord, RejectionReason, RejectionRecord
-from fairlead_testing.fakes.control_api import CHAT
+from fairlead_testing.builders.routing_tables import CHAT
 
 
 def a_change(session: str, instance: str = "i0", based_on: int = 0) -> BindingChange:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead_testing.fakes.control_api import routing_table
+from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import RunningEngine, StartEngine
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
@@ -34,7 +34,7 @@ class Doors:
     async def gateway(self, *flags: str, engines: int = 2, table: dict[str, Any] | None = None, **settings: Any) -> Door:
         running = tuple(self.start_engine(*ENGINE_FLAGS, *flags) for _ in range(engines))
         addresses = [f"127.0.0.1:{engine.port}" for engine in running]
-        self.world.api.set_table(routing_table(addresses, model=MODEL, block_tokens=16, **{"policy": "fairlead"} | (table or {})))
+        self.world.api.state.set_table(routing_table(addresses, model=MODEL, block_tokens=16, **{"policy": "fairlead"} | (table or {})))
         router = await self.world.start_router(**settings)
         await until(lambda: router.router.informing.synced)
         return Door(url=f"http://127.0.0.1:{router.port}", engines=running, router=router)

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from fairlead_testing.fakes.pool_states import TOKEN, FakeControlApi
+from fairlead.pool_states import PoolState
+from fairlead.tables import PoolKey
+from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, FakeSystemApi
 from fairlead_testing.worlds.pod_phases import KubernetesClient, PodPhases
 
 Value = TypeVar("Value")
@@ -115,7 +117,7 @@ class OperatorProcess:
             **os.environ,
             "KUBECONFIG": self.kubeconfig,
             "FAIRLEAD_API_URL": self.api_url,
-            "FAIRLEAD_API_TOKEN": TOKEN,
+            "FAIRLEAD_API_TOKEN": OPERATOR_TOKEN,
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS": "2",
             "FAIRLEAD_OPERATOR_IDENTITY": "under-test",
             **self.settings,
@@ -142,10 +144,22 @@ class Stage:
     """Everything a test of the operator acts on."""
 
     client: KubernetesClient
-    api: FakeControlApi
+    api: FakeSystemApi
     phases: PodPhases
     operator: OperatorProcess
     made: list[str] = field(default_factory=list)
+
+    def told_state(self, pool: str) -> PoolState | None:
+        """The newest state of `namespace/name` that the operator told."""
+        return self.api.state.states.get(PoolKey.parse(pool))
+
+    def told_reasons(self) -> list[str]:
+        """Reasons of all events told so far, in order."""
+        return [event.reason for event in self.api.state.events]
+
+    def told_transitions(self, instance: str) -> list[str]:
+        """States an instance was told to be in, in order, without repetitions."""
+        return list(self.api.state.transitions.get(instance, ()))
 
     def apply(self, name: str, **spec: Any) -> dict[str, Any]:
         """Create a small pool; `spec` overrides."""

@@ -19,7 +19,8 @@ from fairlead_router.admin import AdminApp
 from fairlead_router.main import Router, pool_scheduler_factory
 from fairlead_router.serving import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
-from fairlead_testing.fakes.control_api import FakeControlApi, routing_table
+from fairlead_testing.builders.routing_tables import routing_table
+from fairlead_testing.fakes.system_api import ROUTER_TOKEN, FakeSystemApi
 
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "tok "}}]}
 USAGE = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
@@ -248,7 +249,7 @@ class RunningRouter:
 class World:
     """What a test runs in: start engines and routers as needed; all of it is stopped at the end."""
 
-    api: FakeControlApi
+    api: FakeSystemApi
     directory: Path
     engines: list[ScriptedEngine] = field(default_factory=list)
     routers: list[RunningRouter] = field(default_factory=list)
@@ -268,7 +269,7 @@ class World:
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         return RouterSettings(
-            api_url=self.api.url, api_token=self.api.token, router_id=name, spool_dir=directory, timeouts=timeouts, **changes
+            api_url=self.api.url, api_token=ROUTER_TOKEN, router_id=name, spool_dir=directory, timeouts=timeouts, **changes
         )
 
     async def start_router(self, name: str = "router-0", seed: int = 1, **changes: Any) -> RunningRouter:
@@ -300,7 +301,7 @@ class World:
     async def ready(self, count: int = 2, **table: Any) -> RunningRouter:
         """Engines, a table of them, and a router that has it."""
         await self.start_engines(count)
-        self.api.set_table(self.table(**table))
+        self.api.state.set_table(self.table(**table))
         running = await self.start_router()
         await until(lambda: running.router.informing.synced)
         return running

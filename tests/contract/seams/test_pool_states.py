@@ -1,0 +1,93 @@
+"""Pool state ↔ observations: the operator says everything it sees and learns what routers do with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from fairlead.instances import InstanceState
+from fairlead.reports import Acknowledgement, InstanceInFlight, RouterGone
+from fairlead_client.outcomes import Cause, Later, Refused
+from fairlead_testing.running.api import CHAT, SPEC, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.seams import Clients
+
+
+async def test_a_state_makes_a_table_and_observations_name_its_instances(clients: Clients) -> None:
+    state = a_state(an_instance("a"), an_instance("b", InstanceState.DRAINING), an_instance("c", InstanceState.PENDING, address=None))
+    seen = await clients.operator.put_pool_state(CHAT, state)
+    assert (seen.table_version, seen.table_acknowledged, seen.live_routers) == (1, True, 0)
+    assert sorted(found.id for found in seen.instances) == ["a", "b", "c"]
+    table = (await clients.router.tables())[CHAT]
+    assert (table.uid, table.version, table.model, table.routing.policy) == ("uid-1", 1, "tiny", "dualmap")
+    assert [(entry.id, entry.state, entry.address, entry.accepting) for entry in table.instances] == [
+        ("a", InstanceState.SERVING, an_instance("a").address, True),
+        ("b", InstanceState.DRAINING, an_instance("b").address, False),
+    ]
+
+
+async def test_a_table_is_new_exactly_when_its_content_is(clients: Clients) -> None:
+    states = (
+        a_state(an_instance("a"), version=1),
+        a_state(an_instance("a", reason="other words"), version=2),
+        a_state(an_instance("a"), an_instance("b"), version=3),
+        a_state(an_instance("a"), an_instance("b"), version=4, generation=2, spec={**SPEC, "replicas": 3}),
+        a_state(an_instance("a"), an_instance("b"), version=5, generation=3, spec={**SPEC, "routing": {"policy": "ear"}}),
+    )
+    assert [(await clients.operator.put_pool_state(CHAT, state)).table_version for state in states] == [1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("older", [a_state(version=8, generation=2), a_state(version=9, generation=1)], ids=["version", "generation"])
+async def test_a_state_older_than_the_stored_one_is_declined(clients: Clients, older: object) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), version=9, generation=2))
+    outcome = await clients.operator_api.put_state(CHAT, older)  # type: ignore[arg-type]  # a PoolState
+    assert isinstance(outcome, Later)
+    assert outcome.cause is Cause.DECLINED
+    assert ": 409 " in outcome.problem
+
+
+async def test_a_spec_that_cannot_be_used_is_refused_unless_the_operator_says_so_itself(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    bad = a_state(an_instance("a"), version=2, generation=2, spec={**SPEC, "replicas": "many"})
+    outcome = await clients.operator_api.put_state(CHAT, bad)
+    assert isinstance(outcome, Refused)
+    assert "spec.replicas" in outcome.problem
+    seen = await clients.operator.put_pool_state(CHAT, replace(bad, problem="spec.replicas: a number is needed"))
+    assert seen.table_version == 1, "the last good spec stays in force"
+    assert (await clients.router.tables())[CHAT].routing.policy == "dualmap"
+
+
+async def test_what_routers_report_is_observed_until_they_say_goodbye(clients: Clients) -> None:
+    state = a_state(an_instance("a"), an_instance("b"))
+    await clients.operator.put_pool_state(CHAT, state)
+    busy = (InstanceInFlight(pool=CHAT, instance="a", in_flight=3, waiting=1),)
+    knows = (Acknowledgement(pool=CHAT, version=1),)
+    await clients.router.post_report(a_report("r1", "router-0", in_flight=busy, acknowledged=knows, bindings=(a_binding("s", "b"),)))
+    await clients.router.post_report(a_report("r2", "router-1", in_flight=busy))
+    seen = await clients.operator.put_pool_state(CHAT, state)
+    assert (seen.live_routers, seen.table_acknowledged) == (2, False)
+    assert [(found.id, found.in_flight, found.bound_sessions, found.acknowledged) for found in seen.instances] == [
+        ("a", 6, 0, False),
+        ("b", 0, 1, False),
+    ]
+    await clients.router.post_router_gone(RouterGone(router="router-1", at=a_report("now").sent_at))
+    seen = await clients.operator.put_pool_state(CHAT, state)
+    assert (seen.live_routers, seen.table_acknowledged) == (1, True)
+    assert [(found.id, found.in_flight, found.acknowledged) for found in seen.instances] == [("a", 3, True), ("b", 0, True)]
+
+
+async def test_a_router_that_knows_an_older_table_has_not_acknowledged_what_changed_since(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await clients.router.post_report(a_report("r1", acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
+    draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2)
+    seen = await clients.operator.put_pool_state(CHAT, draining)
+    assert {found.id: found.acknowledged for found in seen.instances} == {"a": False, "b": True}
+    await clients.router.post_report(a_report("r2", acknowledged=(Acknowledgement(pool=CHAT, version=2),)))
+    seen = await clients.operator.put_pool_state(CHAT, draining)
+    assert {found.id: found.acknowledged for found in seen.instances} == {"a": True, "b": True}
+
+
+async def test_sessions_leave_an_instance_that_drains(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await clients.router.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "b"))))
+    draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2)
+    seen = await clients.operator.put_pool_state(CHAT, draining)
+    assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 0, "b": 2}

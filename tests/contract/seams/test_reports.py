@@ -1,0 +1,93 @@
+"""Reports: stored once however they are cut and repeated, with receipts in their order; and a router's goodbye."""
+
+import httpx
+import msgspec
+import pytest
+
+from fairlead.reports import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead_client import internal_paths
+from fairlead_client.outcomes import Refused, Taken
+from fairlead_client.report_posts import encode_batch
+from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.seams import Clients, Seam
+from fairlead_testing.running.strict_system_api import batch_of
+
+
+@pytest.fixture(autouse=True)
+async def pool(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+
+
+def first(report: Report) -> RouterState:
+    return RouterState(sent_at=report.sent_at)
+
+
+async def test_neighbours_have_receipts_in_their_order_and_repeated_ones_say_so(clients: Clients) -> None:
+    reports = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "a"),)) for number in range(4)]
+    receipts = await clients.router.post_reports(*reports[:3])
+    assert receipts == tuple(ReportReceipt(id=f"r{number}", duplicate=False) for number in range(3))
+    receipts = await clients.router.post_reports(*reports[2:])
+    assert [(receipt.id, receipt.duplicate) for receipt in receipts] == [("r2", True), ("r3", False)]
+    seen = await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    assert [found.bound_sessions for found in seen.instances] == [4, 0]
+
+
+async def test_who_comes_second_hears_who_was_first(clients: Clients) -> None:
+    await clients.router.post_report(a_report("r1", "router-0", bindings=(a_binding("s", "a", id="mine"),)))
+    late = (a_binding("s", "b", id="yours"), a_binding("t", "b", id="free"))
+    receipt = await clients.router.post_report(a_report("r2", "router-1", bindings=late))
+    assert receipt.lost == ("yours",)
+    (winner,) = receipt.conflicts
+    assert (winner.pool, winner.session, winner.instance, winner.version, winner.change) == (CHAT, "s", "a", 1, "mine")
+    moved = a_binding("s", "b", id="moved", previous="a", based_on=1)
+    assert (await clients.router.post_report(a_report("r3", "router-1", bindings=(moved,)))).lost == ()
+
+
+async def test_a_router_without_news_says_that_it_lives(clients: Clients) -> None:
+    assert await clients.router.post_report(a_report("r1")) == ReportReceipt(id="r1", duplicate=False)
+    assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 1
+
+
+@pytest.mark.parametrize(
+    "ids", [("r1", "r1"), ("", "r2"), ("x" * 2000, "r2")], ids=["the same twice", "without an id", "an id beyond all bounds"]
+)
+async def test_reports_that_no_api_can_take_are_refused_for_ever(clients: Clients, ids: tuple[str, str]) -> None:
+    batches = [encode_batch(ReportBatch(id=name, router="router-0")) for name in ids]
+    outcome = await clients.router_api.post_reports(batches, first(a_report("now")))
+    assert isinstance(outcome, Refused)
+
+
+async def test_reports_of_two_routers_do_not_go_together(clients: Clients) -> None:
+    batches = [encode_batch(batch_of(a_report("r1", "router-0"))), encode_batch(batch_of(a_report("r2", "router-1")))]
+    assert isinstance(await clients.router_api.post_reports(batches, first(a_report("now"))), Refused)
+
+
+async def test_what_is_no_json_is_refused_and_the_next_post_is_taken(clients: Clients) -> None:
+    state = first(a_report("now"))
+    assert isinstance(await clients.router_api.post_reports([b"{not json"], state), Refused)
+    good = encode_batch(batch_of(a_report("r1")))
+    assert await clients.router_api.post_reports([good], state) == Taken((ReportReceipt(id="r1", duplicate=False),))
+
+
+async def test_a_router_of_before_and_one_to_come_are_understood(seam: Seam, clients: Clients) -> None:
+    """The former leaves out what it has none of, the latter says more than is known here."""
+    sent_at = a_report("now").sent_at
+    binding = msgspec.to_builtins(a_binding("s", "a")) | {"newer": {"deep": [1]}}
+    bodies = [
+        [{"sent_at": sent_at, "acknowledged": [], "in_flight": [], "id": "old", "router": "router-0"}],
+        [{"id": "new", "router": "router-0", "sent_at": sent_at, "bindings": [binding], "newer": 1}],
+    ]
+    async with httpx.AsyncClient(base_url=seam.url, headers={"authorization": f"Bearer {seam.router_token}"}) as http:
+        for body in bodies:
+            answer = await http.post(internal_paths.REPORTS, json=body)
+            assert answer.status_code == 200
+            assert answer.json()[0]["duplicate"] is False
+    seen = await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    assert [found.bound_sessions for found in seen.instances] == [1, 0]
+
+
+async def test_a_goodbye_may_be_said_twice_and_by_a_router_that_never_reported(clients: Clients) -> None:
+    now = a_report("now").sent_at
+    for router in ("router-0", "router-0", "router-7"):
+        assert await clients.router_api.post_router_gone(RouterGone(router=router, at=now)) == Taken(None)
+    assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 0

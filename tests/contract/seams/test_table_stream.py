@@ -1,0 +1,117 @@
+"""The stream of tables and bindings: snapshot, changes, heartbeats, and what a router that was away has missed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import msgspec
+import pytest
+
+from fairlead.reports import Binding
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_client import internal_paths
+from fairlead_client.lines import BindingsLine, HeartbeatLine, StreamLine, TableLine, encode_line
+from fairlead_client.problems import StreamLost
+from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.seams import Clients, Seam, following
+
+
+async def test_a_stream_is_a_snapshot_and_then_every_change(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await clients.router.post_report(a_report("r1", bindings=(a_binding("old", "a", id="change-1"),)))
+    async with following(clients.router_api) as followed:
+        table, bindings = await followed.snapshot()
+        assert isinstance(table, TableLine)
+        assert (table.table.pool, table.table.version, [entry.id for entry in table.table.instances]) == (CHAT, 1, ["a"])
+        assert isinstance(bindings, BindingsLine)
+        assert [(found.session, found.instance, found.version, found.change) for found in bindings.bindings] == [
+            ("old", "a", 1, "change-1")
+        ]
+        await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), version=2))
+        assert (await followed.until(TableLine)).table.version == 2
+        await clients.router.post_report(a_report("r2", bindings=(a_binding("new", "b"),)))
+        (found,) = (await followed.until(BindingsLine)).bindings
+        assert (found.pool, found.session, found.instance, found.version, found.migrated_at) == (CHAT, "new", "b", 1, None)
+
+
+async def test_an_empty_api_is_in_step_at_once_and_its_heart_beats(clients: Clients) -> None:
+    async with following(clients.router_api) as followed:
+        assert await followed.snapshot() == []
+        for _ in range(3):
+            await followed.until(HeartbeatLine)
+
+
+async def test_who_comes_back_hears_what_was_missed(clients: Clients) -> None:
+    other = PoolKey(namespace="default", name="other")
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await clients.operator.put_pool_state(other, a_state(an_instance("c"), uid="uid-9"))
+    await clients.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    async with following(clients.router_api) as followed:
+        assert len([line for line in await followed.snapshot() if isinstance(line, TableLine)]) == 2
+    await clients.operator.delete_pool(other)
+    await clients.router.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", based_on=1),)))
+    async with following(clients.router_api) as followed:
+        missed = await followed.snapshot()
+    assert [line.table.pool for line in missed if isinstance(line, TableLine)] == [CHAT]
+    bindings = [binding for line in missed if isinstance(line, BindingsLine) for binding in line.bindings]
+    assert [(found.session, found.instance, found.version) for found in bindings] == [("s", "b", 2)]
+
+
+async def test_a_table_of_many_pieces_is_one_line(clients: Clients) -> None:
+    names = [f"instance-with-a-long-name-{number:04}" for number in range(2000)]
+    await clients.operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in names)))
+    table = (await clients.router.tables())[CHAT]
+    assert [entry.id for entry in table.instances] == names
+    assert len(encode_line(TableLine(table=table))) > 2 * 65536
+
+
+async def test_many_bindings_come_in_several_lines_and_none_is_missing(clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    sessions = {f"s{number}" for number in range(1200)}
+    await clients.router.post_report(a_report("r1", bindings=tuple(a_binding(name, "a") for name in sorted(sessions))))
+    async with following(clients.router_api) as followed:
+        lines = [line for line in await followed.snapshot() if isinstance(line, BindingsLine)]
+    assert len(lines) > 1
+    assert {binding.session for line in lines for binding in line.bindings} == sessions
+
+
+async def test_a_stream_that_falls_silent_is_lost(clients: Clients) -> None:
+    stream = clients.router_api.stream("router-0", silence_seconds=0.05)  # the heart beats every 0.2 s here
+    with pytest.raises(StreamLost, match="ReadTimeout"):
+        await asyncio.wait_for(drained(stream), 5)
+
+
+async def drained(stream: AsyncIterator[StreamLine]) -> None:
+    async for _ in stream:
+        pass
+
+
+class OldLine(msgspec.Struct):
+    """How routers read lines before there was one class for each kind."""
+
+    type: str
+    table: RoutingTable | None = None
+    pool: PoolKey | None = None
+    bindings: tuple[Binding, ...] = ()
+
+
+async def test_a_router_of_before_reads_every_line(seam: Seam, clients: Clients) -> None:
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    await clients.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
+    headers = {"authorization": f"Bearer {seam.router_token}"}
+    found: list[OldLine] = []
+    async with (
+        httpx.AsyncClient(base_url=seam.url, headers=headers) as http,
+        http.stream("GET", internal_paths.STREAM, params={"router": "router-0"}) as response,
+    ):
+        assert response.headers["content-type"].startswith("application/x-ndjson")
+        async for line in response.aiter_lines():
+            found.append(msgspec.json.decode(line, type=OldLine))
+            if found[-1].type == "synced":
+                await clients.operator.delete_pool(CHAT)
+            if found[-1].type == "pool_deleted":
+                break
+    kinds = [line.type for line in found if line.type != "heartbeat"]
+    assert (kinds[:3], kinds[-1]) == (["table", "bindings", "synced"], "pool_deleted")
+    assert found[0].table is not None
+    assert found[-1].pool == CHAT

@@ -1,0 +1,63 @@
+"""Routing tables as the control API tells them to routers."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fairlead.instances import InstanceState
+from fairlead.tables import (
+    EarlyRejectionFacts,
+    EngineFacts,
+    InstanceEntry,
+    PoolKey,
+    RoutingFacts,
+    RoutingTable,
+    SessionFacts,
+    SloFacts,
+)
+
+CHAT = PoolKey(namespace="default", name="chat")
+
+
+def routing_table(
+    addresses: Iterable[str],
+    *,
+    pool: PoolKey = CHAT,
+    version: int = 1,
+    uid: str = "uid-1",
+    model: str = "mock",
+    policy: str = "round-robin",
+    states: dict[str, InstanceState] | None = None,
+    prefills_in_flight: int = 0,
+    prefill_tokens_per_second: float = 6250.0,
+    block_tokens: int = 512,
+    ids: Iterable[str] | None = None,
+    parameters: dict[str, Any] | None = None,
+    early_rejection: EarlyRejectionFacts | None = None,
+    pass_client_credentials: bool = False,
+) -> RoutingTable:
+    """A table of one instance per address, named `i0`, `i1`, … unless `ids` are given."""
+    addresses = tuple(addresses)
+    names = tuple(ids) if ids is not None else tuple(f"i{index}" for index in range(len(addresses)))
+    states = states or {}
+    return RoutingTable(
+        pool=pool,
+        uid=uid,
+        version=version,
+        generation=1,
+        model=model,
+        engine=EngineFacts(
+            type="simulated",
+            port=8000,
+            block_tokens=block_tokens,
+            prefill_tokens_per_second=prefill_tokens_per_second,
+            pass_client_credentials=pass_client_credentials,
+        ),
+        routing=RoutingFacts(policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight),
+        session=SessionFacts(),
+        slo=SloFacts(),
+        early_rejection=early_rejection or EarlyRejectionFacts(),
+        instances=tuple(
+            InstanceEntry(id=name, address=address, state=states.get(name, InstanceState.SERVING))
+            for name, address in zip(names, addresses, strict=True)
+        ),
+    )

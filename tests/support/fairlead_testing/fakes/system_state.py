@@ -1,0 +1,251 @@
+"""The control API's side of the internal protocol, kept in memory: the state behind `FakeSystemApi`.
+
+It decides by the rules of the real one (who wins a session, what a table says, when a state is outdated) and keeps what Postgres would keep. What it
+does not do: audit, history, metrics, and whatever else no router and no operator hears of. `tests/contract/seams` holds it to the real API.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fairlead.binding_races import Held, Verdict, judge, next_version
+from fairlead.draining import spread
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.pools import parse_spec
+from fairlead.reports import Binding, BindingChange, BindingReason, Report, ReportReceipt, RouterGone
+from fairlead.table_content import MirroredFacts, changed_entries, table_of
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, is_outdated, observations
+from fairlead_api.services.reports.ingestion import check_envelopes
+from fairlead_client.lines import BindingsLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
+
+BINDINGS_PER_LINE = 500
+
+
+class SaidNo(Exception):
+    """The call is answered with this status; `kind` is the type of the problem document."""
+
+    def __init__(self, status: int, kind: str, detail: str) -> None:
+        self.status = status
+        self.kind = kind
+        super().__init__(detail)
+
+
+@dataclass(slots=True, kw_only=True)
+class Pretence:
+    """What a test wants operators to be told whatever routers report. None and absent: the truth."""
+
+    acknowledges: bool | None = None
+    live_routers: int | None = None
+    in_flight: dict[str, int] = field(default_factory=dict)
+    sessions: dict[str, int] = field(default_factory=dict)
+
+
+class SystemState:
+    """What the operator and routers have told, and what follows from it. `tell` hears every change, as routers do."""
+
+    def __init__(self, tell: Callable[[StreamLine], None] = lambda line: None) -> None:
+        self.tell = tell
+        self.pretence = Pretence()
+        self.states: dict[PoolKey, PoolState] = {}
+        self.transitions: dict[str, list[str]] = {}
+        """Per instance of any pool, the states it was reported in, without repetitions."""
+        self.events: list[PoolEvent] = []
+        self.deleted: list[PoolKey] = []
+        self.tables: dict[PoolKey, RoutingTable] = {}
+        self.bindings: dict[tuple[PoolKey, str], Binding] = {}
+        self.reports: dict[str, Report] = {}
+        """Each report once."""
+        self.received = 0
+        """How many reports came, counting those that came again."""
+        self.gone: list[RouterGone] = []
+        self._facts: dict[PoolKey, MirroredFacts] = {}
+        self._versions: dict[PoolKey, int] = {}
+        self._entry_versions: dict[PoolKey, dict[str, int]] = {}
+        self._ended: dict[PoolKey, set[str]] = {}
+        self._live: dict[str, Report] = {}
+
+    # ── what operators tell ──
+
+    def take_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
+        """Raises SaidNo, InvalidInput."""
+        facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
+        known = self.states.get(pool)
+        if state.uid in self._ended.get(pool, ()):
+            kind = "pool-deleted" if known is None else "pool-replaced"
+            raise SaidNo(409, kind, "this object was deleted")
+        if known is not None and known.uid != state.uid:
+            self._end(pool)
+        elif known is not None and (why := is_outdated((known.uid, known.generation, known.resource_version), state)) is not None:
+            raise SaidNo(409, "conflict", why)
+        self.states[pool] = state
+        for instance in state.instances:
+            seen = self.transitions.setdefault(instance.id, [])
+            if not seen or seen[-1] != instance.state:
+                seen.append(instance.state.value)
+        if facts is not None:
+            self._facts[pool] = facts
+        if pool in self._facts:
+            self._renew_table(pool, state, self._facts[pool])
+        return self.observe(pool)
+
+    def take_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> None:
+        """Raises SaidNo."""
+        if pool not in self.states:
+            raise SaidNo(404, "not-found", f"pool {pool} is not known")
+        self.events += [event for event in events if event not in self.events]
+
+    def delete_pool(self, pool: PoolKey) -> None:
+        """The pool, its table and its bindings are gone. Versions of its tables go on if it comes again."""
+        if pool in self.states:
+            self._end(pool)
+            del self.states[pool]
+        self.deleted.append(pool)
+        self.tables.pop(pool, None)
+        self.tell(PoolDeletedLine(pool=pool))
+
+    def _end(self, pool: PoolKey) -> None:
+        """The object of this name that lived until now is no more."""
+        self._ended.setdefault(pool, set()).add(self.states[pool].uid)
+        self._facts.pop(pool, None)
+        self._entry_versions.pop(pool, None)
+        self.tables.pop(pool, None)
+        for key in [key for key in self.bindings if key[0] == pool]:
+            del self.bindings[key]
+
+    def _renew_table(self, pool: PoolKey, state: PoolState, facts: MirroredFacts) -> None:
+        content = table_of(pool, state.uid, state.generation, facts.table, state.instances)
+        before = self.tables.get(pool)
+        if before is None or replace(before, version=0, generation=0) != replace(content, generation=0):
+            version = self._versions.get(pool, 0) + 1
+            for name in changed_entries(before, content):
+                self._entry_versions.setdefault(pool, {})[name] = version
+            self.set_table(replace(content, version=version))
+        if facts.migrate_sessions:
+            self._leave_draining(pool, state)
+
+    def _leave_draining(self, pool: PoolKey, state: PoolState) -> None:
+        draining = {item.id for item in state.instances if item.state is InstanceState.DRAINING}
+        homes = {session: binding for (of, session), binding in self.bindings.items() if of == pool and binding.instance is not None}
+        bound = {
+            item.id: sum(binding.instance == item.id for binding in homes.values()) for item in state.instances if item.state in ACCEPTING
+        }
+        leaving = sorted(session for session, binding in homes.items() if binding.instance in draining)
+        for session, target in spread(leaving, bound).items():
+            moved = replace(homes[session], instance=target, version=homes[session].version + 1, reason=BindingReason.DRAIN, change=None)
+            self.set_binding(replace(moved, migrated_at=moved.bound_at))
+
+    def observe(self, pool: PoolKey) -> PoolObservations:
+        """What the operator learns."""
+        state, pretence = self.states[pool], self.pretence
+        table = self.tables.get(pool)
+        found = observations(
+            table.version if table is not None else 0,
+            [_view(report, pool) for report in self._live.values()],
+            [
+                InstanceFacts(
+                    id=instance.id,
+                    table_version=self._entry_versions.get(pool, {}).get(instance.id, 0),
+                    bound_sessions=pretence.sessions.get(instance.id, self._bound(pool, instance.id)),
+                    cache_tokens=0,
+                )
+                for instance in state.instances
+            ],
+            attainment=None,
+            requests_per_second=0.0,
+        )
+        return self._pretended(found)
+
+    def _bound(self, pool: PoolKey, instance: str) -> int:
+        return sum(binding.instance == instance for (of, _), binding in self.bindings.items() if of == pool)
+
+    def _pretended(self, found: PoolObservations) -> PoolObservations:
+        pretence = self.pretence
+        instances = tuple(replace(item, in_flight=pretence.in_flight.get(item.id, item.in_flight)) for item in found.instances)
+        if pretence.acknowledges is not None:
+            instances = tuple(replace(item, acknowledged=pretence.acknowledges) for item in instances)
+            found = replace(found, table_acknowledged=pretence.acknowledges)
+        if pretence.live_routers is not None:
+            found = replace(found, live_routers=pretence.live_routers)
+        return replace(found, instances=instances)
+
+    # ── what routers tell ──
+
+    def take_reports(self, reports: Sequence[Report]) -> tuple[ReportReceipt, ...]:
+        """Raises InvalidInput."""
+        check_envelopes(reports)
+        self.received += len(reports)
+        state = reports[0]
+        known = self._live.get(state.router)
+        if known is None or known.sent_at <= state.sent_at:
+            self._live[state.router] = state
+        return tuple(self._take(report) for report in reports)
+
+    def _take(self, report: Report) -> ReportReceipt:
+        if report.id in self.reports:
+            return ReportReceipt(id=report.id, duplicate=True)
+        self.reports[report.id] = report
+        lost = {change.id: current for change in report.bindings if (current := self._write(change, report.router)) is not None}
+        return ReportReceipt(id=report.id, duplicate=False, conflicts=tuple(lost.values()), lost=tuple(lost))
+
+    def _write(self, change: BindingChange, router: str) -> Binding | None:
+        """First writer wins; the present binding for a change that lost."""
+        current = self.bindings.get((change.pool, change.session))
+        held = Held(instance=None, version=0, router="")
+        if current is not None:
+            held = Held(instance=current.instance, version=current.version, router=router, change=current.change)
+        verdict = judge(change, held)
+        if verdict is Verdict.BIND:
+            self.set_binding(
+                Binding(
+                    pool=change.pool,
+                    session=change.session,
+                    instance=change.instance,
+                    version=next_version(change, held),
+                    reason=change.reason,
+                    bound_at=change.at,
+                    migrated_at=None if current is None else change.at,
+                    context_tokens=change.context_tokens,
+                    change=change.id,
+                )
+            )
+        return current if verdict is Verdict.CONFLICT else None
+
+    def forget_router(self, gone: RouterGone) -> None:
+        """Until it reports anew."""
+        self.gone.append(gone)
+        self._live.pop(gone.router, None)
+
+    def stored(self, name: str) -> list[Any]:
+        """All records of one field of Report, in the order their reports came."""
+        return [record for report in self.reports.values() for record in getattr(report, name)]
+
+    # ── what routers hear ──
+
+    def set_table(self, table: RoutingTable) -> None:
+        """Whatever the operator said, this is the pool's table from now on."""
+        self.tables[table.pool] = table
+        self._versions[table.pool] = max(table.version, self._versions.get(table.pool, 0))
+        self.tell(TableLine(table=table))
+
+    def set_binding(self, binding: Binding) -> None:
+        """Whatever routers said, the session lives there from now on."""
+        self.bindings[binding.pool, binding.session] = binding
+        self.tell(BindingsLine(bindings=(binding,)))
+
+    def snapshot(self) -> Iterator[StreamLine]:
+        """What a router is told first."""
+        for pool in self._ended.keys() - self.tables.keys():
+            yield PoolDeletedLine(pool=pool)
+        for table in self.tables.values():
+            yield TableLine(table=table)
+        known = tuple(self.bindings.values())
+        for start in range(0, len(known), BINDINGS_PER_LINE):
+            yield BindingsLine(bindings=known[start : start + BINDINGS_PER_LINE])
+        yield SyncedLine()
+
+
+def _view(report: Report, pool: PoolKey) -> RouterView:
+    acknowledged = next((item.version for item in report.acknowledged if item.pool == pool), None)
+    return RouterView(acknowledged=acknowledged, in_flight={row.instance: row.in_flight for row in report.in_flight if row.pool == pool})

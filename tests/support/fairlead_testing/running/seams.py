@@ -1,0 +1,176 @@
+"""Both sides that answer the internal protocol, over HTTP on loopback: the real API on Postgres, and the fake. Contract tests ask them the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import psycopg
+import uvicorn
+from psycopg import sql
+
+from fairlead_api.app import create_api
+from fairlead_client.internal import SystemApi
+from fairlead_client.lines import HeartbeatLine, StreamLine, SyncedLine
+from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, ROUTER_TOKEN, FakeSystemApi
+from fairlead_testing.running.api import SECRETS, settings_for
+from fairlead_testing.running.postgres import plain, with_database
+from fairlead_testing.running.strict_system_api import StrictSystemApi
+
+Line = TypeVar("Line", bound=StreamLine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """The shipped client in both roles: as it is (`…_api`), and with answers instead of outcomes."""
+
+    operator_api: SystemApi
+    router_api: SystemApi
+    operator: StrictSystemApi
+    router: StrictSystemApi
+
+    @staticmethod
+    def of(operator: SystemApi, router: SystemApi) -> "Clients":
+        return Clients(operator_api=operator, router_api=router, operator=StrictSystemApi(operator), router=StrictSystemApi(router))
+
+
+@asynccontextmanager
+async def following(api: SystemApi, router: str = "router-9") -> AsyncIterator["Followed"]:
+    """A stream read in the background."""
+    followed = Followed()
+
+    async def read() -> None:
+        async for line in api.stream(router):
+            followed.lines.put_nowait(line)
+
+    reader = asyncio.create_task(read())
+    try:
+        yield followed
+    finally:
+        reader.cancel()
+        await asyncio.wait([reader])
+
+
+class Followed:
+    """The lines of one stream, as they come."""
+
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[StreamLine] = asyncio.Queue()
+
+    async def until(self, kind: type[Line]) -> Line:
+        """The next line of this kind; others are passed over."""
+        async with asyncio.timeout(10):
+            while not isinstance(line := await self.lines.get(), kind):
+                pass
+            return line
+
+    async def snapshot(self) -> list[StreamLine]:
+        """Everything before the next SyncedLine, without heartbeats."""
+        found: list[StreamLine] = []
+        async with asyncio.timeout(10):
+            while not isinstance(line := await self.lines.get(), SyncedLine):
+                if not isinstance(line, HeartbeatLine):
+                    found.append(line)
+        return found
+
+
+class Seam(Protocol):
+    """An API at `url`. Its tokens: the operator's, and that of the routers `router`, `router-0`, `router-1`, …"""
+
+    url: str
+    operator_token: str
+    router_token: str
+
+    def away(self) -> AbstractAsyncContextManager[None]:
+        """Meanwhile the API answers that it cannot, for its database is away."""
+
+    def slow(self) -> AbstractAsyncContextManager[None]:
+        """Meanwhile reports that bind sessions wait for their answer."""
+
+
+class FakeSeam:
+    """The fake."""
+
+    operator_token = OPERATOR_TOKEN
+    router_token = ROUTER_TOKEN
+
+    def __init__(self, api: FakeSystemApi) -> None:
+        self.url = api.url
+        self._api = api
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        self._api.answers_with = 503
+        yield
+        self._api.answers_with = None
+
+    @asynccontextmanager
+    async def slow(self) -> AsyncIterator[None]:
+        self._api.answers_after = 1.0
+        yield
+        self._api.answers_after = 0.0
+
+
+class RealSeam:
+    """The API of the product. Its database can be closed to connections, and its table of bindings locked."""
+
+    operator_token = SECRETS["system-operator"]
+    router_token = SECRETS["system-router"]
+
+    def __init__(self, url: str, database_url: str) -> None:
+        self.url = url
+        self._database_url = database_url
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        name = self._database_url.partition("?")[0].rpartition("/")[2]
+        with psycopg.connect(plain(with_database(self._database_url, "postgres")), autocommit=True) as connection:
+            allow = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")
+            connection.execute(allow.format(sql.Identifier(name), sql.SQL("false")))
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            yield
+            connection.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
+
+    @asynccontextmanager
+    async def slow(self) -> AsyncIterator[None]:
+        with psycopg.connect(plain(self._database_url)) as connection:
+            connection.execute("LOCK TABLE bindings IN ACCESS EXCLUSIVE MODE")
+            yield
+
+
+@asynccontextmanager
+async def fake_seam() -> AsyncIterator[Seam]:
+    """A running fake."""
+    api = FakeSystemApi(heartbeat_seconds=0.2)
+    await api.start()
+    try:
+        yield FakeSeam(api)
+    finally:
+        await api.stop()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the test runner."""
+
+    @contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]  # as its base class
+        yield
+
+
+@asynccontextmanager
+async def real_seam(database_url: str) -> AsyncIterator[Seam]:
+    """The real API on this database, in this event loop."""
+    config = uvicorn.Config(create_api(settings_for(database_url)), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1)
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(30):
+            while not server.started:
+                assert not serving.done(), "the API did not start"
+                await asyncio.sleep(0.02)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield RealSeam(f"http://127.0.0.1:{port}", database_url)
+    finally:
+        server.should_exit = True
+        await serving
