@@ -114,7 +114,8 @@ def whole(description: str, default: Any = REQUIRED, *, minimum: int = 0, maximu
 
 def number(description: str, default: Any = REQUIRED, *, minimum: float, maximum: float | None = None) -> Any:
     """A number within bounds (both inclusive); read as float."""
-    return _shaped(Shape(kind="number", description=description, default=default, minimum=minimum, maximum=maximum), default)
+    shape = Shape(kind="number", description=description, default=default, minimum=minimum, maximum=maximum)
+    return _shaped(shape, float(default) if isinstance(default, int) else default)
 
 
 def truth(description: str, default: Any = REQUIRED) -> Any:

@@ -1,9 +1,14 @@
 """What a routing table says."""
 
+from typing import Any
+
+import msgspec
+import pytest
+
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import parse_spec
-from fairlead.table_content import table_of
+from fairlead.table_content import MirroredFacts, table_of
 from fairlead.tables import PoolKey
 
 POOL = PoolKey(namespace="n", name="p")
@@ -18,3 +23,11 @@ def test_a_table_holds_reachable_instances_and_anchors_only_for_accepting_ones()
     states = [report(state.value, state) for state in InstanceState] + [report("bare", InstanceState.SERVING, None)]
     table = table_of(POOL, "u", 1, facts, states)
     assert {entry.id: entry.anchors for entry in table.instances} == {"Warming": 7, "Serving": 7, "Cordoned": 0, "Draining": 0}
+
+
+@pytest.mark.parametrize("spec", [{"model": "m"}, {"model": "m", "slo": {"percentile": 99}, "routing": {"policy": "ear"}}])
+def test_facts_are_written_the_same_after_they_were_stored(spec: dict[str, Any]) -> None:
+    """What is stored decides whether a table has changed: 90 and 90.0 would be two tables."""
+    facts = MirroredFacts.of(parse_spec(spec))
+    stored = msgspec.json.encode(facts)
+    assert msgspec.json.encode(msgspec.json.decode(stored, type=MirroredFacts)) == stored
