@@ -14,6 +14,7 @@ import pytest
 
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.workloads.kinds import KINDS
+from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.worlds.router_worlds import World
 
 POLICY = '''
@@ -103,11 +104,11 @@ def judged(environment: dict[str, str], **routing: object) -> str:
 
 async def test_a_router_process_routes_by_an_installed_policy(world: World, environment: dict[str, str]) -> None:
     await world.start_engines(3)
-    world.api.set_table(world.table(policy="from-end", parameters={"place": 2}))
+    world.api.state.set_table(world.table(policy="from-end", parameters={"place": 2}))
     port = free_port()
     own = {
         "FAIRLEAD_API_URL": world.api.url,
-        "FAIRLEAD_API_TOKEN": world.api.token,
+        "FAIRLEAD_API_TOKEN": ROUTER_TOKEN,
         "FAIRLEAD_ROUTER_ID": "router-0",
         "FAIRLEAD_SPOOL_DIR": str(world.directory / "router-0"),
     }

@@ -248,4 +248,5 @@ class SystemState:
 
 def _view(report: Report, pool: PoolKey) -> RouterView:
     acknowledged = next((item.version for item in report.acknowledged if item.pool == pool), None)
-    return RouterView(acknowledged=acknowledged, in_flight={row.instance: row.in_flight for row in report.in_flight if row.pool == pool})
+    work = {row.instance: row.in_flight + row.waiting for row in report.in_flight if row.pool == pool}
+    return RouterView(acknowledged=acknowledged, in_flight=work)
