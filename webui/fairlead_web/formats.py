@@ -42,6 +42,16 @@ def seconds(value: float | None) -> str:
     return f"{value:.2f} s" if abs(value) < 9.995 else f"{value:.1f} s"
 
 
+def by_unit(name: str, value: Any) -> str:
+    """A value as the unit at the end of its field's name says: `queued_seconds` a latency, `prompt_tokens` a count, `hit_rate` a share; others
+    as they are."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NONE if value is None else str(value)
+    if name.endswith("_seconds"):
+        return seconds(value)
+    return share(value) if name.endswith(("_rate", "_share")) else count(value) if isinstance(value, int) else f"{value:g}"
+
+
 def benefit(value: float | None) -> str:
     """What a move was predicted to gain: `4.22 s sooner`; never a gain where there is none."""
     if value is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -13,12 +13,31 @@ from fairlead_api.routes.listing import Fetch, listing
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
 from fairlead_api.services.history.heatmaps import MAX_COLUMNS
-from fairlead_api.services.pools.reading import PoolReader
+from fairlead_api.services.spans import Span
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.slo import SloVersion
+
+
+class PoolReader(Protocol):
+    """Pools and what belongs to them. Single reads raise NotFound."""
+
+    async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
+
+    async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail: ...
+
+    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]: ...
+
+    async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail: ...
+
+    async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]: ...
+
+    async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]: ...
+
+    async def slo_versions(self, pool: PoolKey, span: Span, now: datetime) -> Page[SloVersion]: ...
 
 
 def pool_routes(guard: Guard, reader: PoolReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]) -> APIRouter:

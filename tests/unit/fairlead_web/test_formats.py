@@ -41,3 +41,8 @@ def test_numbers_read_well(made: str, text: str) -> None:
 )
 def test_times_gone_by_are_said_shortly(gone: int, text: str) -> None:
     assert formats.ago(NOW - timedelta(seconds=gone), NOW) == text
+
+
+def test_a_value_is_shown_in_the_unit_its_name_ends_with() -> None:
+    shown = {"queued_seconds": 0.25, "output_tokens": 12345, "hit_rate": 0.834, "policy": "ear", "served_by": None, "warm": True}
+    assert [formats.by_unit(name, value) for name, value in shown.items()] == ["250 ms", "12,345", "83.4 %", "ear", "–", "True"]

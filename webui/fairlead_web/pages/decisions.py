@@ -1,16 +1,17 @@
 """`/decisions`: why a request went where it went."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead.reports import CandidateScore, DecisionReason
+from fairlead.reports import CandidateScore, DecisionReason, SampledDecision
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.explaining import in_words, value_of
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.pages import Page as Listing
+from fairlead_web import formats
 from fairlead_web.rendering import Context
 from fairlead_web.routes import Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -57,7 +58,29 @@ class DecisionPage(Context):
     terms: list[TermRow]
     limits: list[tuple[str, str]]
     predicted: float | None
+    facts: list[tuple[str, str]]
 
+
+PLACED = frozenset(
+    {
+        "id",
+        "pool",
+        "request",
+        "session",
+        "at",
+        "policy",
+        "table_version",
+        "chosen",
+        "runner_up",
+        "reason",
+        "prompt_tokens",
+        "queued_seconds",
+        "ttft_seconds",
+        "sample_rate",
+        "served_by",
+    }
+)
+"""Fields of the record that the page shows in a place of their own; the others are listed below as they are."""
 
 FILTERS = ("pool", "instance", "session", "reason")
 
@@ -88,8 +111,15 @@ async def show(visit: Visit) -> Response:
             terms=term_rows(decision, [one.term for one in ranked]),
             limits=[(limit.words, in_words(limit.value, limit.unit)) for limit in decision.limits],
             predicted=None if chosen is None else chosen.predicted_ttft_seconds,
+            facts=facts(decision),
         )
     )
+
+
+def facts(decision: RoutingDecision) -> list[tuple[str, str]]:
+    """What the router recorded beyond what has its place, in words: `output_tokens` is a number of tokens, as its name says."""
+    others = [field.name for field in fields(SampledDecision) if field.name not in PLACED]
+    return [(formats.words(name), formats.by_unit(name, getattr(decision, name))) for name in others]
 
 
 def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> list[TermRow]:

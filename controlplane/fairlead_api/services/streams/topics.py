@@ -7,10 +7,20 @@ from typing import Any, Protocol
 
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.pools.reading import PoolReader
 from fairlead_api.services.spans import Span
 from fairlead_api.services.streams.live import Snapshot, Tail, Topic
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rejections import RejectionReport
+
+
+class Pools(Protocol):
+    """Pools as they are now."""
+
+    async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
+
+    async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
+        """Raises NotFound."""
 
 
 class Recent(Protocol):
@@ -26,7 +36,7 @@ class Rejections(Protocol):
     async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport: ...
 
 
-def topics(pools: PoolReader, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
+def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
     """What `/v1/live` offers."""
 
     async def summaries(pool: str | None, now: datetime) -> Any:

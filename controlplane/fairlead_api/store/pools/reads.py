@@ -64,7 +64,7 @@ WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS times
 
 
 class PostgresPoolReads:
-    """Implements `services.pools.reading.PoolReader`."""
+    """Implements `routes.pools.PoolReader`."""
 
     def __init__(self, database: Database, shared: Shared, latencies: Latencies) -> None:
         self._database = database
