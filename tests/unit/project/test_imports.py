@@ -1,9 +1,14 @@
 """What a process loads before it can do anything: whoever routes nothing must not wait for numpy and the policies."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[3]
 
 READ_A_SPEC = """
 from fairlead.pools import parse_spec
@@ -36,3 +41,27 @@ def test_a_spec_is_read_without_loading_numpy_or_any_policy(code: str) -> None:
 
 def test_checking_a_pools_parameters_loads_its_policy_and_no_other() -> None:
     assert policies_loaded(modules_after(CHECK_ITS_POLICY)) == {"dualmap"}
+
+
+FLOORS = (
+    {"fairlead"},
+    {"fairlead_client", "fairlead_process"},
+    {"fairlead_api", "fairlead_operator", "fairlead_router", "fairlead_simulator", "fairlead_web"},
+    {"fairlead_host"},
+    {"fairlead_sandbox"},
+    {"fairlead_cli"},
+)
+
+
+def test_no_string_names_a_module_that_its_package_must_not_import() -> None:
+    floor = {package: number for number, packages in enumerate(FLOORS) for package in packages}
+    hidden = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for package, number in floor.items()
+        for path in next(ROOT.glob(f"*/{package}")).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"fairlead_\w+(\.\w+)*", node.value)
+        for named in [node.value.partition(".")[0]]
+        if named in floor and named != package and floor[named] >= number
+    ]
+    assert hidden == []

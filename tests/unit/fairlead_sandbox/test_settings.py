@@ -1,0 +1,30 @@
+"""A person's variables reach the processes they are meant for, and one that nobody reads is named."""
+
+from fairlead_sandbox.processes import ProcessSpec, Started
+from fairlead_sandbox.settings import handed_on, strange
+
+ROUTER = ProcessSpec(name="router-0", command=("x",), readiness=Started(), reads=frozenset({"FAIRLEAD_MAX_RETRIES", "FAIRLEAD_LOG_LEVEL"}))
+
+
+def test_a_process_gets_the_variables_it_reads_and_everything_that_is_not_ours() -> None:
+    environment = {
+        "PATH": "/bin",
+        "FAIRLEAD_MAX_RETRIES": "1",
+        "FAIRLEAD_DATABASE_URL": "for the API",
+        "FAIRLEAD_SANDBOX_STATE_DIR": "/s",
+    }
+    assert handed_on(environment, ROUTER.reads) == {"PATH": "/bin", "FAIRLEAD_MAX_RETRIES": "1", "FAIRLEAD_SANDBOX_STATE_DIR": "/s"}
+
+
+def test_a_variable_that_nothing_reads_is_named_with_the_one_it_may_be_meant_for() -> None:
+    environment = {
+        "FAIRLEAD_MAX_RETRYS": "1",
+        "FAIRLEAD_ZZZ": "1",
+        "FAIRLEAD_MAX_RETRIES": "1",
+        "FAIRLEAD_DATABASE_URL": "x",
+        "FAIRLEAD_STATE_DIR": "x",
+    }
+    assert strange(environment, [ROUTER]) == [
+        "FAIRLEAD_MAX_RETRYS is set, and nothing reads it: is FAIRLEAD_MAX_RETRIES meant?",
+        "FAIRLEAD_ZZZ is set, and nothing reads it",
+    ]
