@@ -13,8 +13,8 @@ import click
 import uvloop
 
 from fairlead.routing.contracts.schedulers import Scheduler
-from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import RoutingTable
 from fairlead_client.internal import SystemApi
 from fairlead_process.clock import SteadyClock

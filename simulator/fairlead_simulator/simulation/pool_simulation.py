@@ -11,8 +11,8 @@ from typing import Any
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.engine_model.steps import StepResult
 from fairlead_simulator.simulation.events import EventQueue

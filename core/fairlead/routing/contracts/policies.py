@@ -4,7 +4,7 @@ A policy is chosen by name, built from a routing table, and asked to choose. It 
 never the network.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -123,7 +123,7 @@ class Rebalances(Protocol):
 class PolicyInForce:
     """A policy, asked once what it does besides choosing."""
 
-    policy: Policy
+    choose: Callable[[RoutingRequest, PoolView, float], Decision]
     keeps_homes: bool
     follows_table: FollowsTable | None
     restricts_placement: RestrictsPlacement | None
@@ -133,7 +133,7 @@ class PolicyInForce:
     def of(policy: Policy) -> "PolicyInForce":
         """The policy and what it can be asked."""
         return PolicyInForce(
-            policy=policy,
+            choose=policy.choose,
             keeps_homes=isinstance(policy, KeepsHomes) and policy.binds,
             follows_table=policy if isinstance(policy, FollowsTable) else None,
             restricts_placement=policy if isinstance(policy, RestrictsPlacement) else None,

@@ -128,7 +128,7 @@ class Scheduler(Protocol):
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
         """What this router did before a restart and the API may not have answered, oldest first; after the last known bindings were applied."""
 
-    def shut_down(self, now: float) -> tuple[Refusal, ...]:
+    def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...

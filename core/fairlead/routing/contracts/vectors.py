@@ -5,7 +5,7 @@ next event; a policy computes new ones from them and never writes into them.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,11 +78,6 @@ class PoolVectors:
         if used is None:
             used = min(1.0, (load.decode_tokens + load.dispatched_prefill_tokens) / self.kv_capacity_tokens)
         kv_usage[index] = used
-
-
-def hits_in_order(hits: Mapping[str, int], loads: Sequence[InstanceLoad]) -> IntVector:
-    """A mapping of instance → hit tokens as a vector over `loads`."""
-    return np.array([hits.get(load.entry.id, 0) for load in loads], dtype=np.int64)
 
 
 def bits_of(mask: int, width: int) -> IntVector:

@@ -24,11 +24,6 @@ Key = tuple[int, int]
 """A hash key: depth in blocks and the chained hash at that depth; depth 0 = the prompt's first bytes."""
 
 
-def key_bytes(key: Key) -> bytes:
-    """The 12 bytes of a key that are hashed onto a ring."""
-    return _KEY.pack(*key)
-
-
 class HashRing:
     """Anchors of instances on a circle of `size` positions, given as (position, instance). Two anchors at one position: the smaller id owns it."""
 

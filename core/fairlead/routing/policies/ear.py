@@ -10,6 +10,7 @@ from fairlead.reports import Binding, BindingReason, Weighing
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import least_pending, weighed
 from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS
+from fairlead.routing.choosing.transfers import sending_seconds
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -174,8 +175,8 @@ class Ear:
         """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and whether it fetches them."""
         if lacking <= 0 or not self._parameters.fetch or engine.modelled.kv_transfer_bytes_per_second <= 0:
             return lacking, False
-        fetching = lacking * engine.modelled.kv_bytes_per_token * (1 + host.transfers_out) / engine.modelled.kv_transfer_bytes_per_second
-        fetched = (fetching + engine.modelled.kv_transfer_latency_seconds) * engine.prefill_tokens_per_second
+        sending = sending_seconds(lacking, host.transfers_out, engine)
+        fetched = (sending + engine.modelled.kv_transfer_latency_seconds) * engine.prefill_tokens_per_second
         return min(lacking, fetched), fetched < lacking
 
     def _fetched_ttft_seconds(self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView) -> float | None:

@@ -3,11 +3,12 @@
 The instance with the least `wait + affinity x prefill` takes the request. Wait leaves out what is late, as it stands behind. Affinity, the worth of a
 cached second of prefill against a second of waiting, is 1 on an idle pool, where only the first token's time counts, and grows with the pool's load,
 as work saved then shortens everyone's wait. A full KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new
-sessions to whoever computed it first. The rest of the policy is its queue discipline, `deadline` (see `deadline_queue`).
+sessions to whoever computed it first. The rest of the policy is its queue discipline, `deadline` (see `queues.deadline`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from fairlead.reports import Binding, BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.terms import DECODE_TOKENS
+from fairlead.routing.choosing.transfers import least_busy_holder, sending_seconds
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -23,7 +25,6 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
-from fairlead.routing.policies.mooncake import least_busy_holder
 from fairlead.schemas.shapes import number, text, truth
 from fairlead.tables import EngineFacts
 
@@ -61,7 +62,38 @@ class FairleadParameters(QueueParameters):
 IN_TIME = 0.9
 """An instance that is predicted to take longer than this part of the TTFT target comes after all that are not."""
 COPY_COST = 0.1
-"""What a second of prefill saved by fetching counts for, against a second of prefill."""
+"""What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
+
+
+class _Prefills(NamedTuple):
+    """What the prefill of a request takes on each instance."""
+
+    hits: IntVector
+    """Tokens seen to be held."""
+    known: IntVector
+    """The same, with what the session's home is taken to hold."""
+    most: int
+    """The longest hit."""
+    alone: FloatVector
+    """Seconds if nothing is fetched."""
+    seconds: FloatVector
+    holder: int
+    """Index of the instance to fetch from."""
+
+    def source_for(self, index: int) -> int | None:
+        """Index of the instance from which that one should fetch; None when it should compute."""
+        return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
+
+    def reason(self, index: int) -> DecisionReason:
+        """Why that instance was chosen, when it fetches nothing."""
+        if len(self.hits) == 1:
+            return DecisionReason.ONLY_INSTANCE
+        hit = self.hits[index]
+        if self.known[index] > hit:
+            return DecisionReason.SESSION_BOUND
+        if not hit:
+            return DecisionReason.LEAST_LOADED
+        return DecisionReason.PREFIX_AFFINITY if hit >= self.most else DecisionReason.PREFIX_OUTWEIGHED
 
 
 class Fairlead:
@@ -75,41 +107,27 @@ class Fairlead:
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
-        loads = vectors.loads
-        hits = view.hit_vector(request)
-        holder = int(hits.argmax())
-        most = int(hits[holder])
         home = None if request.session is None else view.binding(request.session)
-        known = hits if home is None else with_home(request, home, loads, hits, most)
-        alone = view.prefill_vector(request, known)
-        prefill = alone
-        if most and self._parameters.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
-            if loads[holder].transfers_out:
-                holder = least_busy_holder(hits, most, vectors)
-            prefill = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
-        wait = vectors.wait_seconds
-        affinity = self.affinity(float(np.add.reduce(wait)) / len(loads) / view.table.slo.ttft_seconds)
+        fetched = self._fetching(request, home, view)
+        wait, prefill = vectors.wait_seconds, fetched.seconds
+        affinity = self.affinity(float(np.add.reduce(wait)) / len(wait) / view.table.slo.ttft_seconds)
         costs = affinity * prefill
         costs += wait
         costs += self._parameters.kv_seconds * vectors.kv_usage
-        order = lowest(costs, FALLBACKS + 1, vectors.decode_tokens)
         limit = IN_TIME * view.table.slo.ttft_seconds
-        cheapest = order[0]
-        if wait[order[0]] + prefill[order[0]] > limit:
-            late = wait + prefill > limit
-            if not late.all():
-                order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, vectors.decode_tokens)
+        order, cheapest = in_time_first(costs, wait, prefill, vectors.decode_tokens, limit)
         best = order[0]
-        fetches = bool(hits[best] < most and prefill[best] < alone[best])
+        instance = vectors.loads[best].entry.id
+        source = fetched.source_for(best)
         return ordered_decision(
             request,
             view,
             order,
-            known,
+            fetched.known,
             costs,
-            DecisionReason.PREFIX_REPLICATED if fetches else _reason(best, hits, known, most),
+            DecisionReason.PREFIX_REPLICATED if source is not None else fetched.reason(best),
             "lowest-cost" if best == cheapest else "in-time-first",
-            None if request.session is None else binding_reason(home, loads[best].entry.id, BindingReason.SLO, view, now),
+            None if request.session is None else binding_reason(home, instance, BindingReason.SLO, view, now),
             terms=lambda index: {
                 "wait_seconds": float(wait[index]),
                 "weighted_prefill_seconds": affinity * float(prefill[index]),
@@ -120,9 +138,24 @@ class Fairlead:
             limits={"affinity": affinity, "in_time_seconds": limit},
             passed_over=None if best == cheapest else cheapest,
             ttfts=lambda index: float(wait[index] + prefill[index]),
-            transfer_from=loads[holder].entry.id if fetches else None,
+            transfer_from=None if source is None else vectors.loads[source].entry.id,
             ttft_seconds=float(wait[best] + prefill[best]),
         )
+
+    def _fetching(self, request: RoutingRequest, home: Binding | None, view: PoolView) -> "_Prefills":
+        """What the prefill takes on each instance, with the longest prefix fetched where that is allowed and worth it."""
+        vectors = view.vectors()
+        loads = vectors.loads
+        hits = view.hit_vector(request)
+        holder = int(hits.argmax())
+        most = int(hits[holder])
+        known = hits if home is None else with_home(request, home, loads, hits, most)
+        alone = seconds = view.prefill_vector(request, known)
+        if most and self._parameters.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
+            if loads[holder].transfers_out:
+                holder = least_busy_holder(hits, most, vectors)
+            seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
+        return _Prefills(hits, known, most, alone, seconds, holder)
 
     def affinity(self, load: float) -> float:
         """Seconds of waiting that a second of prefill is worth at this mean wait over the TTFT target."""
@@ -136,7 +169,7 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches do not fill with copies. Where
     nothing is held more it is never less than alone.
     """
-    per_token = engine.modelled.kv_bytes_per_token * (1 + source.transfers_out) / engine.modelled.kv_transfer_bytes_per_second
+    per_token = sending_seconds(1, source.transfers_out, engine)
     fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
     seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
     return seconds
@@ -158,15 +191,17 @@ def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLo
     return hits
 
 
-def _reason(best: int, hits: IntVector, known: IntVector, most: int) -> DecisionReason:
-    if len(hits) == 1:
-        return DecisionReason.ONLY_INSTANCE
-    hit = hits[best]
-    if known[best] > hit:
-        return DecisionReason.SESSION_BOUND
-    if not hit:
-        return DecisionReason.LEAST_LOADED
-    return DecisionReason.PREFIX_AFFINITY if hit >= most else DecisionReason.PREFIX_OUTWEIGHED
+def in_time_first(
+    costs: FloatVector, wait: FloatVector, prefill: FloatVector, ties: IntVector, limit_seconds: float
+) -> tuple[list[int], int]:
+    """Indexes by cost, those predicted in time before all others when there are any; and the index of the lowest cost of all."""
+    order = lowest(costs, FALLBACKS + 1, ties)
+    cheapest = order[0]
+    if wait[cheapest] + prefill[cheapest] > limit_seconds:
+        late = wait + prefill > limit_seconds
+        if not late.all():
+            order = lowest(late.astype(np.int64), FALLBACKS + 1, costs, ties)
+    return order, cheapest
 
 
 ENTRY = PolicyEntry(

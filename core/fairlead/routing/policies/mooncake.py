@@ -12,15 +12,15 @@ import numpy as np
 from fairlead.instances import Role
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.decoding import select_decoding
+from fairlead.routing.choosing.transfers import least_busy_holder, transfer_seconds
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
 from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
 from fairlead.schemas.shapes import number, text
-from fairlead.tables import EngineFacts
 
 THETAS = {
     "mooncake-theta2": 2.0,
@@ -118,19 +118,6 @@ class Mooncake:
             fetches &= with_fetch < alone
             return Plans(ttft_seconds=np.minimum(with_fetch, alone), fetches=fetches, source=source)
         return Plans(ttft_seconds=with_fetch, fetches=fetches, source=source)
-
-
-def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
-    """Index of the holder of the best match that serves the fewest transfers; the first of those."""
-    holders: list[int] = np.flatnonzero(hits == most).tolist()
-    return min(holders, key=lambda index: vectors.loads[index].transfers_out)
-
-
-def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
-    """Time to fetch so many tokens' KV from a source that already serves `active` transfers, which share its link."""
-    per_token = engine.modelled.kv_bytes_per_token * (1 + active) / engine.modelled.kv_transfer_bytes_per_second
-    seconds: FloatVector = np.multiply(tokens, per_token, dtype=np.float64) + engine.modelled.kv_transfer_latency_seconds
-    return seconds
 
 
 ENTRY = PolicyEntry(

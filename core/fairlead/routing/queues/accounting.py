@@ -14,7 +14,6 @@ from enum import Enum
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.predictors import InstanceFeatures
 from fairlead.routing.contracts.requests import RoutingRequest
 
 
@@ -53,8 +52,6 @@ class TrackedRequest:
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""
-    features: InstanceFeatures | None = None
-    """What a predictor saw of the instance when it was chosen."""
     waiting_since: float = 0.0
     dispatched_at: float | None = None
     first_token_at: float | None = None

@@ -1,15 +1,39 @@
 """Which queue an instance gets, the discipline its pool's policy asks for, and how policies see queues."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.requests import QueuedRequest
+from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.deadline import DeadlineQueue, LateRules
 from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead.tables import RoutingTable
 
-Queue = InstanceQueue | DeadlineQueue
+
+class Queue(Protocol):
+    """The requests that wait for one instance, in the order of a discipline."""
+
+    def __len__(self) -> int: ...
+
+    def add(self, tracked: TrackedRequest) -> None:
+        """Let a request wait."""
+
+    def remove(self, request_id: str) -> None:
+        """Take a request out wherever it stands; unknown ids are ignored."""
+
+    def find_late(self, now: float) -> None:
+        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart."""
+
+    def take(self, now: float) -> TrackedRequest | None:
+        """Remove and return the request to send next; None when there is none that should go now."""
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`, without those found late."""
+
+    def in_order(self, now: float) -> list[TrackedRequest]:
+        """The requests in about the order they would be sent if none came."""
 
 
 class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):

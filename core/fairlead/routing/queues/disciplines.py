@@ -75,6 +75,13 @@ class InstanceQueue:
                 return entry[1]
             heappop(self._late)
 
+    def find_late(self, now: float) -> None:
+        """Nothing: these disciplines send late requests too."""
+
+    def take_in_time(self, now: float) -> TrackedRequest | None:
+        """As `take`."""
+        return self.take(now)
+
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in the order they would be sent if none came and time stood still."""
         if self._discipline == "fifo":

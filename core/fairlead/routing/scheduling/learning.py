@@ -1,15 +1,15 @@
-"""Learning: what a finished prefill or decode teaches the estimators and the predictor of its pool."""
+"""Learning: what a finished prefill or decode teaches the estimators of its pool."""
 
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.deadline import next_pace
-from fairlead.routing.scheduling.placing import Placing
+from fairlead.routing.scheduling.state import PoolState
 
 TELLING_TOKENS = 16
 """The shortest answer whose pace is learnt from."""
 
 
-def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None:
+def learn_prefill(state: PoolState, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
     Every prefill tells the pace of its instance; fits learn only while they are asked for, and not from prefills with fetched prefixes. First tokens
@@ -17,43 +17,37 @@ def learn_prefill(placing: Placing, tracked: TrackedRequest, now: float) -> None
     """
     if tracked.dispatched_at is None or not tracked.request.streamed:
         return
-    load = placing.accounting.loads[tracked.instance]
+    load = state.loads[tracked.instance]
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     load.history.prefill_seconds += tracked.prefill_microseconds / 1e6
     load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
-    if placing.prefill_times.form != "configured" and not tracked.transfer_tokens:
-        placing.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
+    if state.prefill_times.form != "configured" and not tracked.transfer_tokens:
+        state.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
-def note_decode_begin(placing: Placing, tracked: TrackedRequest, now: float) -> None:
+def note_decode_begin(state: PoolState, tracked: TrackedRequest, now: float) -> None:
     """What the instance has done until this request begins to decode there, for `learn_decode`."""
-    if placing.gate.forecast is not None:
-        load = placing.accounting.loads[tracked.decodes_on]
+    if state.gate.forecast is not None:
+        load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
 
 
-def learn_decode(placing: Placing, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
+def learn_decode(state: PoolState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
     """How long decode steps take, among what decoded beside this request in the mean of its time. Only while a forecast asks for it.
 
     The prefills that held the request up are left out, by their predicted times: they say what the instance had to compute besides, not what a step
     takes. Where an engine does both in one step, too much is left out, and the forecast errs on the side of serving. Short answers tell too little.
     """
-    if placing.gate.forecast is None:
+    if state.gate.forecast is None:
         return
     began = tracked.decode_began
     ended = decoded_on.history.advance(now, decoded_on.decode_tokens, decoded_on.decoding)
     if began is None or ended.at <= began.at or output_tokens < TELLING_TOKENS:
         return
     seconds = ended.at - began.at
-    placing.decode_times.observe(
+    state.decode_times.observe(
         (ended.token_seconds - began.token_seconds) / seconds,
         (ended.request_seconds - began.request_seconds) / seconds,
         (seconds - (ended.prefill_seconds - began.prefill_seconds)) / (output_tokens - 1),
     )
-
-
-def learn_ttft(placing: Placing, tracked: TrackedRequest, ttft_seconds: float) -> None:
-    """Tell the predictor what it was asked about, or would have been."""
-    if placing.predictor is not None and tracked.features is not None:
-        placing.predictor.observe(tracked.request.prompt_tokens, tracked.features, ttft_seconds)

@@ -4,6 +4,7 @@ Bindings and migrations are the audit trail and have the largest bound; decision
 lost because nobody took it in time is counted and told.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -21,7 +22,8 @@ from fairlead.reports import (
     Weighing,
 )
 from fairlead.routing.contracts.decisions import Decision
-from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.load_samples import LoadSeconds
 from fairlead.tables import PoolKey, RoutingTable
@@ -180,6 +182,22 @@ class Recorder:
                 retry_after_seconds=refusal.retry_after_seconds,
                 predicted_ttft_seconds=refusal.predicted_ttft_seconds,
             )
+
+    def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> SchedulerRecords:
+        """Everything since the last take; the running second's counts only when `final`."""
+        migrations, migration_outcomes = self.take_migrations()
+        reroutes, reroute_outcomes = self.take_reroutes()
+        return SchedulerRecords(
+            bindings=self.take_bindings(),
+            migrations=migrations,
+            migration_outcomes=migration_outcomes,
+            reroutes=reroutes,
+            reroute_outcomes=reroute_outcomes,
+            decisions=self.take_decisions(),
+            rejections=self.take_rejections(now, final=final),
+            loads=self.loads.take(loads, now, final=final),
+            dropped=self.take_dropped(),
+        )
 
     def take_bindings(self) -> tuple[BindingChange, ...]:
         """Binding changes since the last take, in order."""

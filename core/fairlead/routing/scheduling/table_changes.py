@@ -9,117 +9,133 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
-from fairlead.routing.queues.accounting import Stage
-from fairlead.routing.scheduling.placing import Placing
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.state import PoolState
 from fairlead.tables import InstanceEntry, RoutingTable
 
 
-def take_table(placing: Placing, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
+def take_table(state: PoolState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Make `table` the one in force.
 
     Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used, ValueError for another pool's table.
     """
-    before = placing.table
+    before = state.table
     if table.pool != before.pool:
         raise ValueError(f"a table of pool {table.pool} was given to the scheduler of {before.pool}")
     parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
     rehashed = (table.engine.block_tokens, table.engine.bytes_per_token) != (before.engine.block_tokens, before.engine.bytes_per_token)
     rebuilt = rehashed or (table.routing.policy, table.routing.parameters) != (before.routing.policy, before.routing.parameters)
     if rebuilt:
-        placing.policy = PolicyInForce.of(policies.build(table.routing, seed))
+        state.policy = PolicyInForce.of(policies.build(table.routing, seed))
     if rehashed or table.uid != before.uid:
-        for instance in placing.prefixes.instances():
-            placing.prefixes.drop(instance)
+        for instance in state.prefixes.instances():
+            state.prefixes.drop(instance)
     if table.uid != before.uid:
-        placing.bindings.clear()
-    placing.table = placing.view.table = table
-    placing.bindings.ttl_seconds = table.session.ttl_seconds
+        state.bindings.clear()
+    state.table = state.view.table = table
+    state.bindings.ttl_seconds = table.session.ttl_seconds
     if table.early_rejection.mode != before.early_rejection.mode:
-        placing.gate = build_gate(table.early_rejection.mode)
-        _begin_forecast(placing)
-    _take_times(placing, before, table, parameters)
-    placing.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
-    if parameters != placing.parameters or table.slo != before.slo or table.early_rejection.mode != before.early_rejection.mode:
-        placing.parameters = parameters
-        _rebuild_queues(placing)
-    _take_instances(placing, table.instances)
-    placing.view.invalidate()
-    if placing.policy.follows_table is not None:
-        placing.policy.follows_table.table_changed(table)
+        state.gate = build_gate(table.early_rejection.mode)
+        _begin_forecast(state)
+    _take_times(state, before, table, parameters)
+    state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
+    if parameters != state.parameters or table.slo != before.slo or table.early_rejection.mode != before.early_rejection.mode:
+        state.parameters = parameters
+        _rebuild_queues(state)
+    _take_instances(state, table.instances)
+    state.view.invalidate()
+    if state.policy.follows_table is not None:
+        state.policy.follows_table.table_changed(table)
 
 
-def _take_times(placing: Placing, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
+def misplaced(state: PoolState, now: float) -> list[TrackedRequest]:
+    """Queued requests whose instance takes none any more, or where the policy places them no longer; the others learn their new alternate."""
+    found: list[TrackedRequest] = []
+    restricts = state.policy.restricts_placement
+    state.view.candidates()  # so that each load knows whether it is one
+    for instance in sorted(state.queues):
+        accepting = state.loads[instance].is_candidate(now)
+        for tracked in state.queues[instance].in_order(now):
+            allowed = () if restricts is None else restricts.placements(tracked.request)
+            if not accepting or (allowed and instance not in allowed):
+                found.append(tracked)
+            elif allowed:
+                tracked.alternate = next((other for other in allowed if other != instance), None)
+    return found
+
+
+def _take_times(state: PoolState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
     """Fits start anew when what they start from changed; estimates of requests in flight stay as they were counted."""
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
-    if table.engine != before.engine or asked != (placing.parameters.prefill_estimate, placing.parameters.estimate_min_samples):
-        placing.prefill_times = placing.view.prefill_times = PrefillTimes(table.engine, *asked)
-        placing.decode_times = placing.view.decode_times = DecodeTimes(table.engine)
+    if table.engine != before.engine or asked != (state.parameters.prefill_estimate, state.parameters.estimate_min_samples):
+        state.prefill_times = state.view.prefill_times = PrefillTimes(table.engine, *asked)
+        state.decode_times = state.view.decode_times = DecodeTimes(table.engine)
 
 
-def _begin_forecast(placing: Placing) -> None:
+def _begin_forecast(state: PoolState) -> None:
     """Tell a new gate's forecast of the requests already in flight."""
-    forecast = placing.gate.forecast
+    forecast = state.gate.forecast
     if forecast is None:
         return
-    for name, tracked in placing.accounting.requests.items():
+    for name, tracked in state.accounting.requests.items():
         if tracked.stage is Stage.DECODING:
-            began = placing.view.now if tracked.first_token_at is None else tracked.first_token_at
+            began = state.view.now if tracked.first_token_at is None else tracked.first_token_at
             forecast.begin(name, began, tracked.request.prompt_tokens)
         elif tracked.stage is not Stage.HELD:
-            forecast.expect(name, placing.view.now, tracked.request.prompt_tokens)
+            forecast.expect(name, state.view.now, tracked.request.prompt_tokens)
 
 
-def _take_instances(placing: Placing, entries: tuple[InstanceEntry, ...]) -> None:
-    loads = placing.accounting.loads
+def _take_instances(state: PoolState, entries: tuple[InstanceEntry, ...]) -> None:
+    loads = state.loads
     for entry in entries:
         load = loads.get(entry.id)
-        placing.departed.discard(entry.id)
+        state.departed.discard(entry.id)
         if load is None:
-            loads[entry.id] = InstanceLoad(entry=entry, sessions=placing.bindings.count(entry.id))
+            loads[entry.id] = InstanceLoad(entry=entry, sessions=state.bindings.count(entry.id))
             continue
         if load.entry.role is Role.PREFILL and entry.role is not Role.PREFILL:
-            _decode_in_place(placing, entry.id)
+            _decode_in_place(state, entry.id)
         restarted = load.entry.address != entry.address or (load.entry.state is not entry.state and entry.state is InstanceState.LOST)
         load.entry = entry
         if restarted:
-            _forget_engine(placing, load)
+            _forget_engine(state, load)
     present = {entry.id for entry in entries}
     for instance, load in loads.items():
-        if instance not in present and instance not in placing.departed:
+        if instance not in present and instance not in state.departed:
             load.entry = replace(load.entry, state=InstanceState.GONE, anchors=0)
-            _forget_engine(placing, load)
-            placing.departed.add(instance)
+            _forget_engine(state, load)
+            state.departed.add(instance)
 
 
-def forget_departed(placing: Placing) -> None:
+def forget_departed(state: PoolState) -> None:
     """Let go of instances that left the table, once their last request has ended."""
-    for instance in tuple(placing.departed):
-        if not placing.accounting.in_flight(instance) and not placing.accounting.loads[instance].transfers_out:
-            placing.departed.discard(instance)
-            placing.circuits.pop(instance, None)  # its last requests may have failed after it left
-            del placing.accounting.loads[instance]
+    for instance in tuple(state.departed):
+        if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
+            state.departed.discard(instance)
+            state.circuits.pop(instance, None)  # its last requests may have failed after it left
+            del state.loads[instance]
 
 
-def _decode_in_place(placing: Placing, instance: str) -> None:
+def _decode_in_place(state: PoolState, instance: str) -> None:
     """What is queued for an instance that no longer only prefills goes nowhere else to decode."""
-    queue = placing.queues.get(instance)
-    for tracked in () if queue is None else queue.in_order(placing.view.now):
-        placing.accounting.redirect(tracked, None)
+    queue = state.queues.get(instance)
+    for tracked in () if queue is None else queue.in_order(state.view.now):
+        state.accounting.redirect(tracked, None)
 
 
-def _forget_engine(placing: Placing, load: InstanceLoad) -> None:
-    placing.prefixes.drop(load.entry.id)
-    placing.circuits.pop(load.entry.id, None)
+def _forget_engine(state: PoolState, load: InstanceLoad) -> None:
+    state.prefixes.drop(load.entry.id)
+    state.circuits.pop(load.entry.id, None)
     load.broken_until = 0.0
     load.kv_usage = None
     load.last_first_token_at = None
     load.prefill_pace = 1.0
 
 
-def _rebuild_queues(placing: Placing) -> None:
-    for instance, queue in tuple(placing.queues.items()):
-        rebuilt = placing.new_queue(instance)
-        for tracked in queue.in_order(placing.view.now):
-            placing.accounting.forget_late(tracked)
+def _rebuild_queues(state: PoolState) -> None:
+    for instance, queue in tuple(state.queues.items()):
+        rebuilt = state.new_queue(instance)
+        for tracked in queue.in_order(state.view.now):
+            state.accounting.forget_late(tracked)
             rebuilt.add(tracked)
-        placing.queues[instance] = rebuilt
+        state.queues[instance] = rebuilt

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fairlead.instances import InstanceState, Role
 from fairlead.reports import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, hits_in_order, misses
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -124,7 +126,8 @@ class ScriptedView:
         return PoolVectors.of(self.candidates(), self.table.engine.kv_cache_tokens)
 
     def hit_vector(self, asked: RoutingRequest) -> IntVector:
-        return hits_in_order(self.hit_tokens_everywhere(asked), self.candidates())
+        hits = self.hit_tokens_everywhere(asked)
+        return np.array([hits.get(load.entry.id, 0) for load in self.candidates()], dtype=np.int64)
 
     def ttft_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
         return (self.vectors().pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second

@@ -17,8 +17,8 @@ from fairlead.reports import Binding, BindingReason, RejectionReason
 from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from fairlead_testing.builders.routing import POOL, entry, request, table
 from fairlead_testing.worlds.watched_policy import watched_policies

@@ -9,8 +9,8 @@ from fairlead.instances import InstanceState
 from fairlead.reports import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
-from fairlead.routing.scheduling.placing import SchedulerSettings
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -178,6 +178,7 @@ def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
     one_dispatch(scheduler.submit(make_request("r1"), 0.0))
     scheduler.submit(make_request("r2"), 0.0)
     (refusal,) = scheduler.shut_down(0.1)
+    assert isinstance(refusal, Refusal)
     assert (refusal.request.id, refusal.reason, refusal.status) == ("r2", RejectionReason.SHUTTING_DOWN, 503)
     assert scheduler.in_flight()[0].in_flight == 1
 

@@ -1,0 +1,97 @@
+"""Dispatching: what an instance's window and circuit allow leaves its queue, and its prefill is watched until it is over."""
+
+from heapq import heappop, heappush
+
+from fairlead.instances import REACHABLE, Role
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
+from fairlead.routing.scheduling.state import PoolState
+
+
+class Dispatching:
+    """Takes requests from queues and says where they go."""
+
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+        self._unseen_prefills: list[tuple[float, str, str]] = []
+        """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first token the caller cannot see."""
+
+    def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
+        """Send what the instance's window and circuit allow, in the order of its queue."""
+        state = self._state
+        queue = state.queues.get(instance)
+        if queue is None:
+            return []
+        load = state.loads[instance]
+        window = state.table.routing.prefills_in_flight
+        small = state.parameters.in_flight_seconds * state.table.engine.prefill_tokens_per_second
+        sent: list[Dispatch] = []
+        queue.find_late(now)
+        while load.broken_until <= now:
+            beside = 0 < window <= load.prefilling
+            if beside and load.dispatched_prefill_tokens >= small:
+                break
+            if load.entry.role is Role.PREFILL and not state.view.decode_candidates():
+                break
+            tracked = queue.take_in_time(now) if beside else queue.take(now)
+            if tracked is None:
+                break
+            sent.append(self.dispatch(tracked, now))
+        if not queue:
+            del state.queues[instance]
+        return sent
+
+    def dispatch(self, tracked: TrackedRequest, now: float) -> Dispatch:
+        """Queued (and already taken from its queue) → prefilling, hits estimated afresh."""
+        state = self._state
+        instance, request = tracked.instance, tracked.request
+        load = state.loads[instance]
+        state.waiting.pop(request.id, None)
+        if load.entry.role is Role.PREFILL:
+            state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
+        state.accounting.dispatch(tracked, hit_or_fetched_tokens(tracked, instance, state.loads, state.view), now)
+        state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
+        tracked.tried = (*tracked.tried, instance)
+        circuit = state.circuits.get(instance)
+        if circuit is not None and circuit.is_open:
+            circuit.dispatched(request.id, now)
+            state.sync_circuit(load, circuit)
+        if state.settings.speculative_insert:
+            state.prefixes.insert(instance, request.blocks)
+        if not request.streamed:
+            expected = now + load.dispatched_prefill_tokens / state.table.engine.prefill_tokens_per_second
+            heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id))
+        state.recorder.loads.dispatched(load, now)
+        return Dispatch(
+            request=request,
+            instance=instance,
+            address=load.entry.address,
+            fallbacks=tracked.fallbacks,
+            decision_id=tracked.decision_id,
+            reason=tracked.reason,
+            hit_tokens=tracked.hit_tokens,
+            miss_tokens=tracked.miss_tokens,
+            decode=tracked.decode,
+            decode_address=None if tracked.decode is None else state.loads[tracked.decode].entry.address,
+            transfer_from=tracked.transfer_from,
+            transfer_tokens=tracked.transfer_tokens,
+        )
+
+    def prefilled(self, tracked: TrackedRequest, now: float) -> None:
+        """Prefilling → decoding: the prompt is computed, and cached where that was."""
+        state = self._state
+        state.accounting.prefilled(tracked, now)
+        if state.gate.forecast is not None:
+            state.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)
+        if state.loads[tracked.instance].entry.state in REACHABLE:
+            state.prefixes.insert(tracked.instance, tracked.request.blocks)
+
+    def finish_unseen_prefills(self, now: float) -> None:
+        """Take prefills as over whose first token nobody can see and whose predicted time has passed."""
+        unseen = self._unseen_prefills
+        while unseen and unseen[0][0] <= now:
+            _, request_id, decision_id = heappop(unseen)
+            tracked = self._state.requests.get(request_id)
+            if tracked is not None and tracked.decision_id == decision_id and tracked.stage is Stage.PREFILLING:
+                self.prefilled(tracked, now)

@@ -1,0 +1,159 @@
+"""Moving: sessions get a home and change it, queued requests change their queue, and each move is recorded with the predictions it was made by."""
+
+from typing import TypedDict
+
+from fairlead.reports import BindingReason, MigrationRecord, ReRouteRecord
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.queues.building import QueuesInOrder
+from fairlead.routing.scheduling.state import PoolState
+from fairlead.tables import PoolKey
+
+
+class MoveFacts(TypedDict):
+    """What both sorts of move are recorded with; see `fairlead.reports.Move`."""
+
+    id: str
+    pool: PoolKey
+    request: str
+    source: str
+    target: str
+    trigger: BindingReason
+    at: float
+    predicted_source_ttft_seconds: float | None
+    predicted_target_ttft_seconds: float
+    benefit_seconds: float | None
+    tokens_moved: int
+    tokens_recomputed: int
+
+
+class Moving:
+    """A move that takes a session's home along is a session migration; any other is a re-route."""
+
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+
+    def bind(self, tracked: TrackedRequest, session: str | None, instance: str, reason: BindingReason, now: float) -> bool:
+        """Make `instance` the home of the request's session if the policy keeps homes; True when an earlier home was left for it."""
+        state = self._state
+        if session is None or not state.policy.keeps_homes:
+            return False
+        tracked.session = session
+        previous = state.bindings.get(session)
+        if previous is not None and previous.instance == instance:
+            self.touch_session(session, now)
+            return False
+        reason = BindingReason.COLD if previous is None else reason
+        change = state.recorder.new_change_id()
+        state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
+        if previous is None or previous.instance is None:
+            return False
+        self._record_migration(change, tracked, session, previous.instance, instance, reason, now)
+        return True
+
+    def leaves_home(self, session: str | None, instance: str) -> bool:
+        """Whether binding the session to `instance` would move its home."""
+        if session is None or not self._state.policy.keeps_homes:
+            return False
+        home = self._state.bindings.get(session)
+        return home is not None and home.instance is not None and home.instance != instance
+
+    def touch_session(self, session: str, now: float) -> None:
+        """The session was used where it is; reported now and then."""
+        refresh = self._state.bindings.touch(session, now)
+        if refresh is not None:
+            self._state.recorder.bound(refresh)
+
+    def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
+        """Ask the policy which queued requests of these instances to move, and move them."""
+        state = self._state
+        rebalances = state.policy.rebalances
+        if rebalances is None:
+            return
+        queues = QueuesInOrder({instance: state.queues[instance] for instance in overloaded if instance in state.queues}, now)
+        if not queues:
+            return
+        for move in rebalances.rebalance(tuple(queues), queues, state.view, now):
+            tracked = state.waiting.get(move.request)
+            target = state.loads.get(move.target)
+            if tracked is None or tracked.instance != move.source or target is None or not target.is_candidate(now):
+                continue
+            self._move(tracked, move.target, BindingReason.HOTSPOT, now, (move.source_ttft_seconds, move.target_ttft_seconds))
+
+    def record_reroute(
+        self,
+        tracked: TrackedRequest,
+        source: str,
+        target: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: tuple[float, float] | None = None,
+    ) -> None:
+        """Write down that a request left `source` for `target` and no session's home went with it."""
+        facts = self._move_facts(self._state.recorder.new_id(), tracked, source, target, reason, now, ttfts)
+        self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
+
+    def _move(self, tracked: TrackedRequest, target: str, reason: BindingReason, now: float, ttfts: tuple[float, float]) -> None:
+        """Move a queued request to `target`'s queue, with its session's home when that was the source."""
+        state = self._state
+        source = tracked.instance
+        session = tracked.session
+        home = None if session is None else state.bindings.get(session)
+        if session is not None and home is not None and home.instance == source:
+            change = state.recorder.new_change_id()
+            self._record_migration(change, tracked, session, source, target, reason, now, ttfts)
+            state.recorder.bound(state.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
+        else:
+            self.record_reroute(tracked, source, target, reason, now, ttfts)
+        state.leave_queue(tracked)
+        tracked.transfer_from = None
+        tracked.alternate = source
+        tracked.reason = DecisionReason.HOTSPOT_MIGRATED
+        state.enqueue(tracked, target, now)
+
+    def _record_migration(
+        self,
+        change: str,
+        tracked: TrackedRequest,
+        session: str,
+        source: str,
+        target: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: tuple[float, float] | None = None,
+    ) -> None:
+        facts = self._move_facts(change, tracked, source, target, reason, now, ttfts)
+        self._state.recorder.migrated(MigrationRecord(session=session, **facts), tracked)
+
+    def _move_facts(
+        self,
+        move_id: str,
+        tracked: TrackedRequest,
+        source: str,
+        target: str,
+        reason: BindingReason,
+        now: float,
+        ttfts: tuple[float, float] | None,
+    ) -> MoveFacts:
+        request, view = tracked.request, self._state.view
+        if ttfts is None:
+            source_ttft = view.predicted_ttft_seconds(request, source) if source in self._state.loads else None
+            target_ttft = view.predicted_ttft_seconds(request, target)
+        else:
+            source_ttft, target_ttft = ttfts
+        lacking = max(0, view.hit_tokens(request, source) - view.hit_tokens(request, target))
+        fetched = tracked.transfer_from == source
+        return MoveFacts(
+            id=move_id,
+            pool=self._state.table.pool,
+            request=request.id,
+            source=source,
+            target=target,
+            trigger=reason,
+            at=now,
+            predicted_source_ttft_seconds=source_ttft,
+            predicted_target_ttft_seconds=target_ttft,
+            benefit_seconds=None if source_ttft is None else source_ttft - target_ttft,
+            tokens_moved=lacking if fetched else 0,
+            tokens_recomputed=0 if fetched else lacking,
+        )

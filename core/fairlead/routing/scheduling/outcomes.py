@@ -1,0 +1,80 @@
+"""Outcomes: the one way by which dispatches and refusals leave a scheduler, and the one place where a request ends."""
+
+from collections.abc import Iterable
+
+from fairlead.reports import MoveOutcome
+from fairlead.routing.admission.refusals import nobody_serves, too_late
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.state import PoolState
+
+Outcome = Dispatch | Refusal
+
+
+class Outcomes:
+    """Refusals are kept until the next `take`: some come about where the caller expects no answer, as when a circuit opens."""
+
+    def __init__(self, state: PoolState, dispatching: Dispatching) -> None:
+        self._state = state
+        self._dispatching = dispatching
+        self._refusals: list[Refusal] = []
+
+    def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
+        """What may be sent now from these instances' queues and from those that got something; then all refusals not yet told."""
+        state = self._state
+        outcomes: list[Outcome] = []
+        if state.touched:
+            touched = sorted(state.touched)
+            state.touched.clear()
+            for instance in touched:
+                outcomes += self._dispatching.dispatch_ready(instance, now)
+        for instance in instances:
+            if instance in state.queues:
+                outcomes += self._dispatching.dispatch_ready(instance, now)
+        while state.late.to_refuse:
+            tracked = state.late.to_refuse.pop()
+            if tracked.late:
+                self.refuse(tracked, too_late(tracked.request, state.table, state.loads[tracked.instance], now), now)
+        if self._refusals:
+            outcomes += self._refusals
+            self._refusals = []
+        return tuple(outcomes)
+
+    def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
+        """End a request that will not be served, and tell it with the next `take`."""
+        self.end_refused(tracked, refusal, now)
+        self._refusals.append(refusal)
+
+    def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
+        """End a request that will not be served and whose caller is being told."""
+        self._state.recorder.refused(refusal, now)
+        self.end(tracked, MoveOutcome.REFUSED, now)
+
+    def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float) -> None:
+        """Settle what was recorded of a request and forget it."""
+        state, request_id = self._state, tracked.request.id
+        self.end_probe(tracked, now)
+        state.recorder.settle_decision(request_id, tracked.queued_seconds)
+        state.recorder.settle_moves(tracked, outcome)
+        if state.gate.forecast is not None:
+            state.gate.forecast.end(request_id, now, finished=outcome is MoveOutcome.COMPLETED)
+        state.end(tracked)
+
+    def end_probe(self, tracked: TrackedRequest, now: float) -> None:
+        """If the request was the probe of an open circuit, another may be sent."""
+        circuit = self._state.circuits.get(tracked.instance)
+        if circuit is not None:
+            circuit.ended(tracked.request.id, now)
+            self._state.sync_circuit(self._state.loads[tracked.instance], circuit)
+
+    def withdraw(self, request_id: str) -> None:
+        """Its client went away before it could be told that it was refused."""
+        self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
+
+    def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
+        """A refusal because no instance accepts."""
+        closing = [load.broken_until for load in self._state.loads.values() if load.entry.accepting and load.broken_until > now]
+        wait = min(closing) - now if closing else self._state.settings.no_instances_ttl_seconds
+        return nobody_serves(request, self._state.table.pool, waited_seconds, wait)

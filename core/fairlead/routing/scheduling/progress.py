@@ -1,0 +1,101 @@
+"""Progress: first tokens and ends of dispatched requests, what they teach the estimators and what is recorded of them."""
+
+from fairlead.reports import MoveOutcome
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.circuits import Circuits
+from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, note_decode_begin
+from fairlead.routing.scheduling.moving import Moving
+from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
+from fairlead.routing.scheduling.state import PoolState
+
+
+class Progress:
+    """Each method answers with what may be sent because of it."""
+
+    def __init__(self, state: PoolState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
+        self._state = state
+        self._moving = moving
+        self._dispatching = dispatching
+        self._outcomes = outcomes
+        self._circuits = circuits
+
+    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """The prompt is computed: its blocks are cached there, its tokens no longer pending."""
+        state = self._state
+        tracked = state.requests.get(request_id)
+        if tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return ()
+        state.view.now = now
+        if tracked.stage is Stage.PREFILLING:
+            refusal = state.gate.after_prefill(tracked.request, state.loads[tracked.decodes_on], state.view, now)
+            if refusal is not None:
+                instance = tracked.instance
+                self._circuits.worked(instance)
+                self._outcomes.refuse(tracked, refusal, now)
+                return self._outcomes.take((instance,), now)
+            learn_prefill(state, tracked, now)
+        tracked.first_token_at = now
+        instance = tracked.instance if tracked.instance in state.loads else tracked.decodes_on
+        self._circuits.worked(instance)
+        if tracked.stage is Stage.PREFILLING:
+            self._dispatching.prefilled(tracked, now)
+        note_decode_begin(state, tracked, now)
+        ttft = now - tracked.request.arrived_at
+        state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
+        state.recorder.settle_decision(request_id, tracked.queued_seconds, ttft, tracked.instance)
+        state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
+        return self._outcomes.take((instance,), now)
+
+    def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
+        """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
+        state = self._state
+        tracked = state.requests.get(request_id)
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return ()
+        state.view.now = now
+        instance = tracked.instance
+        self._circuits.worked(instance)
+        if tracked.stage is Stage.PREFILLING:
+            self._dispatching.prefilled(tracked, now)
+        if tracked.session is not None:
+            self._moving.touch_session(tracked.session, now)
+            state.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
+        decoded_on = state.loads[tracked.decodes_on]
+        self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
+        learn_decode(state, tracked, decoded_on, now, output_tokens)
+        state.recorder.loads.completed(
+            state.loads.get(instance, decoded_on),
+            decoded_on,
+            now,
+            prompt_tokens=tracked.request.prompt_tokens,
+            hit_tokens=tracked.hit_tokens if cached_tokens is None else cached_tokens,
+            output_tokens=output_tokens,
+            tpot_seconds=_tpot_seconds(tracked, now, output_tokens),
+        )
+        return self._outcomes.take((instance,), now)
+
+    def abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
+        """The request ends without having been served: failed, cancelled, or refused by the engine."""
+        state = self._state
+        tracked = state.requests.get(request_id)
+        if tracked is None:
+            self._outcomes.withdraw(request_id)
+            return ()
+        state.view.now = now
+        instance = tracked.instance
+        self._outcomes.end(tracked, outcome, now)
+        load = state.loads.get(instance)
+        if load is not None:
+            if outcome is MoveOutcome.FAILED:
+                state.recorder.loads.failed(load, now)
+            elif outcome is MoveOutcome.CANCELLED:
+                state.recorder.loads.cancelled(load, now)
+        return self._outcomes.take((instance,), now)
+
+
+def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
+    """Time per output token after the first; None when there is none, or nobody saw the first."""
+    if tracked.first_token_at is None or output_tokens <= 1:
+        return None
+    return (now - tracked.first_token_at) / (output_tokens - 1)

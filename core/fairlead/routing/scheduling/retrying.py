@@ -1,0 +1,69 @@
+"""Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues."""
+
+from fairlead.reports import BindingReason
+from fairlead.routing.admission.refusals import upstream_failed
+from fairlead.routing.choosing.candidates import least_pending
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.moving import Moving
+from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
+from fairlead.routing.scheduling.state import PoolState
+
+
+class Retrying:
+    """The next fallback, else the least loaded candidate not tried."""
+
+    def __init__(self, state: PoolState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes) -> None:
+        self._state = state
+        self._moving = moving
+        self._dispatching = dispatching
+        self._outcomes = outcomes
+
+    def retry(self, request_id: str, now: float, failed_instance: str) -> Outcome:
+        """See `Scheduler.retry`."""
+        state = self._state
+        tracked = state.requests.get(request_id)
+        if tracked is None or tracked.stage in (Stage.HELD, Stage.QUEUED) or tracked.first_token_at is not None:
+            unknown = RoutingRequest(id=request_id, arrived_at=now, prompt_tokens=0, blocks=(), first_bytes_hash=0)
+            return upstream_failed(unknown, state.table.pool, ())
+        state.view.now = now
+        self._outcomes.end_probe(tracked, now)
+        decode_failed = failed_instance == tracked.decode
+        failed = state.loads.get(tracked.decodes_on if decode_failed else tracked.instance)
+        stays = tracked.instance if decode_failed and tracked.instance in state.loads else None
+        source = tracked.instance
+        state.accounting.unplace(tracked)
+        if failed is not None:
+            state.recorder.loads.failed(failed, now)
+        target = self._target(tracked, failed_instance, stays)
+        if target is None:
+            refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried)
+            self._outcomes.end_refused(tracked, refusal, now)
+            return refusal
+        reason = state.reason_to_leave(failed_instance)
+        if reason is BindingReason.RING_CHANGE:
+            reason = BindingReason.INSTANCE_LOST
+        tracked.reason = DecisionReason.FALLBACK
+        moved = self._moving.bind(tracked, tracked.session, target, reason, now)
+        tracked.transfer_from = None
+        if not moved and target != source:
+            self._moving.record_reroute(tracked, source, target, reason, now)
+        state.count_in(tracked, target, now, excluded=(failed_instance,))
+        return self._dispatching.dispatch(tracked, now)
+
+    def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
+        """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
+        state, view = self._state, self._state.view
+        if len(tracked.tried) >= state.settings.attempts:
+            return None
+        candidates = view.candidates()
+        if stays is not None and state.loads[stays].is_candidate(view.now):
+            return stays
+        excluded = (*tracked.tried, failed_instance)
+        for instance in tracked.fallbacks:
+            load = state.loads.get(instance)
+            if load is not None and instance not in excluded and load.is_candidate(view.now):
+                return instance
+        return next(iter(least_pending(candidates, excluded, 1)), None)

@@ -1,0 +1,140 @@
+"""The state of one pool's scheduler, and the steps that put a request into a queue and take it out again.
+
+Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts), *queued* for an instance, or
+dispatched; `waiting` are those held or queued.
+"""
+
+from collections.abc import Collection
+
+from fairlead.reports import BindingReason
+from fairlead.routing.admission.gates import build_gate
+from fairlead.routing.choosing.binding_reasons import reason_to_leave
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.parameters import QueueParameters
+from fairlead.routing.contracts.policies import PolicyInForce
+from fairlead.routing.knowledge.bindings import SessionBindings
+from fairlead.routing.knowledge.circuit import Circuit
+from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.routing.knowledge.views import LiveView
+from fairlead.routing.queues.accounting import Accounting, TrackedRequest
+from fairlead.routing.queues.building import Queue, build_queue
+from fairlead.routing.queues.deadline import LateRules
+from fairlead.routing.queues.late_requests import LateRequests
+from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
+from fairlead.routing.scheduling.recording import Recorder
+from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.tables import RoutingTable
+
+
+class PoolState:
+    """What the scheduler of one pool knows. Instances and requests are named by their ids."""
+
+    def __init__(
+        self, table: RoutingTable, policy: PolicyInForce, parameters: QueueParameters, recorder: Recorder, settings: SchedulerSettings
+    ) -> None:
+        self.table = table
+        self.policy = policy
+        self.parameters = parameters
+        self.recorder = recorder
+        self.settings = settings
+        self.gate = build_gate(table.early_rejection.mode)
+        self.accounting = Accounting(lambda prompt_tokens, hit_tokens: self.prefill_times.seconds(prompt_tokens, hit_tokens))
+        self.loads = self.accounting.loads
+        self.requests = self.accounting.requests
+        self.queues: dict[str, Queue] = {}
+        self.held: dict[str, TrackedRequest] = {}
+        self.waiting: dict[str, TrackedRequest] = {}
+        """In order of submission."""
+        self.touched: set[str] = set()
+        """Instances whose queue got something since it was last sent from."""
+        self.late = LateRequests(self.accounting)
+        self.circuits: dict[str, Circuit] = {}
+        self.departed: set[str] = set()
+        """Instances no longer in the table, kept until their last request ends."""
+        self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
+        self.decode_times = DecodeTimes(table.engine)
+        self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
+        self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit)
+        self.view = LiveView(
+            table, self.loads, self.prefixes, self.bindings, self.accounting.changed, self.prefill_times, self.decode_times
+        )
+
+    def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
+        """Held → queued at `instance`, to decode at `decode` if that is needed and can be."""
+        self.count_in(tracked, instance, now, decode)
+        queue = self.queues.get(instance)
+        if queue is None:
+            queue = self.queues[instance] = self.new_queue(instance)
+        queue.add(tracked)
+        self.touched.add(instance)
+        self.waiting[tracked.request.id] = tracked
+
+    def count_in(
+        self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
+    ) -> None:
+        """Held → queued in the counters alone, for what is dispatched at once; decodes nowhere in `excluded`."""
+        tracked.instance = instance
+        decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
+        hit = hit_or_fetched_tokens(tracked, instance, self.loads, self.view)
+        self.accounting.enqueue(tracked, instance, hit, now, decode)
+        self.expect_first_token(tracked, self.loads[instance].pending_prefill_tokens, now)
+
+    def hold(self, tracked: TrackedRequest, now: float) -> None:
+        """Keep an accepted request until some instance accepts."""
+        if tracked.request.id not in self.held:
+            tracked.waiting_since = now
+            self.held[tracked.request.id] = tracked
+            self.waiting[tracked.request.id] = tracked
+
+    def leave_queue(self, tracked: TrackedRequest) -> None:
+        """Queued → held, for a request that goes to another queue."""
+        queue = self.queues[tracked.instance]
+        queue.remove(tracked.request.id)
+        if not queue:
+            del self.queues[tracked.instance]
+        self.accounting.unplace(tracked)
+
+    def end(self, tracked: TrackedRequest) -> None:
+        """Out of whatever list, queue and counter it is in, and forgotten."""
+        queue = self.queues.get(tracked.instance)
+        if queue is not None:
+            queue.remove(tracked.request.id)
+            if not queue:
+                del self.queues[tracked.instance]
+        self.held.pop(tracked.request.id, None)
+        self.waiting.pop(tracked.request.id, None)
+        self.accounting.end(tracked)
+
+    def new_queue(self, instance: str) -> Queue:
+        """An empty queue of the discipline in force."""
+        rules = LateRules(
+            share=self.parameters.late_share, may_go=self._late_may_go, found=self._found_late, sent_in_time=self.late.sent_in_time
+        )
+        return build_queue(self.parameters, self.table, self.loads[instance], rules)
+
+    def drain_seconds(self, instance: str) -> float:
+        """Time to compute all that is pending on an instance."""
+        return self.loads[instance].pending_prefill_tokens / self.table.engine.prefill_tokens_per_second
+
+    def reason_to_leave(self, instance: str) -> BindingReason:
+        """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring moved on."""
+        return reason_to_leave(self.loads.get(instance), self.view.now)
+
+    def sync_circuit(self, load: InstanceLoad, circuit: Circuit) -> None:
+        """Let candidates follow a circuit that changed."""
+        if load.broken_until != circuit.broken_until:
+            load.broken_until = circuit.broken_until
+            self.view.invalidate()
+
+    def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
+        """Tell the forecast when the request should begin to decode: once so many prompt tokens are computed."""
+        if self.gate.forecast is not None:
+            seconds = tokens_before / self.table.engine.prefill_tokens_per_second
+            self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
+
+    def _late_may_go(self) -> bool:
+        return self.late.may_go(self.parameters, self.table, len(self.view.candidates()))
+
+    def _found_late(self, tracked: TrackedRequest) -> None:
+        self.late.found(tracked, self.view.now, refuse=self.table.early_rejection.mode != "Disabled")
