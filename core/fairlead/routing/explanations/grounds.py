@@ -35,7 +35,10 @@ class Ground:
 
 
 def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float]) -> Ground:
-    """The rule, terms and limits of a decision of `policy`; a rule this version does not know stands for itself."""
+    """The rule, terms and limits of a decision, given what its policy declares (None: the policy is not known here).
+
+    A rule that this version does not know stands for itself.
+    """
     unknown = Rule(
         code=code, because="the rule that decided is not known to this version" if code != NOT_RECORDED else "the rule was not recorded"
     )

@@ -77,7 +77,7 @@ class TrackedRequest:
 
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
-    """The prefill estimate of who does not need one."""
+    """An estimate for callers that only count requests and tokens."""
     return 0.0
 
 
@@ -91,7 +91,7 @@ class Accounting:
         self.loads: dict[str, InstanceLoad] = {}
         self.requests: dict[str, TrackedRequest] = {}
         self.changed: set[str] = set()
-        """Instances whose counters changed since someone who keeps copies emptied this."""
+        """Instances whose counters changed since the view, which keeps copies, emptied this."""
         self._prefill_seconds = prefill_seconds
         self.pending_microseconds = 0
         """Sums over the instances."""

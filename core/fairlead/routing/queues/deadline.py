@@ -1,9 +1,20 @@
 """The `deadline` discipline of a queue: as many requests in time as can be, and the rest without hurting them.
 
-Of the requests that can still meet the TTFT target, the largest set that can meet it together is planned (Moore and Hodgson: in order of
-deadline, dropping the longest prefill whenever one would be late). Of that set the shortest goes first that makes no other late. Dropped ones may be
-planned again by the next look. A request that would miss the target even if sent at once is *late*: it goes, shortest first, when nothing planned waits
-and late ones may go (see `late_requests`), or when the share of time kept for late ones has grown to what it takes.
+             add
+              │
+              ▼             would miss the target
+    ┌───────────────────┐   even if sent at once    ┌────────┐
+    │ able: planned     │ ────────────────────────► │  late  │
+    │   or left out,    │        find_late          └────────┘
+    │   anew each look  │                                │  the shortest, while late ones may go and nothing
+    └───────────────────┘                                │  planned waits, or from the time kept for late ones
+              │  of the planned, the shortest            │
+              ▼  that makes no other late                ▼
+    ────────────────────────────── sent ──────────────────────────────
+
+Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline, leaving out the longest prefill
+whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and 4 s that came at once, the 1 and the 2 are planned and the 4 is
+left out; it is late as soon as 4 s no longer fit before its deadline. When late ones may go, `late_requests` says.
 
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by the pace seen on the instance.
 """
@@ -113,9 +124,9 @@ class DeadlineQueue:
         return self._take_planned(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came: the planned by deadline, the dropped, the late."""
-        planned, dropped = self._plan(now)
-        return [*(one.tracked for one in (*planned, *dropped)), *sorted(self._late.values(), key=_shortness)]
+        """The requests in about the order they would be sent if none came: the planned by deadline, those left out, the late."""
+        planned, left_out = self._plan(now)
+        return [*(one.tracked for one in (*planned, *left_out)), *sorted(self._late.values(), key=_shortness)]
 
     def _take_planned(self, now: float) -> TrackedRequest | None:
         planned, _ = self._plan(now)

@@ -1,4 +1,4 @@
-"""Pairing: the other instances a request's prefill needs, to fetch blocks from and to decode on."""
+"""Prefill and decode instances: where a request decodes that is prefilled elsewhere, and from where its KV blocks are fetched."""
 
 from collections.abc import Collection, Mapping
 
