@@ -16,7 +16,9 @@ def sending_seconds(tokens: int, active: int, engine: EngineFacts) -> float:
 
 def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
     """Time to fetch so many tokens' KV blocks each, latency included."""
-    seconds: FloatVector = np.multiply(tokens, sending_seconds(1, active, engine), dtype=np.float64) + engine.modelled.kv_transfer_latency_seconds
+    seconds: FloatVector = (
+        np.multiply(tokens, sending_seconds(1, active, engine), dtype=np.float64) + engine.modelled.kv_transfer_latency_seconds
+    )
     return seconds
 
 
