@@ -1,0 +1,38 @@
+"""Posts of reports, made of batches that were encoded long before."""
+
+from dataclasses import fields
+
+import msgspec
+
+from fairlead.reports import Acknowledgement, InstanceInFlight, Report, ReportBatch, RouterState
+from fairlead_client.report_posts import decode_batch, encode_batch, post_body
+from fairlead_testing.builders.reports import a_change
+from fairlead_testing.builders.routing_tables import CHAT
+
+STATE = RouterState(
+    sent_at=5.5,
+    acknowledged=(Acknowledgement(pool=CHAT, version=3),),
+    in_flight=(InstanceInFlight(pool=CHAT, instance="i0", in_flight=1, waiting=2),),
+)
+
+
+def test_a_report_is_a_batch_and_the_state_of_its_router() -> None:
+    def described(kind: type[object]) -> set[tuple[str, object]]:
+        return {(field.name, field.type) for field in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
+
+    assert described(Report) == described(ReportBatch) | described(RouterState)
+
+
+def test_the_first_batch_carries_the_state_and_its_neighbours_only_the_time() -> None:
+    batches = [ReportBatch(id=name, router="router-0", bindings=(a_change(name),)) for name in "ab"]
+    assert [decode_batch(encode_batch(batch)) for batch in batches] == batches
+    first, second = msgspec.json.decode(post_body([encode_batch(batch) for batch in batches], STATE), type=list[Report])
+    assert (first.sent_at, first.acknowledged, first.in_flight) == (STATE.sent_at, STATE.acknowledged, STATE.in_flight)
+    assert (second.sent_at, second.acknowledged, second.in_flight) == (STATE.sent_at, (), ())
+    assert [report.bindings for report in (first, second)] == [batch.bindings for batch in batches]
+
+
+def test_a_batch_that_a_router_of_before_left_on_disk_is_sent() -> None:
+    left = b'{"id":"old","router":"router-0","bindings":[]}'
+    assert decode_batch(left) == ReportBatch(id="old", router="router-0")
+    assert msgspec.json.decode(post_body([left], RouterState(sent_at=1.0)), type=list[Report])[0].id == "old"
