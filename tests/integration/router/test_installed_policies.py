@@ -160,7 +160,7 @@ def test_the_operator_names_the_policies_it_knows_when_one_is_not_installed() ->
     assert "fairlead" in told
 
 
-def test_a_package_that_cannot_be_loaded_or_takes_a_name_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_package_that_cannot_be_loaded_or_misnames_its_policy_is_told_in_one_line(tmp_path: Path) -> None:
     broken = installed(tmp_path / "broken", "from-end = acme_policies:NOTHING")
     told = judged(broken, policy="from-end")
     assert told.startswith("InvalidRouting: spec.routing.policy: 'from-end' cannot be used; its package cannot be loaded (AttributeError(")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.errors import InvalidInput
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.contracts.parameters import QueueParameters, parameter_shapes
 from fairlead.routing.policies.catalogue import BUILT_IN
@@ -80,3 +81,8 @@ def test_every_term_and_rule_a_policys_decisions_record_is_in_the_catalogue(poli
     compared = "nothing" if recorded.total is None else f"{recorded.total.words} ({recorded.total.unit}, {recorded.total.better} is better)"
     assert f" {compared} |" in line
     assert set(re.findall(r"`([\w-]+)`", line)) == {one.name for one in recorded.terms} | {rule.code for rule in recorded.rules}
+
+
+def test_a_policy_from_outside_cannot_take_the_name_of_one_of_ours() -> None:
+    with pytest.raises(InvalidInput, match="'dualmap' cannot be used; Fairlead has a policy of that name"):
+        BUILT_IN.extended({"dualmap": object})
