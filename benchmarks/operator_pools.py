@@ -30,9 +30,9 @@ from typing import Any
 
 import httpx
 
-from pod_phases import KubernetesClient, running_pod_phases
-from postgres import PostgresProcess
-from running_operator import POOLS, OperatorProcess, free_port, running_kubernetes_api
+from fairlead_testing.running.operator_process import POOLS, OperatorProcess, free_port, running_kubernetes_api
+from fairlead_testing.running.postgres import PostgresProcess
+from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 TOKEN = "benchmark-operator-0123456789"
 VIEWER = "benchmark-viewer-0123456789"
@@ -62,7 +62,10 @@ def running_control_api(folder: Path, kubeconfig: str) -> Iterator[str]:
         "KUBECONFIG": kubeconfig,
     }
     command = [sys.executable, "-P", "-m", "fairlead_api.main", "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "api.log").open("wb") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT) as process:
+    with (
+        (folder / "api.log").open("wb") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
+    ):
         try:
             wait(lambda: answers(f"http://127.0.0.1:{port}/readyz"), f"the control API is ready ({folder / 'api.log'})")
             yield f"http://127.0.0.1:{port}"

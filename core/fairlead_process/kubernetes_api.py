@@ -105,6 +105,18 @@ class KubernetesApi:
             raise ClusterUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
 
 
+async def open_session(kubeconfig: str | None, connections: int) -> tuple[str, aiohttp.ClientSession]:
+    """The server's address and a session with the same credentials, for a framework that makes its own requests, with so many connections at most.
+
+    Raises ClusterNotConfigured.
+    """
+    api = await _log_in(kubeconfig)
+    authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    connector = aiohttp.TCPConnector(limit=connections, ssl=api.rest_client.ssl_context)
+    headers = {"Authorization": authorization} if authorization else None
+    return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers)
+
+
 async def _log_in(kubeconfig: str | None) -> client.ApiClient:
     configuration = client.Configuration()
     try:

@@ -67,7 +67,7 @@ class Applier:
                 message = (
                     f"{action.instance} takes no new requests and is emptied ({action.reason}); cost {action.cost:.1f}, the least of all"
                 )
-                await self._record_event("Draining", message, action.instance)
+                self._record_event("Draining", message, action.instance)
             case DeleteInstance():
                 await self._delete(action)
 
@@ -76,7 +76,7 @@ class Applier:
         body = pod(self._identity, spec, role=action.role, ordinal=action.ordinal, image=self._image, reason=action.reason, now=now)
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
-            await self._record_event("InstanceCreated", f"{name} was created ({action.reason})", name)
+            self._record_event("InstanceCreated", f"{name} was created ({action.reason})", name)
             return
         found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
         if found is not None and not is_owned(found["metadata"], self._identity.uid):
@@ -92,7 +92,7 @@ class Applier:
             "instance state", extra={"instance": action.instance, "before": action.before, "after": action.state, "reason": action.reason}
         )
         if action.state is InstanceState.LOST:
-            await self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
+            self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
 
     async def _annotate(self, instance: str, state: InstanceState, reason: str) -> bool:
         body = {"metadata": {"annotations": state_annotations(state, format_time(self._clock()), reason)}}
@@ -101,10 +101,10 @@ class Applier:
     async def _delete(self, action: DeleteInstance) -> None:
         if await self._cluster.delete(Resource.PODS, self._identity.namespace, action.instance):
             reason, words = _DELETION_EVENTS[action.reason]
-            await self._record_event(reason, f"{action.instance} {words}", action.instance)
+            self._record_event(reason, f"{action.instance} {words}", action.instance)
 
-    async def _record_event(self, reason: str, message: str, instance: str) -> None:
-        await self._recorder.record(self._identity, self._clock(), reason, message, instance=instance)
+    def _record_event(self, reason: str, message: str, instance: str) -> None:
+        self._recorder.record(self._identity, self._clock(), reason, message, instance=instance)
 
 
 def _subject(action: Action) -> Hashable:

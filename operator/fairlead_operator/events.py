@@ -2,17 +2,14 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from fairlead.conditions import ActionFailureReason
 from fairlead.pool_states import PoolEvent
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Later, Refused
-from fairlead_operator.cluster import Cluster, ClusterError, Resource
 from fairlead_operator.control_plane import ControlPlane
-from fairlead_operator.manifests import PoolIdentity, event
-from fairlead_operator.observing import format_second
+from fairlead_operator.manifests import PoolIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -22,17 +19,22 @@ _BACKLOG = 1000
 _BATCH = 100
 
 
+class PostEvent(Protocol):
+    """Has a Kubernetes Event about a pool posted, sooner or later; failures are its own matter."""
+
+    def __call__(self, pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None: ...
+
+
 class EventRecorder:
     """Records one pool's events. What the control API could not take is kept (the newest 1,000) and sent later, in order."""
 
-    def __init__(self, pool: PoolKey, cluster: Cluster, control_plane: ControlPlane, new_id: Callable[[], str]) -> None:
+    def __init__(self, pool: PoolKey, post: PostEvent, control_plane: ControlPlane) -> None:
         self._pool = pool
-        self._cluster = cluster
+        self._post = post
         self._control_plane = control_plane
-        self._new_id = new_id
         self._backlog: deque[PoolEvent] = deque(maxlen=_BACKLOG)
 
-    async def record(
+    def record(
         self,
         identity: PoolIdentity,
         now: float,
@@ -43,21 +45,10 @@ class EventRecorder:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Post the Kubernetes Event at once and queue the history entry. An Event that cannot be posted is only logged."""
+        """Queue the Kubernetes Event and the history entry."""
         logger.info("pool event", extra={"pool": str(self._pool), "reason": reason, "instance": instance, "text": message})
         self._backlog.append(PoolEvent(at=now, reason=reason, message=message, instance=instance, before=before, after=after))
-        body = event(
-            identity,
-            name=f"{identity.name}.{self._new_id()}",
-            reason=reason,
-            message=message,
-            warning=reason in WARNINGS,
-            now=format_second(now),
-        )
-        try:
-            await self._cluster.create(Resource.EVENTS, identity.namespace, body)
-        except ClusterError as error:
-            logger.warning("event not posted", extra={"pool": str(self._pool), "reason": reason, "error": str(error)})
+        self._post(identity, type_="Warning" if reason in WARNINGS else "Normal", reason=reason, message=message)
 
     async def deliver(self) -> None:
         """Send what is queued, oldest first; stop at the first failure and keep the rest. A batch that is refused for good is given up."""

@@ -1,7 +1,10 @@
-"""Finalizing a deleted pool: drain its instances for a short while, tell the control API, remove the finalizer. Never longer than promised."""
+"""Finalizing a deleted pool: drain its instances for a short while, then tell the control API. Never longer than promised.
+
+Kopf puts the finalizer on every living pool, calls the deletion handler, and takes it off when that returns.
+"""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fairlead.draining import is_drained
@@ -10,7 +13,6 @@ from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.actions import RecordState
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Taken
-from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.observing import Pod, parse_time
 from fairlead_operator.settings import Pace
@@ -20,92 +22,70 @@ logger = logging.getLogger(__name__)
 FINALIZER = "fairlead.dev/finalizer"
 
 FORMER_FINALIZER = "fairlead.dev/farewell"
-"""What the finalizer was called before. A pool that still has it is finalized all the same, and loses it for the new one while it lives."""
+"""What the finalizer was called before. A living pool loses it for the new one; a pool deleted with it is finalized all the same."""
 
 _ORPHAN = "orphan"
 """Kubernetes' own finalizer of a deletion that leaves the children alone."""
 
 
-def is_held(pool: Mapping[str, Any]) -> bool:
-    """Whether the pool waits for this operator before it goes."""
-    return not {FINALIZER, FORMER_FINALIZER}.isdisjoint(pool["metadata"].get("finalizers") or [])
+def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
+    """Whether the pool, when it is deleted, waits for whoever put this finalizer there."""
+    return finalizer in (pool["metadata"].get("finalizers") or [])
 
 
-async def hold(cluster: Cluster, pool: Mapping[str, Any]) -> None:
-    """Put the finalizer on a living pool, so that its end is not missed. Raises ClusterError."""
-    metadata = pool["metadata"]
-    present: list[str] = metadata.get("finalizers") or []
-    if FINALIZER not in present or FORMER_FINALIZER in present:
-        await cluster.patch(Resource.POOLS, metadata["namespace"], metadata["name"], _finalizers(pool, [*_others(present), FINALIZER]))
+def drop_former_finalizer(pool: dict[str, Any]) -> None:
+    """Take the former finalizer off a pool document. Changes the document, as kopf's patch functions do."""
+    pool["metadata"]["finalizers"] = [name for name in pool["metadata"].get("finalizers") or [] if name != FORMER_FINALIZER]
+
+
+def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
+    """Instances of a deleted pool to mark as draining first, unless their deletion was not wished. Also those whose pods end already, as in a
+    foreground deletion: routers must stop sending to them, so that what is in flight has the pod's grace period for itself."""
+    if has_finalizer(pool, _ORPHAN):
+        return ()
+    done = {InstanceState.DRAINING, InstanceState.GONE}
+    return tuple(
+        RecordState(instance=pod.instance.id, before=pod.instance.state, state=InstanceState.DRAINING, reason="PoolDeleted")
+        for pod in pods
+        if pod.instance.state not in done
+    )
 
 
 class Finalization:
-    """Finalizes one pool, step by step. Remembers only whether the control API still has to be told of a pool that is gone already."""
+    """Decides when a deleted pool may go. Remembers only whether the control API still has to be told of a pool that went without it."""
 
-    def __init__(self, pool: PoolKey, cluster: Cluster, control_plane: ControlPlane, pace: Pace) -> None:
+    def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool
-        self._cluster = cluster
         self._control_plane = control_plane
         self._pace = pace
-        self._deletion_unreported = False
-
-    def forget(self) -> None:
-        """A pool of this name lives (again): nothing is owed."""
-        self._deletion_unreported = False
-
-    def drains(self, pool: dict[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-        """Instances to mark as draining first, unless their deletion was not wished. Also those whose pods end already, as in a foreground
-        deletion: routers must stop sending to them, so that what is in flight has the pod's grace period for itself."""
-        if _ORPHAN in (pool["metadata"].get("finalizers") or []) or not is_held(pool):
-            return ()
-        done = {InstanceState.DRAINING, InstanceState.GONE}
-        return tuple(
-            RecordState(instance=pod.instance.id, before=pod.instance.state, state=InstanceState.DRAINING, reason="PoolDeleted")
-            for pod in pods
-            if pod.instance.state not in done
-        )
+        self.is_unreported = False
 
     async def step(
-        self, pool: dict[str, Any], pods: tuple[Pod, ...], observations: PoolObservations | None, drain_timeout: float, now: float
-    ) -> float:
-        """Wait for the instances, tell the control API, remove the finalizer; seconds until the next step. Raises ClusterError."""
-        finalizers = pool["metadata"].get("finalizers") or []
-        if not is_held(pool):
-            return self._pace.busy
+        self,
+        pool: Mapping[str, Any],
+        pods: tuple[Pod, ...],
+        observations: PoolObservations | None,
+        drain_timeout: float,
+        now: float,
+    ) -> float | None:
+        """Wait for the instances, then tell the control API; seconds until the next step, None when the pool may go."""
         deleted_at = parse_time(pool["metadata"]["deletionTimestamp"]) or now
         elapsed = max(0.0, now - deleted_at)
-        if _ORPHAN not in finalizers and elapsed < min(drain_timeout, self._pace.finalizing_drain):
+        if not has_finalizer(pool, _ORPHAN) and elapsed < min(drain_timeout, self._pace.finalizing_drain):
             waiting = [pod for pod in pods if not pod.instance.terminating and not is_drained(observations, pod.instance.id)]
             if waiting:
                 return self._pace.busy / 2
-        told = await self._report_deletion()
-        if not told and elapsed < self._pace.finalizing:
+        self.is_unreported = not await self.report()
+        if self.is_unreported and elapsed < self._pace.finalizing:
             return self._pace.busy
-        self._deletion_unreported = not told
-        await self._cluster.patch(Resource.POOLS, self._pool.namespace, self._pool.name, _finalizers(pool, _others(finalizers)))
-        logger.info("pool deleted", extra={"pool": str(self._pool), "control_plane_told": told})
-        return self._pace.busy
-
-    async def finish(self) -> float | None:
-        """The object is gone. None when nothing is owed any more; otherwise when to try to tell again."""
-        if self._deletion_unreported and not await self._report_deletion():
-            return self._pace.settled
-        self._deletion_unreported = False
+        logger.info("pool finalized", extra={"pool": str(self._pool), "control_plane_told": not self.is_unreported})
         return None
 
-    async def _report_deletion(self) -> bool:
+    async def report(self) -> bool:
+        """Tell the control API that the pool is gone; whether it took that."""
         outcome = await self._control_plane.delete_pool(self._pool)
         if not isinstance(outcome, Taken):
             logger.warning("deletion not told", extra={"pool": str(self._pool), "error": outcome.problem})
             return False
+        self.is_unreported = False
         return True
-
-
-def _others(finalizers: Iterable[str]) -> list[str]:
-    """The finalizers of others."""
-    return [name for name in finalizers if name not in {FINALIZER, FORMER_FINALIZER}]
-
-
-def _finalizers(pool: Mapping[str, Any], finalizers: list[str]) -> dict[str, Any]:
-    """A patch of the pool as it was read: a list cannot be patched without losing what somebody else added since."""
-    return {"metadata": {"finalizers": finalizers, "resourceVersion": pool["metadata"]["resourceVersion"]}}

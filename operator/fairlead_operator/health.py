@@ -1,9 +1,10 @@
 """What the operator says of itself over HTTP: `/healthz` while it lives, `/readyz` once it can work, with what it is doing."""
 
+from collections.abc import Sized
+
 from aiohttp import web
 
 from fairlead_operator.leader_election import Lease
-from fairlead_operator.queues import PoolQueues
 
 
 class Health:
@@ -11,19 +12,19 @@ class Health:
 
     def __init__(self) -> None:
         self.waiting_for = "the Kubernetes API"
-        self._watched: tuple[Lease, PoolQueues] | None = None
+        self._watched: tuple[Lease, Sized] | None = None
         self._runner: web.AppRunner | None = None
 
-    def watch(self, lease: Lease, queues: PoolQueues) -> None:
+    def watch(self, lease: Lease, pools: Sized) -> None:
         """Tell of these from now on."""
-        self._watched = (lease, queues)
+        self._watched = (lease, pools)
 
     def document(self) -> dict[str, object]:
-        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools are known; and why it could not lead."""
+        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools it looks after; and why it could not lead."""
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
-        lease, queues = self._watched
-        document: dict[str, object] = {"holder": lease.holder, "pools": len(queues.pools())}
+        lease, pools = self._watched
+        document: dict[str, object] = {"holder": lease.holder, "pools": len(pools)}
         if lease.is_held():
             return {"state": "leading", **document}
         return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})

@@ -6,7 +6,7 @@ the Lease's duration; the others count theirs from the moment they saw that rene
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from fairlead_operator.cluster import Cluster, ClusterError, ClusterRefused, ClusterUnavailable, Resource
@@ -134,28 +134,27 @@ class FencedCluster:
 
 
 class LeaderElection:
-    """Tries for the Lease again and again; `begin` is called when it is held, `halt` awaited when it is lost, in turns."""
+    """Takes the Lease, and renews it. Nothing that goes wrong ends either; the Lease says what did."""
 
-    def __init__(self, lease: Lease, retry_seconds: float, *, begin: Callable[[], None], halt: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, lease: Lease, retry_seconds: float) -> None:
         self._lease = lease
         self._retry_seconds = retry_seconds
-        self._begin = begin
-        self._halt = halt
-        self._leads = False
 
-    async def run(self) -> None:
-        """Until cancelled. Nothing that goes wrong ends it."""
+    async def win(self) -> None:
+        """Until this operator holds the Lease."""
         while True:
             await self._try()
-            if self._lease.is_held() and not self._leads:
-                self._leads = True
+            if self._lease.is_held():
                 logger.info("leading: this operator holds the lease and acts")
-                self._begin()
-            elif self._leads and not self._lease.is_held():
-                self._leads = False
-                logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
-                await self._halt()
-            await asyncio.sleep(min(self._retry_seconds, self._lease.seconds_left or self._retry_seconds))
+                return
+            await asyncio.sleep(self._retry_seconds)
+
+    async def lead(self) -> None:
+        """As long as it holds it."""
+        while self._lease.is_held():
+            await asyncio.sleep(min(self._retry_seconds, self._lease.seconds_left))
+            await self._try()
+        logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
         """One attempt, which may not outlast the hold: then acting has to stop first."""

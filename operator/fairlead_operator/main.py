@@ -1,10 +1,12 @@
-"""The operator's process: `python -m fairlead_operator.main`, or `kopf run -m fairlead_operator.main`."""
+"""The operator's process: `python -m fairlead_operator.main`."""
+
+import asyncio
 
 import click
 import kopf
 
 from fairlead_operator.handlers import children, instances, lifecycle, pools
-from fairlead_operator.settings import read_settings
+from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_process.starting import begin, one_line_errors
 
 __all__ = ["children", "instances", "lifecycle", "main", "pools"]
@@ -15,7 +17,15 @@ def main() -> None:
     """Run the Kubernetes operator until told to stop. Exit code 2 and one line for settings that cannot be used."""
     with one_line_errors("operator"):
         settings = begin(read_settings)
-        kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True)
+        while lead_once(settings):
+            pass
+
+
+def lead_once(settings: OperatorSettings) -> bool:
+    """Run kopf, as a standby and then as the leader. True when the Lease was lost, and a standby is wanted again; False when told to stop."""
+    memo = kopf.Memo(lease_lost=asyncio.Event())
+    kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.lease_lost, memo=memo)
+    return bool(memo.lease_lost.is_set())
 
 
 if __name__ == "__main__":

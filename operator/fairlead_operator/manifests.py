@@ -1,4 +1,4 @@
-"""PURE: what the operator makes for a pool, as manifests: pods, the headless Service, the PodDisruptionBudget, Events."""
+"""PURE: what the operator makes for a pool, as manifests: pods, the headless Service, the PodDisruptionBudget."""
 
 import hashlib
 import json
@@ -47,6 +47,11 @@ class PoolIdentity:
             "controller": True,
             "blockOwnerDeletion": True,
         }
+
+    def reference(self) -> dict[str, Any]:
+        """As much of the pool as an Event about it needs."""
+        metadata = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
+        return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
 
     def selector(self) -> str:
         """Label selector of the pool's pods."""
@@ -122,31 +127,6 @@ def disruption_budget(identity: PoolIdentity) -> dict[str, Any]:
         "kind": "PodDisruptionBudget",
         "metadata": _child_metadata(identity, f"{identity.name}-{Role.BOTH.value}"),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: Role.BOTH.value}}},
-    }
-
-
-def event(identity: PoolIdentity, *, name: str, reason: str, message: str, warning: bool, now: str) -> dict[str, Any]:
-    """A Kubernetes Event about the pool. `name` must be unique."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": identity.namespace},
-        "involvedObject": {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND,
-            "namespace": identity.namespace,
-            "name": identity.name,
-            "uid": identity.uid,
-        },
-        "reason": reason,
-        "message": message[:1024],
-        "type": "Warning" if warning else "Normal",
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-        "source": {"component": "fairlead-operator"},
-        "reportingComponent": "fairlead.dev/operator",
-        "reportingInstance": "fairlead-operator",
     }
 
 

@@ -7,22 +7,20 @@ from functools import partial
 from typing import Any
 
 from fairlead.conditions import PoolFacts
-from fairlead.instances import InstanceState, Role
-from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import DesiredRole
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_operator.applying import Applier
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.control_plane import ControlPlane
-from fairlead_operator.events import EventRecorder
-from fairlead_operator.finalizing import Finalization, hold
-from fairlead_operator.manifests import PoolIdentity, disruption_budget, service, spec_hash
-from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager, who_changed
+from fairlead_operator.events import EventRecorder, PostEvent
+from fairlead_operator.finalizing import FINALIZER, Finalization, drains, has_finalizer
+from fairlead_operator.manifests import PoolIdentity, disruption_budget, service
+from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager
 from fairlead_operator.ownership import adopt, orphaned_pods, restore, strange_pods
+from fairlead_operator.pool_state import desired_role, is_busy, last_ordinal, pool_state, troubles_of
 from fairlead_operator.retrying import ActionRetries
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
@@ -34,16 +32,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a pool is reconciled with. `clock` gives Unix seconds; `new_id` an id never used before; `child_changes` a number that changes whenever
-    an event about a pool's Service or PodDisruptionBudget came."""
+    """What a pool is reconciled with. `clock` gives Unix seconds; `post_event` posts Kubernetes Events."""
 
     settings: OperatorSettings
     cluster: Cluster
     control_plane: ControlPlane
     policies: PolicyCatalogue
     clock: Callable[[], float]
-    new_id: Callable[[], str]
-    child_changes: Callable[[PoolKey], int]
+    post_event: PostEvent
 
 
 class PoolReconciler:
@@ -52,31 +48,65 @@ class PoolReconciler:
     def __init__(self, key: PoolKey, dependencies: Dependencies) -> None:
         self._key = key
         self._dependencies = dependencies
-        self._recorder = EventRecorder(key, dependencies.cluster, dependencies.control_plane, dependencies.new_id)
-        self._finalization = Finalization(key, dependencies.cluster, dependencies.control_plane, dependencies.settings.pace)
+        self._recorder = EventRecorder(key, dependencies.post_event, dependencies.control_plane)
+        self._finalization = Finalization(key, dependencies.control_plane, dependencies.settings.pace)
         self._retries = ActionRetries(self._recorder, dependencies.clock, dependencies.settings.pace.longest_retry)
         self._state_exchange = StateExchange(key, dependencies.control_plane, dependencies.settings.pace, dependencies.clock)
         self._children: tuple[PoolSpec, int, float] | None = None
+        self._child_changes = 0
         self._status_written_at = 0.0
 
-    async def run(self) -> float | None:
-        """Reconcile once. Seconds until the next time, if no event comes; None when the pool is gone and nothing is left to do. Raises ClusterError."""
-        pool = await self._dependencies.cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
-        if pool is None:
-            return await self._finalization.finish()
-        identity = PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
-        documents = await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
+    def children_changed(self) -> None:
+        """Look at the Service and the PodDisruptionBudget next time, however lately they were found right."""
+        self._child_changes += 1
+
+    async def reconcile(self) -> float:
+        """One reconciliation; seconds until the next if no event comes. Raises ClusterError."""
+        pool = await self._read_pool()
+        if pool is None or pool["metadata"].get("deletionTimestamp"):
+            return self._dependencies.settings.pace.busy  # the deletion handler has it, or will
+        if not has_finalizer(pool, FINALIZER):
+            return self._dependencies.settings.pace.busy  # kopf is adding it; without it the pool's end could be missed
+        identity = self._identity(pool)
+        documents = await self._read_pods(identity)
         pods = read_pods(documents, identity.uid)
-        in_force = read_spec_in_force(pool, self._dependencies.policies)
-        if pool["metadata"].get("deletionTimestamp"):
-            return await self._finalize(identity, pool, pods, in_force)
-        self._finalization.forget()
-        await hold(self._dependencies.cluster, pool)
         self._retries.begin_round()
         if await self._adopt(identity, documents):
             return self._dependencies.settings.pace.least
         strangers = strange_pods(documents, identity)
-        return await self._reconcile(identity, pool, pods, strangers, in_force)
+        return await self._reconcile(identity, pool, pods, strangers, read_spec_in_force(pool, self._dependencies.policies))
+
+    async def finalize(self) -> float | None:
+        """One step towards the end of a deleted pool; seconds until the next, None when it may go. Raises ClusterError."""
+        pool = await self._read_pool()
+        if pool is None:
+            return None
+        identity, in_force = self._identity(pool), read_spec_in_force(pool, self._dependencies.policies)
+        pods = read_pods(await self._read_pods(identity), identity.uid)
+        draining = drains(pool, pods)
+        self._retries.begin_round()
+        if draining and await self._applier(identity).apply(draining, None):
+            return self._dependencies.settings.pace.least
+        await self._recorder.deliver()
+        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
+        drain_timeout = in_force.spec.drain.timeout_seconds if in_force.spec is not None else 0.0
+        return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock())
+
+    async def report_deletion(self) -> float | None:
+        """Tell the control API of a pool that went without its knowing, unless a pool of this name lives again. Raises ClusterError."""
+        if not self._finalization.is_unreported or await self._read_pool() is not None or await self._finalization.report():
+            return None
+        return self._dependencies.settings.pace.settled
+
+    async def _read_pool(self) -> dict[str, Any] | None:
+        return await self._dependencies.cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
+
+    async def _read_pods(self, identity: PoolIdentity) -> list[dict[str, Any]]:
+        """All pods with the pool's label. Read after the pool, so that its status never tells of a pod that is not seen here."""
+        return await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
+
+    def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
+        return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
 
     async def _reconcile(
         self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
@@ -85,9 +115,9 @@ class PoolReconciler:
         desired = desired_role(in_force.spec)
         observed = tuple(pod.instance for pod in pods)
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
-        last_ordinal = _last_ordinal(pool, pods)
-        actions = next_actions(desired, observed, answer.trusted, now, self._dependencies.settings.limits, last_ordinal)
-        await self._record_changes(identity, pool, in_force, now)
+        highest = last_ordinal(pool, pods)
+        actions = next_actions(desired, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        self._record_changes(identity, pool, in_force, now)
         await self._restore_children(identity, in_force.spec, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
         facts = PoolFacts(
@@ -97,12 +127,12 @@ class PoolReconciler:
             observations=answer.known,
             api_problem=answer.problem,
             slo_percentile=in_force.spec.slo.percentile if in_force.spec is not None else None,
-            troubles=_troubles(pods),
+            troubles=troubles_of(pods),
             apply_problem=self._retries.problem,
             strangers=strangers,
         )
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
-        changed = await self._write_status(identity, pool, in_force, facts, max(last_ordinal, made), now)
+        changed = await self._write_status(identity, pool, in_force, facts, max(highest, made), now)
         if answer.trusted is not None:
             await self._recorder.deliver()
         return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
@@ -115,25 +145,25 @@ class PoolReconciler:
             return pace.least
         if answer.trusted is None:
             return answer.retry_in
-        if retry is not None and not _busy(facts):
+        if retry is not None and not is_busy(facts):
             return min(pace.settled, max(pace.busy, retry))
         unsettled = unsettled or not answer.trusted.table_acknowledged
-        return pace.busy if unsettled or _busy(facts) else pace.settled
+        return pace.busy if unsettled or is_busy(facts) else pace.settled
 
-    async def _record_changes(self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, now: float) -> None:
+    def _record_changes(self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, now: float) -> None:
         for change in changes(in_force.previous, in_force.spec):
             message = f"{change.message} (by {spec_manager(pool['metadata'], change.member)})"
-            await self._recorder.record(identity, now, change.reason, message, before=change.before, after=change.after)
+            self._recorder.record(identity, now, change.reason, message, before=change.before, after=change.after)
         if in_force.problem is not None and not is_refusal_reported(pool, in_force):
-            await self._recorder.record(identity, now, "SpecRefused", in_force.problem.message)
+            self._recorder.record(identity, now, "SpecRefused", in_force.problem.message)
         if in_force.problem is None and was_refused(pool):
-            await self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
+            self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
 
     async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
         """Look after Service and PodDisruptionBudget, unless they were found right and no event came about them since."""
         if spec is None:
             return
-        changed_times = self._dependencies.child_changes(self._key)
+        changed_times = self._child_changes
         if self._children is not None:
             known, count, at = self._children
             if known == spec and count == changed_times and 0 <= now - at < self._dependencies.settings.pace.children:
@@ -152,7 +182,7 @@ class PoolReconciler:
             if await self._retries.attempt(
                 identity, ("adopt", name), partial(adopt, self._dependencies.cluster, identity, Resource.PODS, document)
             ):
-                await self._recorder.record(
+                self._recorder.record(
                     identity, self._dependencies.clock(), "InstanceAdopted", f"{name} was left by an earlier pool", instance=name
                 )
                 adopted = True
@@ -180,17 +210,6 @@ class PoolReconciler:
             await self._dependencies.cluster.patch(Resource.POOLS, identity.namespace, identity.name, body, subresource="status")
         return urgent
 
-    async def _finalize(self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> float:
-        draining = self._finalization.drains(pool, pods)
-        self._retries.begin_round()
-        if draining and await self._applier(identity).apply(draining, None):
-            return self._dependencies.settings.pace.least
-        await self._recorder.deliver()
-        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
-        drain_timeout = in_force.spec.drain.timeout_seconds if in_force.spec is not None else 0.0
-        now = self._dependencies.clock()
-        return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, now)
-
     def _applier(self, identity: PoolIdentity) -> Applier:
         return Applier(
             identity,
@@ -200,58 +219,3 @@ class PoolReconciler:
             image=self._dependencies.settings.engine_image,
             clock=self._dependencies.clock,
         )
-
-
-def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
-    """What the spec in force wants of the role `both`."""
-    if spec is None:
-        return None
-    role = spec.roles[0]
-    return DesiredRole(
-        role=role.name,
-        replicas=spec.replicas,
-        min_replicas=role.min_replicas,
-        max_replicas=role.max_replicas,
-        spec_hash=spec_hash(spec, Role.BOTH),
-        drain_timeout_seconds=spec.drain.timeout_seconds,
-        prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
-    )
-
-
-def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:
-    """What the control API is told. The spec is the object's own, also when it is refused; addresses follow the spec in force."""
-    metadata = pool["metadata"]
-    port = in_force.spec.engine.port if in_force.spec is not None else 8000
-    return PoolState(
-        uid=metadata["uid"],
-        generation=int(metadata.get("generation") or 0),
-        resource_version=metadata["resourceVersion"],
-        spec=pool.get("spec") or {},
-        labels=metadata.get("labels") or {},
-        annotations=metadata.get("annotations") or {},
-        changed_by=who_changed(pool),
-        problem=in_force.problem.message if in_force.problem is not None else None,
-        conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
-        instances=tuple(pod.report(port) for pod in pods),
-    )
-
-
-def _last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
-    """The highest ordinal known to have been given: by the pods there are, and by the status for those that are gone.
-
-    The pods are read after the pool, so that a status never tells of a pod that another operator made and this one did not see.
-    """
-    return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
-
-
-def _troubles(pods: tuple[Pod, ...]) -> dict[str, tuple[str, ...]]:
-    troubles: dict[str, tuple[str, ...]] = {}
-    for pod in pods:
-        if pod.trouble is not None and not pod.instance.terminating:
-            troubles[pod.trouble] = (*troubles.get(pod.trouble, ()), pod.instance.id)
-    return troubles
-
-
-def _busy(facts: PoolFacts) -> bool:
-    """Whether something is under way that no watch event will announce the end of."""
-    return any(instance.state is not InstanceState.SERVING or instance.terminating for instance in facts.instances)

@@ -53,7 +53,7 @@ class ActionRetries:
             self.problem = self.problem or problem
             if self._refusals.add(what, problem, now):
                 logger.warning("action refused", extra={"pool": identity.name, "reason": reason, "error": str(error)})
-                await self._recorder.record(identity, now, reason, problem.message)
+                self._recorder.record(identity, now, reason, problem.message)
             return False
         self._refusals.clear(what)
         return True

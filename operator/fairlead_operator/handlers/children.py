@@ -1,14 +1,20 @@
-"""Children: a change of a pool's Service or PodDisruptionBudget wakes the pool's queue."""
+"""Children: a change of a pool's Service or PodDisruptionBudget has the pool's worker look at them."""
 
 from typing import Any
 
 import kopf
 
+from fairlead_operator.filtering import child_essence, is_news
 from fairlead_operator.manifests import POOL_LABEL
+from fairlead_operator.pool_worker import NO_WORKERS, Workers
 
 
 @kopf.on.event("", "v1", "services", labels={POOL_LABEL: kopf.PRESENT})
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
-async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+async def child_changed(
+    event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, workers: Workers = NO_WORKERS, **_: Any
+) -> None:
     """Added, modified or deleted."""
-    memo.children.count_event(memo.queues, event["type"], event["object"])
+    if is_news(memo, event, child_essence):
+        for worker in workers.get((namespace, labels[POOL_LABEL]), ()):
+            worker.children_changed()

@@ -4,16 +4,24 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.wiring import start, stop
+from fairlead_operator.pool_worker import NO_WORKERS, Workers
+from fairlead_operator.startup import start, stop
 
 
 @kopf.on.startup()
-async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Wire everything before the first event arrives."""
-    await start(memo, settings)
+async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, workers: Workers = NO_WORKERS, **_: Any) -> None:
+    """Wait for the Kubernetes API and for the Lease; kopf watches nothing before."""
+    await start(memo, settings, workers)
+
+
+@kopf.on.login()
+async def logged_in(memo: kopf.Memo, **_: Any) -> kopf.AiohttpSession:
+    """Kopf uses the operator's credentials, and no more connections than it needs."""
+    session: kopf.AiohttpSession = await memo.login()
+    return session
 
 
 @kopf.on.cleanup()
 async def stopped(memo: kopf.Memo, **_: Any) -> None:
-    """Stop the queues and close the connections."""
+    """Release the Lease and close the connections."""
     await stop(memo)

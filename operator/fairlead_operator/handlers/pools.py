@@ -1,14 +1,52 @@
-"""Pools: a change of a pool wakes its queue."""
+"""Pools: a daemon reconciles each one, the deletion handler finalizes it. Kopf adds and removes the finalizer."""
 
-from typing import Any
+import asyncio
+import contextlib
+from typing import Any, cast
 
 import kopf
 
 from fairlead.pools import GROUP, PLURAL, VERSION
-from fairlead_operator.filtering import filter_pool_event
+from fairlead_operator.filtering import is_news, pool_essence
+from fairlead_operator.finalizing import FINALIZER, FORMER_FINALIZER, drop_former_finalizer, has_finalizer
+from fairlead_operator.pool_worker import PoolWorker
+
+POOLS = (GROUP, VERSION, PLURAL)
 
 
-@kopf.on.event(GROUP, VERSION, PLURAL)
-async def pool_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
-    """Added, modified or deleted."""
-    filter_pool_event(memo.queues, event["type"], event["object"])
+@kopf.index(*POOLS)
+def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict[tuple[str | None, str], PoolWorker]:
+    """The worker of every pool, for the events of its instances and children. Namesakes, one of them on its way out, have one each."""
+    if "worker" not in memo:
+        memo.worker = memo.make_worker(namespace, name)
+    return {(namespace, name): memo.worker}
+
+
+@kopf.daemon(*POOLS, cancellation_timeout=5.0)
+async def reconciled(memo: kopf.Memo, **_: Any) -> None:
+    """As long as the pool lives, its instances are brought to what its spec wants. Kopf cancels this when the pool is deleted."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await memo.worker.run()
+
+
+@kopf.on.delete(*POOLS)
+async def finalized(memo: kopf.Memo, **_: Any) -> None:
+    """Drain the deleted pool's instances and tell the control API; then kopf lets the pool go."""
+    await memo.worker.finalize()
+
+
+@kopf.on.event(*POOLS)
+async def changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+    """Wake the pool's worker. A pool that went while the control API was away is reported as soon as that is back."""
+    if is_news(memo, event, pool_essence):
+        memo.worker.wake()
+    if event["type"] == "DELETED":
+        await memo.worker.report_deletion()
+
+
+@kopf.on.event(*POOLS, when=lambda body, **_: has_finalizer(body, FORMER_FINALIZER))
+async def upgraded(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
+    """Change the former finalizer for the new one, or, when the pool is deleted and cannot get a new one, finalize by the former."""
+    if body.metadata.get("deletionTimestamp") and not has_finalizer(body, FINALIZER):
+        await memo.worker.finalize()
+    patch.fns.append(lambda pool: drop_former_finalizer(cast(dict[str, Any], pool)))

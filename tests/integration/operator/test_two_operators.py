@@ -1,5 +1,6 @@
 """Two operators at once, as a rolling update of the Deployment has them: one acts, the other takes over."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -126,3 +127,28 @@ def test_a_leader_that_is_told_to_stop_is_followed_at_once(pair: Pair) -> None:
     assert time.monotonic() - stopped_at < 5
     stage.edit("handed", {"replicas": 2})
     stage.settle("handed", 2)
+
+
+def test_a_leader_that_was_frozen_comes_back_as_a_standby_and_leads_again_when_asked(pair: Pair) -> None:
+    stage = pair.stage
+    stage.apply("thawed", replicas=1)
+    stage.settle("thawed", 1)
+    process = stage.operator.process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: pair.holder() == "operator-1", "the other one leads", 15)
+        stage.edit("thawed", {"replicas": 3})
+        with census(stage, "thawed") as counted:
+            process.send_signal(signal.SIGCONT)
+            stage.settle("thawed", 3)
+            eventually(lambda: pair.states() == ["standby", "leading"], "it waits for its turn, in the same process")
+        assert (counted.most_live, len(counted.seen)) == (3, 3)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert pair.other.stop() == 0
+    eventually(lambda: pair.states()[0] == "leading", "it leads again", 5)
+    assert process.poll() is None
+    stage.edit("thawed", {"replicas": 2})
+    stage.settle("thawed", 2)
+    assert stage.operator.stop() == 0, "told to stop, it ends"

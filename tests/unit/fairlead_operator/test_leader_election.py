@@ -4,13 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import pytest
-
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
-from fairlead_operator.queues import PoolQueues
-from fairlead_operator.settings import LeaseSettings, Pace
+from fairlead_operator.settings import LeaseSettings
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
@@ -30,8 +27,16 @@ class Operator:
 
     def start(self) -> None:
         self.lease = Lease(SETTINGS, self.name, self.cluster, virtual_now, lambda: 1.8e9 + self.skew + virtual_now())
-        election = LeaderElection(self.lease, SETTINGS.retry_seconds, begin=lambda: self._note(True), halt=self._halt)
-        self.task = asyncio.create_task(election.run())
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        """Standby and leader in turns, as `main` has it."""
+        election = LeaderElection(self.lease, SETTINGS.retry_seconds)
+        while True:
+            await election.win()
+            self._note(True)
+            await election.lead()
+            self._note(False)
 
     async def kill(self) -> None:
         """It says nothing any more."""
@@ -44,9 +49,6 @@ class Operator:
         await self.kill()
         self._note(False)
         await self.lease.release()
-
-    async def _halt(self) -> None:
-        self._note(False)
 
     def _note(self, begins: bool) -> None:
         self.acts.append((virtual_now(), self.name, begins))
@@ -200,7 +202,7 @@ def test_a_standby_that_could_not_lead_is_not_ready_and_says_why() -> None:
         assert not health.is_ready()
         operator.start()
         health.waiting_for = ""
-        health.watch(operator.lease, PoolQueues(lambda key: pytest.fail("it acts"), Pace(), lambda: 0.5))
+        health.watch(operator.lease, ())
         await asyncio.sleep(60)
         assert acts == []
         assert health.document() == {"state": "standby", "holder": "", "pools": 0, "problem": "leases is forbidden"}

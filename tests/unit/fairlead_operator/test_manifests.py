@@ -7,7 +7,7 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead.reconciling.naming import instance_name
-from fairlead_operator.manifests import PoolIdentity, disruption_budget, event, pod, service, spec_hash, state_annotations
+from fairlead_operator.manifests import PoolIdentity, disruption_budget, pod, service, spec_hash, state_annotations
 
 IDENTITY = PoolIdentity(namespace="ns", name="chat", uid="u1")
 NOW = "2026-01-01T00:00:00Z"
@@ -129,9 +129,3 @@ def test_service_and_budget_select_the_pools_pods() -> None:
 def test_only_draining_leaves_the_drain_mark() -> None:
     assert "fairlead.dev/draining-since" in state_annotations(InstanceState.DRAINING, NOW, "ScaledDown")
     assert "fairlead.dev/draining-since" not in state_annotations(InstanceState.LOST, NOW, "NotReady")
-
-
-def test_an_event_points_at_its_pool_and_is_no_longer_than_allowed() -> None:
-    body = event(IDENTITY, name="chat.1", reason="Drained", message="x" * 5000, warning=False, now=NOW)
-    assert body["involvedObject"]["uid"] == "u1"
-    assert len(body["message"]) == 1024

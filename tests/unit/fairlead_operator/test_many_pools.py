@@ -13,7 +13,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.control_plane import PacedControlPlane
-from fairlead_operator.queues import PoolQueues
+from fairlead_operator.pool_worker import PoolWorker, Turns
 from fairlead_operator.settings import ControlPlaneSettings, Pace
 from fairlead_operator.state_exchange import StateExchange
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
@@ -75,10 +75,19 @@ class Settled:
     shown: Counter[bool]
     pace: Pace
 
-    async def run(self) -> float | None:
+    async def reconcile(self) -> float:
         answer = await self.exchange.exchange(STATE)
         self.shown[answer.problem is None] += 1
         return answer.retry_in if answer.trusted is None else self.pace.settled
+
+    async def finalize(self) -> float | None:
+        raise AssertionError("no pool is deleted")
+
+    async def report_deletion(self) -> float | None:
+        raise AssertionError("no pool is deleted")
+
+    def children_changed(self) -> None:
+        raise AssertionError("no child changes")
 
 
 @dataclass(slots=True)
@@ -96,15 +105,16 @@ class Fleet:
         backoff = ServerBackoff(self.pace.longest_pause, virtual_now, chance)
         control_plane = PacedControlPlane(api, backoff, settings.calls_at_once)
 
-        def rounds(key: PoolKey) -> Settled:
+        def reconciler(key: PoolKey) -> Settled:
             return Settled(StateExchange(key, control_plane, self.pace, virtual_now), self.shown, self.pace)
 
-        queues = PoolQueues(rounds, self.pace, chance)
-        for number in range(POOLS):
-            queues.wake(PoolKey(namespace="ns", name=f"p{number}"))
-        queues.begin()
+        turns = Turns(pace=self.pace, places=asyncio.Semaphore(self.pace.reconciles_at_once), chance=chance)
+        keys = [PoolKey(namespace="ns", name=f"p{number}") for number in range(POOLS)]
+        daemons = [asyncio.create_task(PoolWorker(reconciler(key), str(key), turns).run()) for key in keys]
         await asyncio.sleep(seconds)
-        await queues.halt()
+        for daemon in daemons:
+            daemon.cancel()
+        await asyncio.gather(*daemons, return_exceptions=True)
 
 
 def busiest_second(times: list[float]) -> int:

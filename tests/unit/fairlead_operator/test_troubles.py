@@ -31,8 +31,7 @@ async def test_a_refused_creation_is_told_once_and_tried_less_and_less_often() -
         stage.now += await stage.round() or 0.0
     assert posts(stage) < 15, "it was 4 in each of 600 rounds"
     assert stage.reasons() == ["ActionFailed"]
-    [event] = stage.cluster.all(Resource.EVENTS)
-    assert (event["type"], event["message"]) == ("Warning", QUOTA)
+    assert stage.events == [("Warning", "ActionFailed", QUOTA)]
     assert stage.condition("Degraded") | {"lastTransitionTime": "", "observedGeneration": 1} == {
         "type": "Degraded",
         "status": "True",
@@ -131,13 +130,15 @@ async def test_a_deleted_or_altered_child_is_restored_when_an_event_tells_of_it(
     await stage.settle()
     wanted = stage.cluster.objects[resource, name]["spec"]
     del stage.cluster.objects[resource, name]
-    stage.noticed += 1
+    assert stage.reconciler is not None
+    stage.reconciler.children_changed()
     await stage.round()
     assert stage.cluster.objects[resource, name]["spec"] == wanted
     child = stage.cluster.objects[resource, name]
     child["spec"] = child["spec"] | {"selector": {"app": "other"}}
     child["metadata"]["labels"] = {"fairlead.dev/pool": "chat", "team": "a"}
-    stage.noticed += 1
+    assert stage.reconciler is not None
+    stage.reconciler.children_changed()
     await stage.round()
     restored = stage.cluster.objects[resource, name]
     assert restored["spec"] == wanted

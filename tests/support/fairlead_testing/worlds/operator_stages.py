@@ -1,6 +1,5 @@
 """Reconciling on a fake cluster and a fake control API, in virtual time."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,8 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
+from fairlead_operator.finalizing import FINALIZER
+from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.observing import format_second
 from fairlead_operator.reconciling import Dependencies, PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
@@ -77,10 +78,9 @@ class VirtualStage:
     now: float = 1_800_000_000.0
     cluster: FakeCluster = field(default_factory=FakeCluster)
     api: FakeControlPlane = field(default_factory=FakeControlPlane)
-    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     reconciler: PoolReconciler | None = None
-    noticed: int = 0
-    """Changes with every event about a Service or PodDisruptionBudget."""
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    """Kubernetes Events posted: type, reason, message."""
 
     def restart(self) -> None:
         """A new operator process: nothing is remembered."""
@@ -90,8 +90,7 @@ class VirtualStage:
             control_plane=self.api,
             policies=BUILT_IN,
             clock=lambda: self.now,
-            new_id=lambda: f"{next(self.numbers):016}",
-            child_changes=lambda key: self.noticed,
+            post_event=self._post_event,
         )
         self.reconciler = PoolReconciler(KEY, dependencies)
 
@@ -128,18 +127,33 @@ class VirtualStage:
         return condition
 
     def reasons(self) -> list[str]:
-        return [event["reason"] for event in self.cluster.all(Resource.EVENTS)]
+        return [reason for _, reason, _ in self.events]
 
     def pods_become_ready(self) -> None:
         for pod in self.pods():
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
 
     async def round(self) -> float | None:
-        """One round, as the loop would run it."""
+        """One step, as kopf would have it taken: it adds the finalizer, calls the daemon or the deletion handler, removes the finalizer."""
         if self.reconciler is None:
             self.restart()
         assert self.reconciler is not None
-        return await self.reconciler.run()
+        if not self.exists():
+            return await self.reconciler.report_deletion()
+        metadata = self.pool()["metadata"]
+        if not metadata.get("deletionTimestamp"):
+            if FINALIZER not in metadata.setdefault("finalizers", []):
+                metadata["finalizers"].append(FINALIZER)
+            return await self.reconciler.reconcile()
+        due = await self.reconciler.finalize()
+        if due is None:
+            left = [name for name in metadata["finalizers"] if name != FINALIZER]
+            await self.cluster.patch(Resource.POOLS, "default", "chat", {"metadata": {"finalizers": left}})
+        return due
+
+    def _post_event(self, pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
+        assert pool.uid == self.pool()["metadata"]["uid"]
+        self.events.append((type_, reason, message))
 
     async def settle(self) -> float | None:
         """Reconcile with ready pods until nothing is under way; the last answer."""

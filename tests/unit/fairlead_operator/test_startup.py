@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_operator.cluster import ClusterUnavailable
 from fairlead_operator.health import Health
-from fairlead_operator.wiring import EndlessPauses, wait_for_kubernetes
+from fairlead_operator.startup import EndlessPauses, wait_for_kubernetes
 from fairlead_process.logs import LogLines
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 

@@ -1,0 +1,67 @@
+"""What a pool's objects say, in the words of the planner, the control API and the conditions. Pure."""
+
+from typing import Any
+
+from fairlead.conditions import PoolFacts
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import PoolState
+from fairlead.pools import PoolSpec
+from fairlead.reconciling.observed import DesiredRole
+from fairlead_operator.manifests import spec_hash
+from fairlead_operator.observing import Pod, who_changed
+from fairlead_operator.specs import SpecInForce
+
+
+def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
+    """What the spec in force wants of the role `both`."""
+    if spec is None:
+        return None
+    role = spec.roles[0]
+    return DesiredRole(
+        role=role.name,
+        replicas=spec.replicas,
+        min_replicas=role.min_replicas,
+        max_replicas=role.max_replicas,
+        spec_hash=spec_hash(spec, Role.BOTH),
+        drain_timeout_seconds=spec.drain.timeout_seconds,
+        prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
+    )
+
+
+def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:
+    """What the control API is told. The spec is the object's own, also when it is refused; addresses follow the spec in force."""
+    metadata = pool["metadata"]
+    port = in_force.spec.engine.port if in_force.spec is not None else 8000
+    return PoolState(
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        resource_version=metadata["resourceVersion"],
+        spec=pool.get("spec") or {},
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        changed_by=who_changed(pool),
+        problem=in_force.problem.message if in_force.problem is not None else None,
+        conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
+        instances=tuple(pod.report(port) for pod in pods),
+    )
+
+
+def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
+    """The highest ordinal known to have been given: by the pods there are, and by the status for those that are gone.
+
+    The pods are read after the pool, so that a status never tells of a pod that another operator made and this one did not see.
+    """
+    return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
+
+
+def troubles_of(pods: tuple[Pod, ...]) -> dict[str, tuple[str, ...]]:
+    troubles: dict[str, tuple[str, ...]] = {}
+    for pod in pods:
+        if pod.trouble is not None and not pod.instance.terminating:
+            troubles[pod.trouble] = (*troubles.get(pod.trouble, ()), pod.instance.id)
+    return troubles
+
+
+def is_busy(facts: PoolFacts) -> bool:
+    """Whether something is under way that no watch event will announce the end of."""
+    return any(instance.state is not InstanceState.SERVING or instance.terminating for instance in facts.instances)

@@ -1,0 +1,103 @@
+"""One worker per pool: kopf's daemon runs it while the pool lives, kopf's deletion handler finalizes with it. Never two steps of a pool at once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from fairlead_operator.cluster import ClusterError
+from fairlead_operator.settings import Pace
+
+logger = logging.getLogger(__name__)
+
+
+class Reconciles(Protocol):
+    """What a worker does for its pool, one step at a time. Every step raises ClusterError, and may be repeated."""
+
+    async def reconcile(self) -> float:
+        """One reconciliation; seconds until the next if no event comes."""
+
+    async def finalize(self) -> float | None:
+        """One step towards the end of a deleted pool; None when it may go."""
+
+    async def report_deletion(self) -> float | None:
+        """Tell the control API of a pool that went without its knowing; None when nothing is left to tell."""
+
+    def children_changed(self) -> None:
+        """Look at the Service and the PodDisruptionBudget in the next reconciliation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What the workers of all pools share: the pauses, how many take a step at the same time, and chance (0 to 1), which spreads settled pools."""
+
+    pace: Pace
+    places: asyncio.Semaphore
+    chance: Callable[[], float]
+
+
+class PoolWorker:
+    """Takes a step when something happened, and at the latest when the last step said. Use from one event loop only."""
+
+    def __init__(self, pool: Reconciles, name: str, turns: Turns) -> None:
+        self._pool = pool
+        self._name = name
+        self._turns = turns
+        self._wish = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    def wake(self) -> None:
+        """Have the next step taken soon."""
+        self._wish.set()
+
+    def children_changed(self) -> None:
+        """Have the children looked at soon."""
+        self._pool.children_changed()
+        self.wake()
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await self._repeat(self._pool.reconcile)
+
+    async def finalize(self) -> None:
+        """Return when the deleted pool may go."""
+        await self._repeat(self._pool.finalize)
+
+    async def report_deletion(self) -> None:
+        """Return when the control API knows that the pool is gone."""
+        await self._repeat(self._pool.report_deletion)
+
+    async def _repeat(self, step: Callable[[], Awaitable[float | None]]) -> None:
+        """Step after step until one says None. A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits."""
+        pace, failures = self._turns.pace, 0
+        while True:
+            async with self._turn, self._turns.places:
+                self._wish.clear()
+                try:
+                    due, failures = await step(), 0
+                except ClusterError as error:
+                    logger.warning("reconciling failed", extra={"pool": self._name, "error": str(error)})
+                    due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
+                except Exception:  # one pool's bug must not end the operator; it is logged whole and the step repeated
+                    logger.exception("reconciling broke", extra={"pool": self._name})
+                    due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
+            if due is None:
+                return
+            await self._pause(due)
+
+    async def _pause(self, due: float) -> None:
+        least = self._turns.pace.least
+        await asyncio.sleep(least)
+        try:
+            await asyncio.wait_for(self._wish.wait(), max(0.0, due * (0.9 + 0.2 * self._turns.chance()) - least))
+        except TimeoutError:
+            return
+
+
+Workers = Mapping[tuple[str | None, str], Collection[PoolWorker]]
+"""Workers by namespace and name of their pool, as kopf indexes them."""
+
+NO_WORKERS: Workers = MappingProxyType({})
+"""Default of a handler's argument; kopf always gives it."""

@@ -1,0 +1,197 @@
+"""Starting the operator: the only place that makes connections, clocks and chance.
+
+Kopf begins to watch when its startup handlers are done. Ours is done when this operator holds the Lease: a standby watches nothing, writes nothing, and
+has nothing to stop. An operator that loses the Lease stops kopf; `main` then runs it anew, as a standby.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sized
+from functools import partial
+from typing import Protocol, cast
+
+import kopf
+
+from fairlead.errors import InvalidInput
+from fairlead.pools import GROUP
+from fairlead.tables import PoolKey
+from fairlead_client.internal import SystemApi
+from fairlead_operator.backoff import ServerBackoff
+from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavailable, HttpCluster
+from fairlead_operator.control_plane import PacedControlPlane
+from fairlead_operator.finalizing import FINALIZER
+from fairlead_operator.health import Health
+from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
+from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
+from fairlead_operator.persistence import NothingHandled
+from fairlead_operator.pool_worker import PoolWorker, Turns
+from fairlead_operator.reconciling import Dependencies, PoolReconciler
+from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_process.kubernetes_api import open_session
+from fairlead_process.policies import installed_policies
+
+logger = logging.getLogger(__name__)
+
+_RELEASE_SECONDS = 2.0
+
+_WATCHES = 6
+"""Streams that kopf keeps open: pools, pods, Services, budgets, definitions, namespaces."""
+
+
+class ServesPools(Protocol):
+    """What is waited for at the start."""
+
+    async def serves_pools(self) -> bool:
+        """Whether the server answers and knows our resource. Raises ClusterError."""
+
+
+class EndlessPauses:
+    """Pauses between kopf's attempts at one request: an outage of any length must not end the operator."""
+
+    def __iter__(self) -> Iterator[float]:
+        """1, 2, 4, … seconds, then 15 for ever."""
+        pause = 1.0
+        while True:
+            yield pause
+            pause = min(15.0, pause * 2)
+
+
+def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
+    """Have kopf post a Kubernetes Event about the pool; it tries again by itself, and says so when it gives up."""
+    kopf.event(cast(kopf.Body, pool.reference()), type=type_, reason=reason, message=message)
+
+
+async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Sized) -> None:
+    """Read the settings, connect, wait for the Kubernetes API and for the Lease, and put what handlers need into `memo`.
+
+    Raises PermanentError with one line, which ends the process.
+    """
+    memo.closing = contextlib.AsyncExitStack()
+    try:
+        settings = read_settings(os.environ)
+        cluster = await HttpCluster.connect(settings.kubeconfig)
+        health = Health()
+        if settings.health_port:
+            await health.serve(settings.health_host, settings.health_port)
+    except (InvalidInput, ClusterUnavailable, OSError) as error:
+        raise kopf.PermanentError(str(error)) from error
+    memo.closing.push_async_callback(health.close)
+    memo.closing.push_async_callback(cluster.close)
+    try:
+        await wait_for_kubernetes(cluster, health)
+        await configure(kopf_settings, settings, cluster)
+        lease = _lease(settings, cluster)
+        memo.make_worker = _worker_maker(memo, settings, FencedCluster(cluster, lease))
+        health.watch(lease, pools)
+        election = LeaderElection(lease, settings.lease.retry_seconds)
+        await election.win()
+    except asyncio.CancelledError:  # told to stop while waiting: kopf does not call `stop` then
+        await stop(memo)
+        raise
+    connections = settings.pace.reconciles_at_once + _WATCHES * max(1, len(settings.namespaces))
+    memo.login = partial(log_in, settings.kubeconfig, connections)
+    leading = asyncio.create_task(_lead(election, memo), name="leading")
+    memo.closing.push_async_callback(_step_down, leading, lease)
+
+
+def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
+    identity = settings.identity or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+    return Lease(settings.lease, identity, cluster, time.monotonic, time.time)
+
+
+def _worker_maker(memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster) -> Callable[[str, str], PoolWorker]:
+    place = settings.control_plane
+    api = SystemApi(place.url, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
+    memo.closing.push_async_callback(api.close)
+    policies = installed_policies()
+    policies.entry("fairlead")  # loads numpy while this is a standby: a leader that imports for a second renews no Lease
+    backoff = ServerBackoff(settings.pace.longest_pause, time.monotonic, random.random)
+    dependencies = Dependencies(
+        settings=settings,
+        cluster=cluster,
+        control_plane=PacedControlPlane(api, backoff, place.calls_at_once),
+        policies=policies,
+        clock=time.time,
+        post_event=post_event,
+    )
+    turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
+
+    def make(namespace: str, name: str) -> PoolWorker:
+        key = PoolKey(namespace=namespace, name=name)
+        return PoolWorker(PoolReconciler(key, dependencies), str(key), turns)
+
+    return make
+
+
+async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:
+    """As long as the Lease is held; then kopf is stopped. Whatever it still does until then, FencedCluster lets no write through."""
+    await election.lead()
+    memo.lease_lost.set()
+
+
+async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
+    """Nothing acts any more: let the next one have the Lease."""
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+    try:
+        await asyncio.wait_for(lease.release(), _RELEASE_SECONDS)
+    except (ClusterError, TimeoutError) as error:
+        logger.warning("lease not released, it runs out", extra={"error": str(error)})
+
+
+async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
+    """Until the Kubernetes API answers and knows our resource; says what it waits for in one line, with pauses of 1, 2, 4, … 15 seconds."""
+    for pause in EndlessPauses():
+        try:
+            if await cluster.serves_pools():
+                health.waiting_for = ""
+                return
+            health.waiting_for = "the CRD inferencepools.fairlead.dev; apply crds/"
+        except ClusterError as error:
+            health.waiting_for = f"the Kubernetes API; {error}"
+        logger.warning("waiting", extra={"for": health.waiting_for, "next_look_seconds": pause})
+        await asyncio.sleep(pause)
+
+
+async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSettings, cluster: HttpCluster) -> None:
+    """Tell kopf how to work. It scans for new resources only with the right to; limited to namespaces, an operator needs no such right."""
+    kopf_settings.peering.standalone = True
+    kopf_settings.persistence.finalizer = FINALIZER
+    kopf_settings.persistence.diffbase_storage = NothingHandled()
+    kopf_settings.persistence.progress_storage = kopf.AnnotationsProgressStorage()  # only after a bug: no handler of ours asks for a retry
+    kopf_settings.background.instant_exit_zero_time_cycles = (
+        100  # a cancelled call ends within; a daemon that is late costs the pool a write
+    )
+    kopf_settings.queueing.exit_timeout = 0.5
+    kopf_settings.posting.loggers = False
+    kopf_settings.posting.reporting_component = f"{GROUP}/operator"
+    kopf_settings.posting.reporting_instance = FIELD_MANAGER
+    kopf_settings.posting.event_name_prefix = "fairlead-"
+    kopf_settings.watching.server_timeout = 300
+    kopf_settings.networking.error_backoffs = EndlessPauses()
+    for group, version, plural in (("", "v1", "pods"), ("", "v1", "services"), ("policy", "v1", "poddisruptionbudgets")):
+        kopf_settings.watching.label_selectors[group, version, plural] = POOL_LABEL
+    kopf_settings.scanning.disabled = bool(settings.namespaces)
+    if not settings.namespaces:
+        with contextlib.suppress(ClusterError):
+            if not await cluster.may_list_definitions():
+                logger.warning("no right to list CustomResourceDefinitions: one that is installed anew is noticed at the next start")
+                kopf_settings.scanning.disabled = True
+
+
+async def log_in(kubeconfig: str | None, connections: int) -> kopf.AiohttpSession:
+    """Kopf's session. One of kopf's own making has no bound of connections: when many pools appear at once it opens one for each of them, and the
+    renewal of the Lease waits behind them all."""
+    server, session = await open_session(kubeconfig, connections)
+    return kopf.AiohttpSession(server=server, aiohttp_session=session)
+
+
+async def stop(memo: kopf.Memo) -> None:
+    """Undo `start`, as far as it came."""
+    await memo.closing.aclose()

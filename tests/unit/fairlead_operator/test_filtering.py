@@ -1,0 +1,56 @@
+"""Which watch events wake a pool's worker."""
+
+from typing import Any
+
+import kopf
+
+from fairlead_operator.filtering import child_essence, is_news, pod_essence, pool_essence
+
+
+def event(document: dict[str, Any], kind: str = "MODIFIED") -> kopf.RawEvent:
+    return {"type": kind, "object": document}  # type: ignore[typeddict-item]
+
+
+def test_the_operators_own_writes_on_a_pool_are_no_news() -> None:
+    memo, metadata = kopf.Memo(), {"name": "chat", "generation": 1, "resourceVersion": "1"}
+    assert is_news(memo, event({"metadata": metadata}, "ADDED"), pool_essence)
+    written = {"metadata": metadata | {"resourceVersion": "2"}, "status": {"replicas": 2}}
+    assert not is_news(memo, event(written), pool_essence)
+    for change in (
+        {"generation": 2},
+        {"finalizers": ["fairlead.dev/finalizer"]},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"labels": {"team": "a"}},
+        {"annotations": {"note": "x"}},
+    ):
+        metadata = metadata | change
+        assert is_news(memo, event({"metadata": metadata}), pool_essence), change
+        assert not is_news(memo, event({"metadata": metadata}), pool_essence), change
+
+
+def test_a_pods_health_is_news_and_its_annotations_are_not() -> None:
+    memo = kopf.Memo()
+    ready: dict[str, Any] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
+    pod: dict[str, Any] = {"metadata": {"name": "chat-b1", "uid": "u"}, "status": {}}
+    assert is_news(memo, event(pod, "ADDED"), pod_essence)
+    assert is_news(memo, event(pod | {"status": ready}), pod_essence)
+    marked = {"metadata": pod["metadata"] | {"annotations": {"fairlead.dev/state": "Serving"}}, "status": ready}
+    assert not is_news(memo, event(marked), pod_essence)
+    assert is_news(memo, event(marked | {"status": ready | {"containerStatuses": [{"restartCount": 1}]}}), pod_essence)
+    assert is_news(memo, event(marked, "DELETED"), pod_essence)
+
+
+def test_a_childs_status_is_no_news_and_its_owners_are() -> None:
+    service: dict[str, Any] = {"metadata": {"name": "chat", "labels": {"fairlead.dev/pool": "chat"}}, "spec": {"clusterIP": "None"}}
+    memo = kopf.Memo()
+    assert is_news(memo, event(service), child_essence)
+    assert not is_news(memo, event(service | {"status": {"loadBalancer": {}}}), child_essence)
+    assert is_news(memo, event(service | {"metadata": service["metadata"] | {"ownerReferences": [{"uid": "u"}]}}), child_essence)
+
+
+def test_objects_do_not_share_what_was_seen_of_them() -> None:
+    operator = kopf.Memo()
+    one, other = kopf.Memo(operator), kopf.Memo(operator)
+    pod = {"metadata": {"name": "p"}, "status": {}}
+    assert is_news(one, event(pod), pod_essence)
+    assert is_news(other, event(pod), pod_essence)
