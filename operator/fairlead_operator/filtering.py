@@ -9,7 +9,7 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.observing import pod_health
+from fairlead_operator.observing.pods import pod_health
 
 Document = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_operator.cluster import Cluster, ClusterError, ClusterRefused, ClusterUnavailable, Resource
-from fairlead_operator.observing import format_time
 from fairlead_operator.settings import LeaseSettings
+from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
 

@@ -25,13 +25,13 @@ from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavailable, HttpCluster
 from fairlead_operator.control_plane import PacedControlPlane
-from fairlead_operator.finalizing import FINALIZER
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
 from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
 from fairlead_operator.persistence import NothingHandled
 from fairlead_operator.pool_worker import PoolWorker, Turns
-from fairlead_operator.reconciling import Dependencies, PoolReconciler
+from fairlead_operator.reconciling.finalizing import FINALIZER
+from fairlead_operator.reconciling.pool_reconciler import Dependencies, PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies

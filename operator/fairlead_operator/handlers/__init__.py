@@ -1,4 +1,4 @@
-"""Kopf's decorated functions, a few lines each: they only wake the loop of the pool concerned.
+"""What kopf calls, a few lines each: `pools` reconciles and finalizes, `instances` and `children` wake a pool's worker, `lifecycle` starts and stops.
 
-Logic does not belong here, because a decorated function cannot be called by a typed test.
+Logic does not belong here, because it could only be tested with kopf.
 """

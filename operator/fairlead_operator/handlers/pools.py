@@ -8,8 +8,8 @@ import kopf
 
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead_operator.filtering import is_news, pool_essence
-from fairlead_operator.finalizing import FINALIZER, FORMER_FINALIZER, drop_former_finalizer, has_finalizer
 from fairlead_operator.pool_worker import PoolWorker
+from fairlead_operator.reconciling.finalizing import FINALIZER, FORMER_FINALIZER, drop_former_finalizer, has_finalizer
 
 POOLS = (GROUP, VERSION, PLURAL)
 

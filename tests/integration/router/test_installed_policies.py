@@ -58,7 +58,7 @@ ENTRY = PolicyEntry(
 '''
 JUDGE = """
 import json, sys
-from fairlead_operator.specs import read_spec_in_force
+from fairlead_operator.reconciling.specs import read_spec_in_force
 from fairlead_process.policies import installed_policies
 pool = {"metadata": {"generation": 1}, "spec": {"model": "m", "routing": json.loads(sys.argv[1])}}
 problem = read_spec_in_force(pool, installed_policies()).problem

@@ -14,8 +14,8 @@ from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.pool_worker import PoolWorker, Turns
+from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.settings import ControlPlaneSettings, Pace
-from fairlead_operator.state_exchange import StateExchange
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 POOLS = 300

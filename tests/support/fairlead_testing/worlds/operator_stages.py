@@ -9,11 +9,11 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
-from fairlead_operator.finalizing import FINALIZER
 from fairlead_operator.manifests import PoolIdentity
-from fairlead_operator.observing import format_second
-from fairlead_operator.reconciling import Dependencies, PoolReconciler
+from fairlead_operator.reconciling.finalizing import FINALIZER
+from fairlead_operator.reconciling.pool_reconciler import Dependencies, PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
+from fairlead_operator.times import format_second
 from fairlead_testing.fakes.cluster import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")

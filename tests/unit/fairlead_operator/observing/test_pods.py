@@ -6,7 +6,9 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
-from fairlead_operator.observing import format_time, parse_time, pod_health, read_pod, spec_manager, who_changed
+from fairlead_operator.observing.field_managers import spec_manager, who_changed
+from fairlead_operator.observing.pods import pod_health, read_pod
+from fairlead_operator.times import format_time, parse_time
 
 
 def status(phase: str, *, ready: str | None = None, ip: str | None = "127.0.0.1", waiting: str | None = None) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Documents of the cluster → what planning and reporting need. Pure readers; nothing here calls the cluster."""
+"""Pods as the planner and the control API need them. Pure readers; nothing here calls the cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from fairlead.instances import InstanceState, Role
@@ -18,6 +17,7 @@ from fairlead_operator.manifests import (
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
 )
+from fairlead_operator.times import parse_time
 
 TROUBLES = frozenset(
     {
@@ -58,26 +58,6 @@ class Pod:
             restarts=self.restarts,
             created_at=self.instance.created_at,
         )
-
-
-def parse_time(text: str | None) -> float | None:
-    """RFC 3339 → Unix seconds; None for nothing or nonsense."""
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC).timestamp()
-    except ValueError:
-        return None
-
-
-def format_time(seconds: float) -> str:
-    """Unix seconds → RFC 3339 with microseconds, UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def format_second(seconds: float) -> str:
-    """Unix seconds → RFC 3339 in whole seconds, as conditions and Events have it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str) -> tuple[Pod, ...]:
@@ -145,33 +125,3 @@ def _trouble(status: Mapping[str, Any]) -> str | None:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
             return "Unschedulable"
     return None
-
-
-def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
-    """The field manager that wrote the spec last, or `unknown`; with a `member` of the spec, as `replicas`, the one that owns it.
-
-    The scale subresource takes `replicas` from whoever had it and writes no time (Kubernetes' scale handler), so only ownership tells who scaled.
-    A member nobody owns is a default: then the last writer of the spec is named.
-    """
-    writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
-    owners = [(time, manager) for time, manager, owned in writers if owned is not None and f"f:{member}" in owned]
-    candidates = owners or [(time, manager) for time, manager, owned in writers if owned is not None]
-    return max(candidates, key=lambda item: item[0])[1] if candidates else "unknown"
-
-
-def who_changed(pool: Mapping[str, Any]) -> str:
-    """The field manager that changed the spec since the one in force: the owner of the only member that differs, else the last writer."""
-    spec: Mapping[str, Any] = pool.get("spec") or {}
-    before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
-    changed = [] if before is None else [name for name in {**before, **spec} if before.get(name) != spec.get(name)]
-    return spec_manager(pool["metadata"], changed[0] if len(changed) == 1 else "")
-
-
-def _manager(entry: Mapping[str, Any]) -> str:
-    return str(entry.get("manager") or "unknown")
-
-
-def _owned(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The members of the spec an entry of managedFields owns; None when it has nothing of the spec."""
-    owned: Mapping[str, Any] | None = (entry.get("fieldsV1") or {}).get("f:spec")
-    return owned

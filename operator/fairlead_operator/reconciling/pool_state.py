@@ -8,8 +8,9 @@ from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import DesiredRole
 from fairlead_operator.manifests import spec_hash
-from fairlead_operator.observing import Pod, who_changed
-from fairlead_operator.specs import SpecInForce
+from fairlead_operator.observing.field_managers import who_changed
+from fairlead_operator.observing.pods import Pod
+from fairlead_operator.reconciling.specs import SpecInForce
 
 
 def desired_role(spec: PoolSpec | None) -> DesiredRole | None:

@@ -12,20 +12,23 @@ from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_operator.applying import Applier
+from fairlead_operator.applying.actions import Applier
+from fairlead_operator.applying.ownership import adopt, orphaned_pods, restore, strange_pods
+from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.events import EventRecorder, PostEvent
-from fairlead_operator.finalizing import FINALIZER, Finalization, drains, has_finalizer
 from fairlead_operator.manifests import PoolIdentity, disruption_budget, service
-from fairlead_operator.observing import Pod, format_second, read_pods, spec_manager
-from fairlead_operator.ownership import adopt, orphaned_pods, restore, strange_pods
-from fairlead_operator.pool_state import desired_role, is_busy, last_ordinal, pool_state, troubles_of
-from fairlead_operator.retrying import ActionRetries
+from fairlead_operator.merge_patches import merge_patch
+from fairlead_operator.observing.field_managers import spec_manager
+from fairlead_operator.observing.pods import Pod, read_pods
+from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
+from fairlead_operator.reconciling.pool_state import desired_role, is_busy, last_ordinal, pool_state, troubles_of
+from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
+from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
+from fairlead_operator.reconciling.status import is_urgent, status_document
 from fairlead_operator.settings import OperatorSettings
-from fairlead_operator.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
-from fairlead_operator.state_exchange import Answer, StateExchange
-from fairlead_operator.status import is_urgent, merge_patch, status_document
+from fairlead_operator.times import format_second
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from fairlead.reconciling.actions import RecordState
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Taken
 from fairlead_operator.control_plane import ControlPlane
-from fairlead_operator.observing import Pod, parse_time
+from fairlead_operator.observing.pods import Pod
 from fairlead_operator.settings import Pace
+from fairlead_operator.times import parse_time
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from functools import partial
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, RecordState
+from fairlead_operator.applying.ownership import is_owned
+from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import PoolIdentity, pod, state_annotations
-from fairlead_operator.observing import format_time
-from fairlead_operator.ownership import is_owned
-from fairlead_operator.retrying import ActionRetries, NotOwned
+from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
 

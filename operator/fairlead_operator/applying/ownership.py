@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairlead.pools import KIND
+from fairlead_operator.applying.retrying import NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.manifests import INSTANCE_LABEL, MANAGED_BY, POOL_LABEL, PoolIdentity
-from fairlead_operator.retrying import NotOwned
-from fairlead_operator.status import merge_patch
+from fairlead_operator.merge_patches import merge_patch
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead.conditions import PoolFacts, merge_conditions, pool_conditions
 from fairlead.instances import ACCEPTING, InstanceState
-from fairlead_operator.specs import SpecInForce
+from fairlead_operator.reconciling.specs import SpecInForce
 
 
 def status_document(
@@ -65,20 +65,6 @@ def _ring(old: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts) -> di
     accepting = sum(1 for instance in facts.instances if instance.state in ACCEPTING and not instance.terminating)
     version = facts.observations.table_version if facts.observations is not None else (old.get("ring") or {}).get("version", 0)
     return {"version": version, "anchors": accepting * anchors_each}
-
-
-def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch that makes `new` of `old`; empty when they are equal."""
-    patch: dict[str, Any] = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        before = old.get(name)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            inner = merge_patch(before, value)
-            if inner:
-                patch[name] = inner
-        elif before != value or name not in old:
-            patch[name] = value
-    return patch
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

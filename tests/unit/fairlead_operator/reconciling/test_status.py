@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_operator.status import is_urgent, merge_patch
+from fairlead_operator.merge_patches import merge_patch
+from fairlead_operator.reconciling.status import is_urgent
 from fairlead_testing.fakes.cluster import merged
 
 values: st.SearchStrategy[Any] = st.recursive(

@@ -1,0 +1,18 @@
+"""JSON merge patches. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch that makes `new` of `old`; empty when they are equal."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            inner = merge_patch(before, value)
+            if inner:
+                patch[name] = inner
+        elif before != value or name not in old:
+            patch[name] = value
+    return patch

@@ -1,0 +1,34 @@
+"""Who changed a pool, by its managedFields. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
+    """The field manager that wrote the spec last, or `unknown`; with a `member` of the spec, as `replicas`, the one that owns it.
+
+    The scale subresource takes `replicas` from whoever had it and writes no time (Kubernetes' scale handler), so only ownership tells who scaled.
+    A member nobody owns is a default: then the last writer of the spec is named.
+    """
+    writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
+    owners = [(time, manager) for time, manager, owned in writers if owned is not None and f"f:{member}" in owned]
+    candidates = owners or [(time, manager) for time, manager, owned in writers if owned is not None]
+    return max(candidates, key=lambda item: item[0])[1] if candidates else "unknown"
+
+
+def who_changed(pool: Mapping[str, Any]) -> str:
+    """The field manager that changed the spec since the one in force: the owner of the only member that differs, else the last writer."""
+    spec: Mapping[str, Any] = pool.get("spec") or {}
+    before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
+    changed = [] if before is None else [name for name in {**before, **spec} if before.get(name) != spec.get(name)]
+    return spec_manager(pool["metadata"], changed[0] if len(changed) == 1 else "")
+
+
+def _manager(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("manager") or "unknown")
+
+
+def _owned(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The members of the spec an entry of managedFields owns; None when it has nothing of the spec."""
+    owned: Mapping[str, Any] | None = (entry.get("fieldsV1") or {}).get("f:spec")
+    return owned

@@ -1,0 +1,23 @@
+"""Times as Kubernetes writes them. Pure."""
+
+from datetime import UTC, datetime
+
+
+def parse_time(text: str | None) -> float | None:
+    """RFC 3339 → Unix seconds; None for nothing or nonsense."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def format_time(seconds: float) -> str:
+    """Unix seconds → RFC 3339 with microseconds, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def format_second(seconds: float) -> str:
+    """Unix seconds → RFC 3339 in whole seconds, as conditions and Events have it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
