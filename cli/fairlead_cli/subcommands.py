@@ -8,7 +8,9 @@ import click
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subcommand:
-    """`load` imports the command; `extra` of the distribution brings what that needs (empty: nothing more than the command line itself)."""
+    """`load` imports the command; `extra` of the distribution brings what that needs (empty: nothing more than
+    the command line itself).
+    """
 
     help: str
     load: Callable[[], click.Command]

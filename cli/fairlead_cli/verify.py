@@ -25,8 +25,9 @@ Item = TypeVar("Item")
 def verify(url: str, token: str | None, pool: str | None, decisions: int, moves: int) -> None:
     """Compute recorded choices again and look for contradictions.
 
-    Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen; every migration must be a step of its session's
-    history, with an outcome and a verdict its own numbers bear out. Prints what does not fit; the exit code is 1 if anything does not.
+    Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen; every migration
+    must be a step of its session's history, with an outcome and a verdict its own numbers bear out. Prints what does
+    not fit; the exit code is 1 if anything does not.
     """
     try:
         verifier = asyncio.run(_verify(url, token, pool, decisions, moves))

@@ -19,7 +19,10 @@ CONFIGURE_SECONDS = 60
 
 
 class KubernetesCluster:
-    """Implements `services.plans.ClusterGateway`. The kubeconfig is read at the first call, and again after it failed."""
+    """Implements `services.plans.ClusterGateway`.
+
+    The kubeconfig is read at the first call, and again after it failed.
+    """
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._kubeconfig = kubeconfig

@@ -1,4 +1,6 @@
-"""What FastAPI's OpenAPI document leaves out: credentials, the refusals every endpoint shares, and bodies that take no unknown fields."""
+"""What FastAPI's OpenAPI document leaves out: credentials, the refusals every endpoint shares, and bodies
+that take no unknown fields.
+"""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Who is asking is settled before anything of a request is parsed, cached or looked up.
 
-A stranger learns nothing from a 401: no field names, no paths, and their body is not read. What comes after, remembered answers of `StaleReads`
-among it, can rely on a known caller.
+A stranger learns nothing from a 401: no field names, no paths, and their body is not read. What comes after, remembered
+answers of `StaleReads` among it, can rely on a known caller.
 """
 
 import re
@@ -22,7 +22,8 @@ _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
 
 class Identify:
-    """Middleware that puts a Caller into the request's state, or answers 401 (503 while the database is away and the caller was not seen lately).
+    """Middleware that puts a Caller into the request's state, or answers 401 (503 while the database is away and the
+    caller was not seen lately).
 
     Cookies are ignored, so a browser can be tricked into nothing.
     """

@@ -1,5 +1,6 @@
-"""When the background jobs run. A failing run is logged and counted, and the next one tries again. A job that still runs when it is due
-again goes on alone: each run does all that is due, so nothing is missed."""
+"""When the background jobs run. A failing run is logged and counted, and the next one tries again. A job that still
+runs when it is due again goes on alone: each run does all that is due, so nothing is missed.
+"""
 
 import asyncio
 import logging

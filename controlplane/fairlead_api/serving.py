@@ -1,6 +1,7 @@
 """Serving an app of the control API: where to listen, waiting for the database, migrating, and uvicorn.
 
-Whatever makes a start impossible (a database that does not answer, a taken port) is raised as one line's worth of FairleadError.
+Whatever makes a start impossible (a database that does not answer, a taken port) is raised as one
+line's worth of FairleadError.
 """
 
 import logging

@@ -78,8 +78,10 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`background` off = no jobs (tests drive them by hand). Pool summaries of one moment serve everybody for `share_seconds`, percentiles in
-    them for four times as long (and until they are computed again, at most twenty times)."""
+    """`background` off = no jobs (tests drive them by hand). Pool summaries of one moment serve
+    everybody for `share_seconds`, percentiles in them for four times as long (and until they are
+    computed again, at most twenty times).
+    """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)
     bootstrap_tokens: tuple[BootstrapToken, ...] = field(

@@ -1,7 +1,7 @@
 """Reads while the database is away: the last good answer to the same question of the same person, marked stale.
 
-Only 503 answers are replaced, and only for a caller `Identify` knows: who was revoked, or is not known while the database is away, gets none.
-Answers say their age in `age` and `x-fairlead-stale`.
+Only 503 answers are replaced, and only for a caller `Identify` knows: who was revoked, or is not known while the
+database is away, gets none. Answers say their age in `age` and `x-fairlead-stale`.
 """
 
 import hashlib

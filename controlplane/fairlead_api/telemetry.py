@@ -1,4 +1,6 @@
-"""Metrics `fairlead_api_*` (bounded labels) and the middleware that gives every request an id, a metric and a log line."""
+"""Metrics `fairlead_api_*` (bounded labels) and the middleware that gives every request an id, a metric and a
+log line.
+"""
 
 import logging
 import re

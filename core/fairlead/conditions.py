@@ -1,4 +1,7 @@
-"""A pool's status in words: conditions with named reasons, computed from what was observed. Pure; times come from the caller."""
+"""A pool's status in words: conditions with named reasons, computed from what was observed.
+
+Pure; times come from the caller.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -65,11 +68,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """What the conditions are drawn from. `observations` None = the API did not answer, for `api_problem`; when that is None too, it has
-    been asked too short a time ago to say so.
+    """What the conditions are drawn from. `observations` None = the API did not answer, for `api_problem`; when that is
+    None too, it has been asked too short a time ago to say so.
 
-    `troubles` are containers that cannot run, as reason → instances; `apply_problem` is why the last action failed, if it did; `strangers` are
-    pods that carry the pool's label and are not its instances.
+    `troubles` are containers that cannot run, as reason → instances; `apply_problem` is why the last action failed, if
+    it did; `strangers` are pods that carry the pool's label and are not its instances.
     """
 
     problem: SpecProblem | None
@@ -101,7 +104,8 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
 def merge_conditions(
     previous: Iterable[Mapping[str, Any]], fresh: Iterable[Condition], generation: int, now: str
 ) -> tuple[dict[str, Any], ...]:
-    """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one's.
+    """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs
+    from the previous one's.
 
     What is not known yet leaves the previous condition as it stands.
     """

@@ -1,4 +1,7 @@
-"""The CustomResourceDefinition of InferencePool, generated from the typed spec of the core. Pure; `scripts/generate_crds.py` writes it down."""
+"""The CustomResourceDefinition of InferencePool, generated from the typed spec of the core.
+
+Pure; `scripts/generate_crds.py` writes it down.
+"""
 
 from typing import Any
 

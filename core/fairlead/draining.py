@@ -8,7 +8,10 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 
 
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether every live router knows the state last reported. No live router: nobody can send work, so yes. API silent: nobody knows, so no."""
+    """Whether every live router knows the state last reported.
+
+    No live router: nobody can send work, so yes. API silent: nobody knows, so no.
+    """
     if observations is None:
         return False
     if observations.live_routers == 0:
@@ -17,7 +20,9 @@ def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def is_drained(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether an instance marked as draining has nothing left: no router may still choose it, and none has a request there."""
+    """Whether an instance marked as draining has nothing left: no router may still choose it, and
+    none has a request there.
+    """
     if not acknowledged(observations, instance):
         return False
     in_flight = 0
@@ -27,8 +32,10 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """What to plan by when the control API has answered only for a moment: that no router has reported to it yet does not mean that none
-    routes. Draining instances count as unacknowledged then; all else stays. With live routers nothing is changed."""
+    """What to plan by when the control API has answered only for a moment: that no router has reported to it yet
+    does not mean that none routes. Draining instances count as unacknowledged then; all else stays. With live
+    routers nothing is changed.
+    """
     if observations.live_routers > 0:
         return observations
     instances = tuple(replace(item, acknowledged=item.id not in draining) for item in observations.instances)
@@ -36,7 +43,8 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_second: float) -> float:
-    """What giving up an instance costs, counted in disturbed requests: bound sessions × cache value + requests in flight.
+    """What giving up an instance costs, counted in disturbed requests: bound sessions × cache value + requests in
+    flight.
 
     A session's cache value is 1 (it is moved) plus the seconds of prefill its cached tokens save it.
     """
@@ -49,8 +57,9 @@ def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_secon
 
 
 def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_tokens_per_second: float) -> list[tuple[float, str]]:
-    """Instances with their cost, cheapest first. Equal costs are ordered by id, which says nothing of age: newest-first loses fresh capacity
-    to keep full caches, oldest-first the reverse."""
+    """Instances with their cost, cheapest first. Equal costs are ordered by id, which says nothing of age: newest-first
+    loses fresh capacity to keep full caches, oldest-first the reverse.
+    """
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)
 
@@ -58,7 +67,8 @@ def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_to
 def spread(sessions: Sequence[str], bound: Mapping[str, int]) -> dict[str, str]:
     """Session → target: each goes to the accepting instance that has the fewest bound sessions at that moment.
 
-    `bound` counts the sessions of each accepting instance. If it is empty, no session moves. Example: two sessions and `{"a": 0, "b": 2}` both go to `a`.
+    `bound` counts the sessions of each accepting instance. If it is empty, no session moves. Example: two sessions and
+    `{"a": 0, "b": 2}` both go to `a`.
     """
     heap = [(count, instance) for instance, count in sorted(bound.items())]
     heapq.heapify(heap)

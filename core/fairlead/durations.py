@@ -13,7 +13,10 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 def parse_duration(text: object, field: str) -> float:
-    """Seconds of a duration such as `1h30m`. Raises InvalidInput naming `field` for anything else, also for plain numbers but `0`."""
+    """Seconds of a duration such as `1h30m`.
+
+    Raises InvalidInput naming `field` for anything else, also for plain numbers but `0`.
+    """
     if not isinstance(text, str) or _WHOLE.fullmatch(text) is None:
         raise InvalidInput(field, text, "write a duration with a unit, such as 500ms, 5s, 30m or 1h")
     # Divided once at the end, so that 700ms is 0.7 and not its neighbour.
@@ -21,7 +24,10 @@ def parse_duration(text: object, field: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`. Parsing it gives the same microseconds back."""
+    """The shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`.
+
+    Parsing it gives the same microseconds back.
+    """
     microseconds = round(seconds * 1_000_000)
     parts = []
     for unit, size in (("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000)):

@@ -1,7 +1,8 @@
 """What the operator tells the control API about a pool, and what it learns back: one level-triggered exchange.
 
-The operator sends everything it observes each time something changed and at least every few seconds; sending the same state twice changes
-nothing. The answer carries what only routers and Postgres know: who still works for whom. These dataclasses are the wire format (JSON).
+The operator sends everything it observes each time something changed and at least every few seconds; sending the same
+state twice changes nothing. The answer carries what only routers and Postgres know: who still works for whom. These
+dataclasses are the wire format (JSON).
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +13,10 @@ from fairlead.instances import InstanceState, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """One instance as the operator sees it. `address` is host:port, None until the pod has an IP; `reason` says why it is in this state."""
+    """One instance as the operator sees it.
+
+    `address` is host:port, None until the pod has an IP; `reason` says why it is in this state.
+    """
 
     id: str
     pod_uid: str
@@ -28,10 +32,12 @@ class InstanceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """A pool as the operator sees it: the object's identity and spec verbatim, who last changed the spec, and all instances not yet gone.
+    """A pool as the operator sees it: the object's identity and spec verbatim, who last changed the spec, and
+    all instances not yet gone.
 
-    `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api, argocd-controller, …); `paused`
-    is set when the spec was refused (`problem` says why): the last good spec stays in force and nothing that serves is changed.
+    `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
+    argocd-controller, …); `paused` is set when the spec was refused (`problem` says why): the last good spec stays in
+    force and nothing that serves is changed.
     """
 
     uid: str
@@ -48,8 +54,10 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObservation:
-    """What routers and the database know of one instance. `acknowledged` = every live router routes by a table in which the
-    instance has the state last reported; `in_flight` sums live routers; `cache_tokens` estimates the cached tokens sessions would lose."""
+    """What routers and the database know of one instance. `acknowledged` = every live router routes by a table in
+    which the instance has the state last reported; `in_flight` sums live routers; `cache_tokens` estimates the cached
+    tokens sessions would lose.
+    """
 
     id: str
     in_flight: int
@@ -60,7 +68,10 @@ class InstanceObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
-    """The answer to a PoolState. `live_routers` is how many routers reported in the last 10 s; attainment is over the last 5 minutes."""
+    """The answer to a PoolState.
+
+    `live_routers` is how many routers reported in the last 10 s; attainment is over the last 5 minutes.
+    """
 
     table_version: int
     table_acknowledged: bool
@@ -72,7 +83,9 @@ class PoolObservations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
-    """Something the operator did or refused, for history and audit: scale steps, drains, replacements, policy changes."""
+    """Something the operator did or refused, for history and audit: scale steps, drains,
+    replacements, policy changes.
+    """
 
     at: float
     reason: str

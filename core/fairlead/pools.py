@@ -1,4 +1,5 @@
-"""The InferencePool's spec, typed. The only source: the CRD is generated from these classes, and `parse_spec` reads documents by them.
+"""The InferencePool's spec, typed. The only source: the CRD is generated from these classes, and `parse_spec`
+reads documents by them.
 
 Attribute names are the document's in snake_case; durations are in seconds and end in `_seconds`.
 """
@@ -225,7 +226,7 @@ def _part(of: type[Facts], section: object, **others: Any) -> Facts:
 def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     """Read the `spec` of an InferencePool (the part under `spec:`), with all defaults.
 
-    Raises InvalidInput naming `spec.…`, the value and the remedy. It checks all the CRD does but transitions, so it can be trusted alone. Policies are
-    checked by whoever has a catalogue of them.
+    Raises InvalidInput naming `spec.…`, the value and the remedy. It checks all the CRD does but transitions, so it can
+    be trusted alone. Policies are checked by whoever has a catalogue of them.
     """
     return read(PoolSpec, document, "spec")

@@ -1,7 +1,7 @@
 """What routers tell the control API: one batch, idempotent by id, covering everything since the last.
 
-These dataclasses are the wire format (JSON). All times are Unix seconds as floats; all durations seconds; all amounts tokens.
-A batch is stored at most once however often it is sent, so a router may resend until it is acknowledged.
+These dataclasses are the wire format (JSON). All times are Unix seconds as floats; all durations seconds; all amounts
+tokens. A batch is stored at most once however often it is sent, so a router may resend until it is acknowledged.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,9 @@ from fairlead.tables import PoolKey
 from fairlead.values import value
 
 Pool = TypeVar("Pool")
-"""How a record names its pool: PoolKey in a report, `namespace/name` in the public API (`fairlead_client.resources`)."""
+"""How a record names its pool: PoolKey in a report, `namespace/name` in the public API
+(`fairlead_client.resources`).
+"""
 
 Time = TypeVar("Time")
 """How a record tells time: Unix seconds in a report, datetime in the public API."""
@@ -21,9 +23,10 @@ Time = TypeVar("Time")
 class BindingReason(StrEnum):
     """Why a session's KV home is where it is.
 
-    `cold` first placement · `hot-migration` its host was hot · `slo` the other candidate of its pair was sooner · `hotspot` moved with a queued
-    request · `drain` its host leaves · `instance-lost` its host is gone or failing · `ring-change` its place on the ring is another, as
-    instances came or went · `prefix-key` its place is another, as its prefix's key grew or shrank with the prefix's heat · `operator` a person moved it.
+    `cold` first placement · `hot-migration` its host was hot · `slo` the other candidate of its pair was sooner ·
+    `hotspot` moved with a queued request · `drain` its host leaves · `instance-lost` its host is gone or failing ·
+    `ring-change` its place on the ring is another, as instances came or went · `prefix-key` its place is another, as
+    its prefix's key grew or shrank with the prefix's heat · `operator` a person moved it.
     """
 
     COLD = "cold"
@@ -76,11 +79,13 @@ class RejectionReason(StrEnum):
 
 @value
 class BindingChange:
-    """A session's home set or moved. It says exactly which binding it replaces, and loses the race when that is no longer the session's.
+    """A session's home set or moved. It says exactly which binding it replaces, and loses the race when that is
+    no longer the session's.
 
-    `based_on` is the newest version the API has told this router (0 = none), `after` the id of the change this router made since then and has no
-    answer to yet, None when there is none. `id` is unique for ever; the move's MigrationRecord has the same one. With `previous` equal to `instance`
-    it is only a sign of life of a session that stays.
+    `based_on` is the newest version the API has told this router (0 = none), `after` the id of the change
+    this router made since then and has no answer to yet, None when there is none. `id` is unique for ever;
+    the move's MigrationRecord has the same one. With `previous` equal to `instance` it is only a sign of life
+    of a session that stays.
     """
 
     id: str = ""
@@ -96,7 +101,9 @@ class BindingChange:
 
 
 class MoveOutcome(StrEnum):
-    """What became of the request that carried a move; `underway` until it has had its first token or ended without one."""
+    """What became of the request that carried a move; `underway` until it has had its first token or ended
+    without one.
+    """
 
     UNDERWAY = "underway"
     COMPLETED = "completed"
@@ -107,12 +114,14 @@ class MoveOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(Generic[Pool, Time]):
-    """What a session migration and a re-route have in common, as a router reports them and as the public API shows them.
+    """What a session migration and a re-route have in common, as a router reports them and as the public API shows
+    them.
 
-    TTFTs are the predictions at decision time for the request that carried the move; `benefit_seconds` is their difference, negative when leaving
-    was predicted to cost time. They are None where nothing could be predicted: the source is gone, or no request carried the move.
-    `actual_ttft_seconds` is that request's real TTFT, None while it has none. Subclasses write `pool` and `at` again with their types, since
-    the OpenAPI document does not see through type variables.
+    TTFTs are the predictions at decision time for the request that carried the move; `benefit_seconds` is their
+    difference, negative when leaving was predicted to cost time. They are None where nothing could be predicted: the
+    source is gone, or no request carried the move.
+    `actual_ttft_seconds` is that request's real TTFT, None while it has none. Subclasses write `pool` and `at` again
+    with their types, since the OpenAPI document does not see through type variables.
     """
 
     id: str
@@ -148,7 +157,10 @@ class MigrationRecord(Move[PoolKey, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRouteRecord(Move[PoolKey, float]):
-    """A re-route: a request that was queued or sent somewhere went elsewhere. No session's home moved; `session` is only what the request named."""
+    """A re-route: a request that was queued or sent somewhere went elsewhere.
+
+    No session's home moved; `session` is only what the request named.
+    """
 
     pool: PoolKey
     at: float
@@ -157,7 +169,9 @@ class ReRouteRecord(Move[PoolKey, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOutcome:
-    """What became of an earlier MigrationRecord or ReRouteRecord: the TTFT its request really had, or why it had none."""
+    """What became of an earlier MigrationRecord or ReRouteRecord: the TTFT its request really had, or why it
+    had none.
+    """
 
     id: str
     pool: PoolKey
@@ -167,8 +181,10 @@ class MigrationOutcome:
 
 @value
 class CandidateScore:
-    """One candidate of a decision. `total` is what the policy compared, None when it compares nothing; `fairlead.routing.explanations.grounds` says in
-    which unit and direction, and what `terms` there are. `predicted_ttft_seconds` is the policy's own prediction where it makes one."""
+    """One candidate of a decision. `total` is what the policy compared, None when it compares nothing;
+    `fairlead.routing.explanations.grounds` says in which unit and direction, and what `terms` there are.
+    `predicted_ttft_seconds` is the policy's own prediction where it makes one.
+    """
 
     instance: str
     hit_tokens: int
@@ -181,8 +197,10 @@ class CandidateScore:
 
 @value
 class Weighing:
-    """How a policy came to its choice: the rule that decided, the chosen candidate and the next best, how many instances were considered, the
-    instance another rule would have given (`passed_over`), and the thresholds and weights in force (`limits`)."""
+    """How a policy came to its choice: the rule that decided, the chosen candidate and the next best, how many
+    instances were considered, the instance another rule would have given (`passed_over`), and the thresholds and
+    weights in force (`limits`).
+    """
 
     rule: str
     candidates: tuple[CandidateScore, ...]
@@ -193,11 +211,11 @@ class Weighing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDecision(Generic[Pool, Time]):
-    """A routing decision as a router reports it and as the public API shows it. `sample_rate` is the share of decisions recorded (0-1]; all moves
-    and refusals are kept.
+    """A routing decision as a router reports it and as the public API shows it. `sample_rate` is the share of decisions
+    recorded (0-1]; all moves and refusals are kept.
 
-    `ttft_seconds` is what the request had in the end, at `served_by`: another instance than `chosen` when it was re-routed or moved meanwhile.
-    Subclasses write `pool` and `at` again with their types, as those of `Move` do.
+    `ttft_seconds` is what the request had in the end, at `served_by`: another instance than `chosen` when it was
+    re-routed or moved meanwhile. Subclasses write `pool` and `at` again with their types, as those of `Move` do.
     """
 
     id: str
@@ -245,8 +263,9 @@ class RejectionRecord:
 class LoadSample:
     """One instance in one second as this router saw it. Counts are of that second; gauges are its last value.
 
-    `ttft_seconds`/`tpot_seconds` hold every completed first token / finished request of the second (bounded to 64 by uniform sampling), so that
-    percentiles can be formed over routers and longer buckets. `kv_usage` 0-1 comes from the engine's own metrics, None if unknown.
+    `ttft_seconds`/`tpot_seconds` hold every completed first token / finished request of the second (bounded to 64 by
+    uniform sampling), so that percentiles can be formed over routers and longer buckets. `kv_usage` 0-1 comes from the
+    engine's own metrics, None if unknown.
     """
 
     pool: PoolKey
@@ -290,7 +309,9 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterState:
-    """What is true of a router at `sent_at`, not since its last report: the tables it routes by and what it has under way."""
+    """What is true of a router at `sent_at`, not since its last report: the tables it routes by and what it has under
+    way.
+    """
 
     sent_at: float
     acknowledged: tuple[Acknowledgement, ...] = ()
@@ -315,8 +336,9 @@ class ReportBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(ReportBatch):
-    """A batch as it is sent: with the members of RouterState beside its own. Of neighbours in one post, the first carries the whole state
-    and the others only `sent_at`."""
+    """A batch as it is sent: with the members of RouterState beside its own. Of neighbours in one post, the first
+    carries the whole state and the others only `sent_at`.
+    """
 
     sent_at: float
     acknowledged: tuple[Acknowledgement, ...] = ()
@@ -325,8 +347,10 @@ class Report(ReportBatch):
 
 @value
 class Binding:
-    """A session's current home as the API knows it, streamed to all routers. `version` grows by one with every move; `instance` None = unbound
-    (expired). `change` is the id of the BindingChange that made it so, by which its router knows its own."""
+    """A session's current home as the API knows it, streamed to all routers. `version` grows by one with every
+    move; `instance` None = unbound (expired). `change` is the id of the BindingChange that made it so, by which
+    its router knows its own.
+    """
 
     pool: PoolKey
     session: str
@@ -341,7 +365,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReceipt:
-    """The API's answer. `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions."""
+    """The API's answer.
+
+    `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
+    """
 
     id: str
     duplicate: bool

@@ -1,4 +1,7 @@
-"""What a pool's routing table says, from the pool's facts and its instances. Pure; a table's version changes exactly when this changes."""
+"""What a pool's routing table says, from the pool's facts and its instances.
+
+Pure; a table's version changes exactly when this changes.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,10 +1,12 @@
 """The routing table: everything a router must know to serve one pool, immutable and versioned.
 
-The control API builds a new version whenever its content changes; routers keep the last one they saw and go on serving from it when the
-API is away. These dataclasses are the wire format itself: the API validates and serves them, routers decode them.
+The control API builds a new version whenever its content changes; routers keep the last one they saw and go on
+serving from it when the API is away. These dataclasses are the wire format itself: the API validates and serves
+them, routers decode them.
 
-What routers obey of a spec is declared here, and only here: the `…Facts` below are sections of the spec as well (`fairlead.pools`), or the part of
-one that goes into the table. A field added to one of them is in the CRD, in every table and in the pool's history of changes.
+What routers obey of a spec is declared here, and only here: the `…Facts` below are sections of the spec as well
+(`fairlead.pools`), or the part of one that goes into the table. A field added to one of them is in the CRD, in every
+table and in the pool's history of changes.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -16,7 +18,10 @@ from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.schemas.shapes import Rule, duration, free, number, text, truth, whole
 
 POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""What a policy's name looks like. Which policies there are is the operator's to say, as they may come from other packages."""
+"""What a policy's name looks like.
+
+Which policies there are is the operator's to say, as they may come from other packages.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,10 @@ class PoolKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:
-    """One instance in a table. `address` is host:port of its OpenAI API; `anchors` its ring points (0 unless accepting)."""
+    """One instance in a table.
+
+    `address` is host:port of its OpenAI API; `anchors` its ring points (0 unless accepting).
+    """
 
     id: str
     address: str
@@ -82,10 +90,11 @@ class EngineSpecFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledFacts:
-    """What only a model of engines can say, so only the simulator fills it; `PoolSpec.facts` leaves the defaults, by which nothing is known.
+    """What only a model of engines can say, so only the simulator fills it; `PoolSpec.facts` leaves the defaults,
+    by which nothing is known.
 
-    In a real pool decode steps are learnt from finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`),
-    and instances fetch nothing from each other.
+    In a real pool decode steps are learnt from finished requests (`fairlead.routing.knowledge.estimators`, for the
+    early rejection mode `Predicted`), and instances fetch nothing from each other.
     """
 
     decode_base_seconds: float = 0.0
@@ -111,7 +120,10 @@ class ModelledFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts(EngineSpecFacts):
-    """What routing must know of the engines. Speeds are of one instance, already multiplied by a simulated engine's time scale."""
+    """What routing must know of the engines.
+
+    Speeds are of one instance, already multiplied by a simulated engine's time scale.
+    """
 
     block_tokens: int = 512
     """Tokens per routing block (`spec.routing.blockTokens`); prompts are compared in whole blocks."""
@@ -148,7 +160,8 @@ class SloFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """`spec.earlyRejection`: refusing at arrival what cannot be served in time. The simulator also knows the mode `AfterPrefill`; see
+    """`spec.earlyRejection`: refusing at arrival what cannot be served in time. The simulator also knows the
+    mode `AfterPrefill`; see
     `fairlead.routing.admission.gates`.
 
     A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom`.
@@ -165,7 +178,9 @@ class EarlyRejectionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingFacts:
-    """What routers obey of `spec.routing`: the policy, its parameters (checked against the policy's schema) and queueing."""
+    """What routers obey of `spec.routing`: the policy, its parameters (checked against the policy's schema) and
+    queueing.
+    """
 
     policy: str = text(
         "Routing policy by name. One that the operator does not know is refused in the pool's Ready condition.",

@@ -1,7 +1,7 @@
 """`ControlApi`: one method per endpoint of the public API, returning the shared dataclasses.
 
-It never retries: the caller knows whether waiting is worth it. `with_token` gives the same connection pool another identity, which is how
-one web process serves many people.
+It never retries: the caller knows whether waiting is worth it. `with_token` gives the same connection pool another
+identity, which is how one web process serves many people.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -35,7 +35,8 @@ Query = Mapping[str, str | int | float | bool | None]
 
 
 class ControlApi:
-    """Client of one control API at `base_url`, as the bearer of `token`. `transport` replaces the network (httpx.ASGITransport in one process).
+    """Client of one control API at `base_url`, as the bearer of `token`. `transport` replaces the network
+    (httpx.ASGITransport in one process).
 
     Raises ApiProblem for every problem document and ApiUnreachable when there was no usable answer.
     """
@@ -68,7 +69,8 @@ class ControlApi:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
-    # --- identity -------------------------------------------------------------------------------------------------------------------
+    # --- identity
+    # -------------------------------------------------------------------------------------------------------------------
 
     async def whoami(self) -> Identity:
         return await self._call("GET", "/v1/whoami", Identity)
@@ -91,7 +93,8 @@ class ControlApi:
     async def revoke_token(self, token_id: str) -> None:
         await self._call("DELETE", f"/v1/tokens/{_segment(token_id)}", None)
 
-    # --- pools ----------------------------------------------------------------------------------------------------------------------
+    # --- pools
+    # ----------------------------------------------------------------------------------------------------------------------
 
     async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
         return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})
@@ -131,7 +134,8 @@ class ControlApi:
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/heatmap", Heatmap, query=query)
 
-    # --- sessions, migrations, decisions, rejections, audit; `filters` are the query names of the endpoint (`from`, `to`, `pool`, …) ---
+    # --- sessions, migrations, decisions, rejections, audit; `filters` are the query names of the endpoint
+    # (`from`, `to`, `pool`, …) ---
 
     async def sessions(self, filters: Query | None = None) -> Page[SessionSummary]:
         return await self._call("GET", "/v1/sessions", Page[SessionSummary], query=filters)
@@ -179,7 +183,8 @@ class ControlApi:
     async def audit_head(self) -> AuditHead:
         return await self._call("GET", "/v1/audit/head", AuditHead)
 
-    # --- plans ----------------------------------------------------------------------------------------------------------------------
+    # --- plans
+    # ----------------------------------------------------------------------------------------------------------------------
 
     async def create_scale_plan(self, pool: PoolKey, replicas: int) -> Plan:
         body = ScalePlanRequest(kind=PlanKind.SCALE, replicas=replicas)
@@ -194,12 +199,15 @@ class ControlApi:
     async def undo_plan(self, plan_id: str) -> Plan:
         return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/undo", Plan)
 
-    # --- streams of text ------------------------------------------------------------------------------------------------------------
+    # --- streams of text
+    # ------------------------------------------------------------------------------------------------------------
 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
     ) -> AsyncIterator[LiveEvent]:
-        """Server-sent events, decoded; ends when the API closes the stream (an event `poll` first means: too many streams, poll instead)."""
+        """Server-sent events, decoded; ends when the API closes the stream (an event `poll` first means: too
+        many streams, poll instead).
+        """
         query = {"topics": ",".join(topics), "pool": str(pool) if pool else None}
         headers = {"last-event-id": last_event_id} if last_event_id else {}
         async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
@@ -228,7 +236,8 @@ class ControlApi:
             async for chunk in response.aiter_raw():
                 yield chunk
 
-    # --- plumbing -------------------------------------------------------------------------------------------------------------------
+    # --- plumbing
+    # -------------------------------------------------------------------------------------------------------------------
 
     async def _call(
         self,

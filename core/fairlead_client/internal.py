@@ -1,6 +1,8 @@
-"""`SystemApi`: the internal protocol, by which the operator and routers speak with the control API. One method per endpoint.
+"""`SystemApi`: the internal protocol, by which the operator and routers speak with the control API.
+One method per endpoint.
 
-Each call is made once and its outcome is a value: taken, refused for ever, or later. Whether, when and what to send again is the caller's business.
+Each call is made once and its outcome is a value: taken, refused for ever, or later. Whether, when and what to send
+again is the caller's business.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -31,7 +33,8 @@ _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
 class SystemApi:
-    """One control API at `url`, as the bearer of `token`. `timeout_seconds` bounds each wait of a call, `connect_seconds` that for a connection.
+    """One control API at `url`, as the bearer of `token`. `timeout_seconds` bounds each wait of a call,
+    `connect_seconds` that for a connection.
 
     `transport` replaces the network in tests.
     """
@@ -83,7 +86,10 @@ class SystemApi:
     # ── as a router ──
 
     async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncGenerator[StreamLine, None]:
-        """Tables and bindings: a snapshot, SyncedLine, then every change. Ends only by StreamLost, also after `silence_seconds` without a line."""
+        """Tables and bindings: a snapshot, SyncedLine, then every change.
+
+        Ends only by StreamLost, also after `silence_seconds` without a line.
+        """
         cutter = LineCutter()
         timeout = httpx.Timeout(self._connect_seconds, read=silence_seconds)
         try:
@@ -102,8 +108,10 @@ class SystemApi:
     async def post_reports(
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send neighbouring batches (of `encode_batch`) of one router, at least one; a receipt for each, in their order. The API stores a batch
-        once however often it comes. `Later` by Cause.UNREADABLE means stored, with receipts that cannot be read."""
+        """Send neighbouring batches (of `encode_batch`) of one router, at least one; a receipt for each, in their
+        order. The API stores a batch once however often it comes. `Later` by Cause.UNREADABLE means stored, with
+        receipts that cannot be read.
+        """
         body = post_body(batches, state)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
         return _read(outcome, _receipts)

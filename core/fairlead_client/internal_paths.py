@@ -1,4 +1,7 @@
-"""Paths of the internal protocol. The API serves them and `SystemApi` asks for them; `{namespace}` and `{name}` are those of the pool."""
+"""Paths of the internal protocol.
+
+The API serves them and `SystemApi` asks for them; `{namespace}` and `{name}` are those of the pool.
+"""
 
 POOL = "/internal/v1/pools/{namespace}/{name}"
 POOL_STATE = f"{POOL}/state"

@@ -1,7 +1,8 @@
 """The lines of the stream that routers follow: one JSON object a line, told apart by its member `type`.
 
-The control API encodes with these classes and routers decode with them, so neither side can rename a member alone. A line of a kind that this
-version does not know, and a member that a kind does not have here, are skipped: a router may be older than the API, or newer.
+The control API encodes with these classes and routers decode with them, so neither side can rename a member alone. A
+line of a kind that this version does not know, and a member that a kind does not have here, are skipped: a router may
+be older than the API, or newer.
 """
 
 from collections.abc import Iterator
@@ -30,13 +31,19 @@ class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 
 class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="bindings"):
-    """Sessions that were bound or moved. A binding may come twice or late: the one with the highest version of its session counts."""
+    """Sessions that were bound or moved.
+
+    A binding may come twice or late: the one with the highest version of its session counts.
+    """
 
     bindings: tuple[Binding, ...] = ()
 
 
 class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
-    """The snapshot is complete and changes follow. It comes again after the API lost its database and found it again."""
+    """The snapshot is complete and changes follow.
+
+    It comes again after the API lost its database and found it again.
+    """
 
 
 class HeartbeatLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat"):
@@ -86,7 +93,10 @@ class LineCutter:
         self._begun = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[StreamLine]:
-        """The lines that this piece completes, known kinds only. Raises UnreadableLine, also for one longer than `longest` bytes."""
+        """The lines that this piece completes, known kinds only.
+
+        Raises UnreadableLine, also for one longer than `longest` bytes.
+        """
         self._begun += piece
         if b"\n" in piece:
             *complete, self._begun = self._begun.split(b"\n")

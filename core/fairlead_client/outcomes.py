@@ -1,4 +1,7 @@
-"""What became of one call of the internal protocol. The caller only decides what to do about it; nothing here was tried twice."""
+"""What became of one call of the internal protocol.
+
+The caller only decides what to do about it; nothing here was tried twice.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +19,10 @@ class Taken(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The API understood the body and will never take it (400, 413, 422), so that sending it again is pointless. `problem` is one line."""
+    """The API understood the body and will never take it (400, 413, 422), so that sending it again is pointless.
+
+    `problem` is one line.
+    """
 
     problem: str
 
@@ -44,8 +50,10 @@ OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """Not taken now, or not known to be: the same call may succeed later, and may be repeated without harm. `problem` is one line;
-    `retry_after_seconds` is the pause that was asked for, None when none was."""
+    """Not taken now, or not known to be: the same call may succeed later, and may be repeated without
+    harm. `problem` is one line;
+    `retry_after_seconds` is the pause that was asked for, None when none was.
+    """
 
     cause: Cause
     problem: str

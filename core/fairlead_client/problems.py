@@ -20,7 +20,10 @@ class ClientError(Exception):
 
 
 class ApiProblem(ClientError):
-    """The API refused or failed. `problem.status` is the HTTP status; `retry_after_seconds` comes from Retry-After, if it was sent."""
+    """The API refused or failed.
+
+    `problem.status` is the HTTP status; `retry_after_seconds` comes from Retry-After, if it was sent.
+    """
 
     def __init__(self, problem: Problem, retry_after_seconds: float | None = None) -> None:
         self.problem = problem
@@ -29,12 +32,17 @@ class ApiProblem(ClientError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed later without any change (the API or its database was away, or it was busy)."""
+        """Whether the same call may succeed later without any change (the API or its database was away, or it was
+        busy).
+        """
         return self.problem.status in {429, 502, 503, 504}
 
 
 class ApiUnreachable(ClientError):
-    """The API could not be reached or its answer not understood. Writes may or may not have happened; all of ours are safe to repeat."""
+    """The API could not be reached or its answer not understood.
+
+    Writes may or may not have happened; all of ours are safe to repeat.
+    """
 
 
 class StreamLost(ClientError):

@@ -1,7 +1,9 @@
-"""A post of reports: neighbouring batches, encoded once when they were recorded, with the state of the router at the moment of sending.
+"""A post of reports: neighbouring batches, encoded once when they were recorded, with the state of the router
+at the moment of sending.
 
-A batch may wait on a router's disk through an outage. Its records stay true meanwhile; counts of what is in flight would not, and would mislead
-an operator that waits for an instance to fall idle. So a batch is kept without them, and they are put in, as bytes, when it is sent.
+A batch may wait on a router's disk through an outage. Its records stay true meanwhile; counts of what is in flight
+would not, and would mislead an operator that waits for an instance to fall idle. So a batch is kept without them, and
+they are put in, as bytes, when it is sent.
 """
 
 from collections.abc import Sequence

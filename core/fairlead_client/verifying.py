@@ -1,4 +1,6 @@
-"""Contradictions in the public record: decisions, re-routes and migrations against their own numbers and against the sessions' history."""
+"""Contradictions in the public record: decisions, re-routes and migrations against their own numbers and
+against the sessions' history.
+"""
 
 from collections import Counter
 

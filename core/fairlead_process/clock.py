@@ -11,7 +11,9 @@ def utc_now() -> datetime:
 
 
 class SteadyClock:
-    """Unix seconds that never go back, even when the machine's wall clock is stepped: read once and advanced by the monotonic clock."""
+    """Unix seconds that never go back, even when the machine's wall clock is stepped: read once and
+    advanced by the monotonic clock.
+    """
 
     __slots__ = ("_anchor", "_monotonic")
 

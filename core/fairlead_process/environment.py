@@ -2,10 +2,11 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class RouterSettings:
-        max_retries: int = field(default=2, metadata=variable("FAIRLEAD_MAX_RETRIES", Whole("retries"), "other instances that are tried"))
-        timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
+        max_retries: int = field(default=2, metadata=variable("FAIRLEAD_MAX_RETRIES", Whole("retries"), "other instances
+        that are tried")) timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
 
-`read(RouterSettings, os.environ)` gives the settings or raises InvalidInput; the same fields make docs/settings.md, so no variable is undocumented.
+`read(RouterSettings, os.environ)` gives the settings or raises InvalidInput; the same fields make docs/settings.md, so
+no variable is undocumented.
 """
 
 import difflib
@@ -33,8 +34,9 @@ class MissingSetting(InvalidInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable. `meaning` says what it sets, `consequence` what another value changes; `default_shown` stands for a default that is
-    worked out at the start."""
+    """One environment variable. `meaning` says what it sets, `consequence` what another value changes; `default_shown`
+    stands for a default that is worked out at the start.
+    """
 
     name: str
     kind: Kind[Any]
@@ -63,7 +65,10 @@ def group(settings: type[Any]) -> Mapping[str, Any]:
 
 
 def read(settings: type[S], environment: Mapping[str, str]) -> S:
-    """The settings as the environment has them; an empty variable counts as not set. Raises InvalidInput for the first that cannot be used."""
+    """The settings as the environment has them; an empty variable counts as not set.
+
+    Raises InvalidInput for the first that cannot be used.
+    """
     values: dict[str, Any] = {}
     for one in fields(settings):  # type: ignore[arg-type]  # a type variable cannot say that it is a dataclass
         if (inner := one.metadata.get("group")) is not None:
@@ -92,7 +97,9 @@ def names(*settings: type[Any]) -> frozenset[str]:
 
 
 def unread(environment: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
-    """Fairlead's variables that are set and not among `known`, each with the known name most like it (empty: none is)."""
+    """Fairlead's variables that are set and not among `known`, each with the known name most like it (empty:
+    none is).
+    """
     strange = sorted(name for name in environment if name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS) and name not in known)
     return {name: next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "") for name in strange}
 

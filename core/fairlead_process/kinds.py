@@ -12,7 +12,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(Protocol[T_co]):
-    """`wanted` completes the sentence "write …"; `unit` is what docs/settings.md says of values; a `secret` is shown nowhere."""
+    """`wanted` completes the sentence "write …"; `unit` is what docs/settings.md says of values; a
+    `secret` is shown nowhere.
+    """
 
     @property
     def wanted(self) -> str: ...
@@ -80,7 +82,10 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of `noun` (empty: a mere number). `least` is excluded where `above` says so, `most` always included; never infinite."""
+    """A number of `noun` (empty: a mere number).
+
+    `least` is excluded where `above` says so, `most` always included; never infinite.
+    """
 
     noun: str
     least: float = 0.0

@@ -1,6 +1,8 @@
-"""Requests to the Kubernetes API, for every process that makes some: who we are, time limits, credentials that expire, and what errors mean.
+"""Requests to the Kubernetes API, for every process that makes some: who we are, time limits, credentials that
+expire, and what errors mean.
 
-It stands on the official asyncio client. Objects are plain JSON documents; which objects there are is the callers' business.
+It stands on the official asyncio client. Objects are plain JSON documents; which objects there are
+is the callers' business.
 """
 
 import json
@@ -27,7 +29,10 @@ class ClusterError(Exception):
 
 
 class ClusterUnavailable(ClusterError):
-    """No usable answer; the call may or may not have had its effect. `status` is None when there was no answer at all."""
+    """No usable answer; the call may or may not have had its effect.
+
+    `status` is None when there was no answer at all.
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         self.status = status
@@ -57,7 +62,10 @@ class KubernetesApi:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "KubernetesApi":
-        """From a kubeconfig file, or from the pod's service account when None; nothing is asked yet. Raises ClusterNotConfigured."""
+        """From a kubeconfig file, or from the pod's service account when None; nothing is asked yet.
+
+        Raises ClusterNotConfigured.
+        """
         return cls(await _log_in(kubeconfig), kubeconfig)
 
     async def close(self) -> None:
@@ -74,7 +82,10 @@ class KubernetesApi:
         content: str = "application/json",
         absent: int | None = None,
     ) -> dict[str, Any] | None:
-        """One request within ten seconds, and its answer; None when the answer's status is `absent`. Raises ClusterUnavailable, ClusterRefused."""
+        """One request within ten seconds, and its answer; None when the answer's status is `absent`.
+
+        Raises ClusterUnavailable, ClusterRefused.
+        """
         headers = {"Accept": "application/json", "Content-Type": content}
         status, data = await self._send(method, path, query, headers, body)
         if status == 401:

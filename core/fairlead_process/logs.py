@@ -1,11 +1,14 @@
-"""One format of log lines for all processes. What happened is a fixed sentence, its data are named values (`extra=`), never formatted into it:
+"""One format of log lines for all processes. What happened is a fixed sentence, its data are named values (`extra=`),
+never formatted into it:
 
     logger.warning("report set aside", extra={"file": path.name, "error": str(error)})
 
     2026-11-21T10:00:00.000Z WARNING fairlead_router.reporting report set aside file=7.json error="disk full"
-    {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set aside", "file": …}
+    {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event":
+    "report set aside", "file": …}
 
-Prompts, keys and tokens are never logged. Names of values are the same everywhere: `error` for what went wrong, `pool` as namespace/name,
+Prompts, keys and tokens are never logged. Names of values are the same everywhere: `error` for what went wrong,
+`pool` as namespace/name,
 `instance`, `router`, `request`, `session`.
 """
 

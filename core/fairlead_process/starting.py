@@ -1,6 +1,8 @@
-"""How a process begins: its settings, its logs, its sockets; and how a start that is impossible ends: one line, and an exit code.
+"""How a process begins: its settings, its logs, its sockets; and how a start that is impossible ends:
+one line, and an exit code.
 
-2 for what a person wrote (a setting, an address that cannot be listened on), as for a wrong command line; 1 for anything else.
+2 for what a person wrote (a setting, an address that cannot be listened on), as for a wrong command
+line; 1 for anything else.
 """
 
 import logging
@@ -42,7 +44,8 @@ class FaultSettings:
 
 @contextmanager
 def one_line_errors(program: str) -> Iterator[None]:
-    """Ends the process with one line on standard error when the block raises a FairleadError or OSError: with code 2 if it names an input, else 1.
+    """Ends the process with one line on standard error when the block raises a FairleadError or OSError: with code 2 if
+    it names an input, else 1.
 
     Anything else it raises is a fault of ours: logged with its traceback, code 1.
     """
@@ -60,14 +63,18 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 
 def line_of(problem: Exception) -> str | None:
-    """One line for a person, of an error that was raised on purpose or by the operating system; None for a fault of ours."""
+    """One line for a person, of an error that was raised on purpose or by the operating system;
+    None for a fault of ours.
+    """
     if isinstance(problem, OSError) and problem.filename and problem.strerror:
         return f"{problem.filename}: {problem.strerror}"
     return " ".join(str(problem).splitlines()) if isinstance(problem, FairleadError | OSError) else None
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
-    """Reads the process' settings, sets up its logs, and reports variables that are set and that the process does not read. Raises InvalidInput."""
+    """Reads the process' settings, sets up its logs, and reports variables that are set and that the process does not
+    read. Raises InvalidInput.
+    """
     settings = reader(os.environ)
     configure(settings.logs)
     report_unread(os.environ, names(type(settings), FaultSettings))

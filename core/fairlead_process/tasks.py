@@ -1,6 +1,7 @@
 """What a process does in the background: activities that go on for ever, and work that is done every few seconds.
 
-Nothing that goes wrong in one ends the process or the others: it is logged with its traceback and begun again. Ending waits until all have ended.
+Nothing that goes wrong in one ends the process or the others: it is logged with its traceback and begun again. Ending
+waits until all have ended.
 """
 
 import asyncio
@@ -24,11 +25,15 @@ class Tasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, activity: Callable[[], Awaitable[None]]) -> None:
-        """Runs `activity`, which goes on until it is cancelled; one that fails is begun again, one that returns has done its part."""
+        """Runs `activity`, which goes on until it is cancelled; one that fails is begun again, one that
+        returns has done its part.
+        """
         self._tasks[name] = asyncio.create_task(_kept_going(name, activity), name=name)
 
     def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` at once and then every `seconds`, counted from one beginning to the next; runs never overlap, and missed ones are left out."""
+        """Runs `work` at once and then every `seconds`, counted from one beginning to the next; runs never overlap, and
+        missed ones are left out.
+        """
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 
     async def stop(self, *names: str) -> None:

@@ -1,4 +1,6 @@
-"""The process of the control API and the web UI: `python -m fairlead_host --host H --port P`, or `fairlead api`; settings from the environment."""
+"""The process of the control API and the web UI: `python -m fairlead_host --host H --port P`, or `fairlead api`;
+settings from the environment.
+"""
 
 import click
 from starlette.types import ASGIApp

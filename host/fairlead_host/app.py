@@ -12,8 +12,9 @@ API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.js
 
 
 def create_app(settings: Settings, public_url: str) -> ASGIApp:
-    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts. Raises InvalidInput for a `public_url`
-    that nobody can open."""
+    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts. Raises
+    InvalidInput for a `public_url` that nobody can open.
+    """
     api = create_api(settings)
     web = create_web_app(api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
     return BesideWeb(api, web)

@@ -59,7 +59,10 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: Verifier, clock: C
 
     @routes.get("/audit/verification", response_model=AuditVerification)
     async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
-        """Walks the whole hash chain, up to its newest head. A head kept from `/v1/audit/head` is checked too when it is given."""
+        """Walks the whole hash chain, up to its newest head.
+
+        A head kept from `/v1/audit/head` is checked too when it is given.
+        """
         if (head_id is None) != (head_chain is None):
             raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")
         kept = None if head_id is None or head_chain is None else AuditHead(id=head_id, chain=head_chain, at=clock())

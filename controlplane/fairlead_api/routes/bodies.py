@@ -16,8 +16,9 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that raises InvalidInput for top-level names `body` (a dataclass) does not have and for texts that are no text,
-    MalformedBody for nesting no body of ours has."""
+    """A dependency that raises InvalidInput for top-level names `body` (a dataclass) does not have and for texts that
+    are no text, MalformedBody for nesting no body of ours has.
+    """
     names = [field.name for field in dataclasses.fields(body)]
 
     async def dependency(request: Request) -> None:
@@ -42,7 +43,9 @@ def _shown(value: Any) -> Any:
 
 
 def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
-    """The OpenAPI request body of an endpoint that decodes by itself (one, or `several` in a list too); `with_definitions` adds the types."""
+    """The OpenAPI request body of an endpoint that decodes by itself (one, or `several` in a list too);
+    `with_definitions` adds the types.
+    """
     one: dict[str, Any] = {"$ref": f"#/components/schemas/{kind.__name__}"}
     schema = {"anyOf": [one, {"type": "array", "items": one}]} if several else one
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -33,13 +33,19 @@ def health_routes(
 
     @routes.get("/readyz", tags=["health"])
     async def readyz() -> dict[str, str]:
-        """The database answers. Says so at once: it is asked all the time, not by this. With a database that takes no writes, reading works."""
+        """The database answers.
+
+        Says so at once: it is asked all the time, not by this. With a database that takes no writes, reading works.
+        """
         pulse.require_heard()
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
 
     @routes.get("/metrics", tags=["health"], response_class=Response)
     async def get_metrics(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> Response:
-        """Prometheus metrics of this process. They name pools and show traffic, so a scraper brings a token of a viewer."""
+        """Prometheus metrics of this process.
+
+        They name pools and show traffic, so a scraper brings a token of a viewer.
+        """
         content, kind = metrics()
         return Response(content, media_type=kind)
 

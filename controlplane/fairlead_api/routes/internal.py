@@ -39,7 +39,10 @@ def internal_routes(
 
     @routes.put(internal_paths.POOL_STATE)
     async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
-        """The operator's whole view of a pool; sending it again changes nothing. 409 when it is older than the stored one."""
+        """The operator's whole view of a pool; sending it again changes nothing.
+
+        409 when it is older than the stored one.
+        """
         return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
 
     @routes.post(internal_paths.POOL_EVENTS, status_code=204)
@@ -57,14 +60,18 @@ def internal_routes(
 
     @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
     async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:
-        """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s. The token must speak for the router."""
+        """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s.
+
+        The token must speak for the router.
+        """
         await guard.require_router(request, caller, router)
         return BoundedStream(await stream.open(router), media_type="application/x-ndjson")
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:
-        """Batches of one router, each stored once however often it is sent: one, or a list of them of which the first carries the router's state.
-        The answer is a receipt, or a list of receipts in the same order."""
+        """Batches of one router, each stored once however often it is sent: one, or a list of them of which the first
+        carries the router's state. The answer is a receipt, or a list of receipts in the same order.
+        """
         reports, several, unreadable = decode_reports(await request.body())
         for router in {report.router for report in reports}:
             await guard.require_router(request, caller, router)

@@ -1,4 +1,7 @@
-"""Lists: one page as JSON, the same as `.json`, and the whole list streamed as `.csv`. Each list is registered with one call."""
+"""Lists: one page as JSON, the same as `.json`, and the whole list streamed as `.csv`.
+
+Each list is registered with one call.
+"""
 
 import csv
 import dataclasses
@@ -28,7 +31,10 @@ EXPORT_PAGE = 500
 
 
 def listing(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch]) -> None:
-    """Registers `path`, `path.json` and `path.csv`. `fetch` is a dependency that reads the filters; `needs` one that checks the caller."""
+    """Registers `path`, `path.json` and `path.csv`.
+
+    `fetch` is a dependency that reads the filters; `needs` one that checks the caller.
+    """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
 
     async def page(

@@ -41,7 +41,9 @@ def plan_routes(guard: Guard, plans: Plans, clock: Callable[[], datetime]) -> AP
 
     @routes.post("/plans/{plan_id}/undo", status_code=201, response_model=Plan)
     async def undo_plan(plan_id: str, caller: Operator) -> Any:
-        """The inverse plan, to be looked at and applied; possible for an hour, while nothing else changed the object."""
+        """The inverse plan, to be looked at and applied; possible for an hour, while nothing else changed the
+        object.
+        """
         return answer(await plans.undo(plan_id, caller, clock()), 201)
 
     return routes

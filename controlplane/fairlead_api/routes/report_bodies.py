@@ -1,4 +1,6 @@
-"""Bodies of report posts: one Report or a list of them, straight from bytes to dataclasses, or row by row when some row is not one."""
+"""Bodies of report posts: one Report or a list of them, straight from bytes to dataclasses, or row by row
+when some row is not one.
+"""
 
 from collections import Counter
 from dataclasses import fields

@@ -1,4 +1,6 @@
-"""Answers without end: a reader that stops reading is cut off after a while instead of holding a task and buffers for ever."""
+"""Answers without end: a reader that stops reading is cut off after a while instead of holding a
+task and buffers for ever.
+"""
 
 import asyncio
 import logging

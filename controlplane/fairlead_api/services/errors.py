@@ -62,7 +62,10 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreBusy(StoreUnavailable):
-    """Postgres answers, but not this: no connection free, a lock not granted or a statement too long. Nothing of this call was stored."""
+    """Postgres answers, but not this: no connection free, a lock not granted or a statement too long.
+
+    Nothing of this call was stored.
+    """
 
     code = "database-busy"
 

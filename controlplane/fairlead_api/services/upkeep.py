@@ -1,4 +1,5 @@
-"""Jobs that run in one API process at a time, whichever gets the lock: rollups, partitions ahead, retention, ending sessions.
+"""Jobs that run in one API process at a time, whichever gets the lock: rollups, partitions ahead,
+retention, ending sessions.
 
 Each run does all that is due by `now`, so a missed run is made up for by the next.
 """

@@ -16,7 +16,10 @@ from fairlead_api.store.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
-"""Advisory lock (the letters `audi`) under which entries get their place in the chain. Taken last in a transaction, so it cannot deadlock."""
+"""Advisory lock (the letters `audi`) under which entries get their place in the chain.
+
+Taken last in a transaction, so it cannot deadlock.
+"""
 
 _CHUNK = 2000
 
@@ -64,7 +67,9 @@ class PostgresAudit:
             return await _newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
-        """Walks the whole log in chunks, and looks whether it still leads to the newest head, and to the one somebody `kept`."""
+        """Walks the whole log in chunks, and looks whether it still leads to the newest head, and to
+        the one somebody `kept`.
+        """
         log = tables.audit_log
         previous: str | None = None
         expected = 1

@@ -1,4 +1,6 @@
-"""Connections in bulkheads, transactions that are retried when Postgres says so, and the one place where driver errors become ours."""
+"""Connections in bulkheads, transactions that are retried when Postgres says so, and the one place where
+driver errors become ours.
+"""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,8 +29,10 @@ PING_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulkhead:
-    """A share of the connections that nobody else can take. `statement_seconds` and `lock_seconds` are enforced by Postgres,
-    `wait_seconds` is the longest wait for a free connection."""
+    """A share of the connections that nobody else can take. `statement_seconds` and `lock_seconds`
+    are enforced by Postgres,
+    `wait_seconds` is the longest wait for a free connection.
+    """
 
     name: str
     connections: int
@@ -51,7 +55,9 @@ UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60, wait_secon
 
 
 def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
-    """Pool of connections that are checked before use, so that a restarted Postgres costs nobody an error, and limited while in use."""
+    """Pool of connections that are checked before use, so that a restarted Postgres costs nobody an error,
+    and limited while in use.
+    """
     limits = {"statement_timeout": bulkhead.statement_seconds, "lock_timeout": bulkhead.lock_seconds}
     given = make_url(url).query.get("options", "")
     options = [given if isinstance(given, str) else " ".join(given), "-c TimeZone=UTC"]
@@ -115,7 +121,10 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for reads. Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this."""
+        """A connection for reads.
+
+        Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this.
+        """
         self._pulse.require()
         try:
             async with self.engine.connect() as connection:
@@ -124,8 +133,9 @@ class Database:
             raise self._unavailable(error) from error
 
     async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """Runs `work` in one transaction, again from the start when Postgres chose it as a deadlock's victim. Raises StoreUnavailable when
-        Postgres is away or takes no writes: then nothing was acknowledged."""
+        """Runs `work` in one transaction, again from the start when Postgres chose it as a deadlock's victim. Raises
+        StoreUnavailable when Postgres is away or takes no writes: then nothing was acknowledged.
+        """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()
             try:

@@ -1,8 +1,8 @@
 """Building and dropping indexes in a migration while the tables are in use: CONCURRENTLY, so that nobody's writes wait.
 
-A concurrent build runs outside a transaction. One that was interrupted leaves an invalid index behind, which is removed before the next try.
-Postgres cannot do this to a partitioned table as a whole: there the parent's index is made alone, invalid, and becomes valid when the
-index of the last partition is attached.
+A concurrent build runs outside a transaction. One that was interrupted leaves an invalid index behind, which is removed
+before the next try. Postgres cannot do this to a partitioned table as a whole: there the parent's index is made alone,
+invalid, and becomes valid when the index of the last partition is attached.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,9 @@ def _build(connection: Any, name: str, table: str, columns: Sequence[str]) -> No
 
 @contextmanager
 def _patient() -> "Iterator[Any]":
-    """A connection outside a transaction, without the migration's time limits: a concurrent build waits, but nobody waits for it."""
+    """A connection outside a transaction, without the migration's time limits: a concurrent build waits,
+    but nobody waits for it.
+    """
     with op.get_context().autocommit_block():
         connection = op.get_bind()
         limits = {name: connection.execute(sa.text(f"SHOW {name}")).scalar_one() for name in ("statement_timeout", "lock_timeout")}

@@ -14,7 +14,9 @@ from fairlead_api.store.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"
 QUIET_SECONDS = 5.0
-"""After so long without a notice the listening connection is asked whether it still works, and has as long to say so."""
+"""After so long without a notice the listening connection is asked whether it still works, and has as long to
+say so.
+"""
 
 _log = logging.getLogger(__name__)
 

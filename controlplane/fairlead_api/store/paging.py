@@ -1,4 +1,7 @@
-"""Keyset paging: stable under inserts, cheap at any depth. A cursor is the opaque position after the last row of a page."""
+"""Keyset paging: stable under inserts, cheap at any depth.
+
+A cursor is the opaque position after the last row of a page.
+"""
 
 import base64
 import binascii
@@ -61,8 +64,9 @@ async def page(
 ) -> Page[Item]:
     """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns).
 
-    An index must serve the conditions of `query` together with the order. What no index serves goes into `also`: tests of the selected
-    columns, looked for among the next SEARCHED rows only. The cursor goes on after the last row looked at, so that a page may hold less than
+    An index must serve the conditions of `query` together with the order. What no index serves goes into `also`: tests
+    of the selected columns, looked for among the next SEARCHED rows only. The cursor goes on after the last row looked
+    at, so that a page may hold less than
     `limit`, or nothing, and not be the last.
     """
     order = [key.desc() if descending else key.asc() for key in keys]

@@ -1,8 +1,10 @@
-"""Whether Postgres answers, asked all the time on a connection of its own, and the limits that keep everybody else from waiting for it.
+"""Whether Postgres answers, asked all the time on a connection of its own, and the limits that keep everybody
+else from waiting for it.
 
-A frozen server or a black-holed network refuses nothing: it is silent, and a cancelled psycopg operation waits for the server once more. So
-nothing here cancels an operation on a connection. Its socket is shut instead, which libpq takes for the end of the connection: the operation
-fails as if the server had closed it, and the pool throws the connection away.
+A frozen server or a black-holed network refuses nothing: it is silent, and a cancelled psycopg operation waits
+for the server once more. So nothing here cancels an operation on a connection. Its socket is shut instead, which
+libpq takes for the end of the connection: the operation fails as if the server had closed it, and the pool
+throws the connection away.
 """
 
 import asyncio
@@ -19,7 +21,10 @@ import psycopg
 from fairlead_api.services.errors import StoreUnavailable
 
 CONNECT_SECONDS = 5.0
-"""Longest time to a connection, login included. A database that is away ends it sooner; a busy machine must not look like one."""
+"""Longest time to a connection, login included.
+
+A database that is away ends it sooner; a busy machine must not look like one.
+"""
 
 RECONNECT_SECONDS = 1.8
 """The same for the connection that asks, once the database was heard."""
@@ -39,7 +44,9 @@ KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5000,
 }
-"""libpq's settings that make the kernel notice a dead peer (TCP only; milliseconds for the last, seconds for the others)."""
+"""libpq's settings that make the kernel notice a dead peer (TCP only; milliseconds for the last,
+seconds for the others).
+"""
 
 Connection = psycopg.AsyncConnection[Any]
 _log = logging.getLogger(__name__)
@@ -77,8 +84,10 @@ class Limits:
 
 
 class Pulse:
-    """The state of one database as this process sees it. Everything that uses the database asks `require` first, so that nobody waits for
-    one that is known to be away. Until `run` has heard something, the database is believed to answer."""
+    """The state of one database as this process sees it. Everything that uses the database asks `require`
+    first, so that nobody waits for one that is known to be away. Until `run` has heard something, the
+    database is believed to answer.
+    """
 
     def __init__(self, url: str) -> None:
         self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
@@ -106,7 +115,10 @@ class Pulse:
             raise StoreUnavailable("the database has not answered yet")
 
     async def connect(self, *arguments: Any, **parameters: Any) -> Connection:
-        """psycopg's connect within CONNECT_SECONDS, given up at once when the database is or goes away. Raises psycopg.OperationalError."""
+        """psycopg's connect within CONNECT_SECONDS, given up at once when the database is or goes away.
+
+        Raises psycopg.OperationalError.
+        """
         if self._away is not None:
             raise psycopg.OperationalError(self._away)
         return await self._connect(CONNECT_SECONDS, *arguments, **parameters)

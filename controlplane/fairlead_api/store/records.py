@@ -1,8 +1,9 @@
 """Records and rows, by name: a record's field goes into the column of its name and comes back from it.
 
-Statements, types and the order of columns follow from the table, so there is no second list to keep in step. Three names differ everywhere:
-a record's `pool` is the column `pool_id`, what a column needs beside the record is given, and Postgres fills columns that have a default.
-A field without a column, or a column that nothing fills, is an error when the module is imported.
+Statements, types and the order of columns follow from the table, so there is no second list to keep in step. Three
+names differ everywhere: a record's `pool` is the column `pool_id`, what a column needs beside the record is given,
+and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an error
+when the module is imported.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,8 +28,9 @@ _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
 
 
 def read(kind: type[Record], row: Any, **given: Any) -> Record:
-    """A row as a record: each field is `given`, or in the column of its name; words become enums and JSON becomes records. A field that is neither
-    keeps its default."""
+    """A row as a record: each field is `given`, or in the column of its name; words become enums and JSON becomes
+    records. A field that is neither keeps its default.
+    """
     values = row._mapping
     found = {name: msgspec.convert(values[name], of) for name, of in _types(kind).items() if name in values and name not in given}
     return kind(**found, **given)
@@ -47,8 +49,9 @@ def _types(kind: Any) -> dict[str, Any]:
 class Writing(Generic[Record]):
     """How records of one kind become rows of one table.
 
-    `given` names the columns that are no field of the record, and fields that are stored otherwise than as they are: whoever writes gives
-    each as a value for all rows or as a function of the record, such as `router="edge-0"` or `pool_id=lambda load: ids[load.pool]`.
+    `given` names the columns that are no field of the record, and fields that are stored otherwise than as they are:
+    whoever writes gives each as a value for all rows or as a function of the record, such as `router="edge-0"` or
+    `pool_id=lambda load: ids[load.pool]`.
     """
 
     def __init__(self, table: Table, kind: type[Record], *given: str) -> None:
@@ -90,7 +93,9 @@ class Writing(Generic[Record]):
 
 
 def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
-    """The parameter of `bound`, a JSON list of objects, as a table with these columns: many times faster to bind than an array for each."""
+    """The parameter of `bound`, a JSON list of objects, as a table with these columns: many times faster to
+    bind than an array for each.
+    """
     typed = [column(one.name, one.type) for one in columns]
     source = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
     return source.table_valued(*typed, name="n").render_derived(name="n", with_types=True)

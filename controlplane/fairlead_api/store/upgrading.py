@@ -1,4 +1,6 @@
-"""Bringing a database to the newest migration, from code: what `alembic upgrade head` does, without needing the project's folder as cwd."""
+"""Bringing a database to the newest migration, from code: what `alembic upgrade head` does, without needing the
+project's folder as cwd.
+"""
 
 from pathlib import Path
 

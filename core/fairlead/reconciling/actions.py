@@ -26,7 +26,10 @@ class DrainReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInstance:
-    """Create one pod of this role from the template with this hash. Its name follows from `ordinal` (see `naming`); one that exists is fine."""
+    """Create one pod of this role from the template with this hash.
+
+    Its name follows from `ordinal` (see `naming`); one that exists is fine.
+    """
 
     role: Role
     ordinal: int
@@ -46,7 +49,10 @@ class RecordState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Mark an instance as draining since now: no new requests, sessions move away, the pod goes when it is empty. Never undone."""
+    """Mark an instance as draining since now: no new requests, sessions move away, the pod goes when it is empty.
+
+    Never undone.
+    """
 
     instance: str
     reason: DrainReason

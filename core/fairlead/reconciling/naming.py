@@ -1,7 +1,9 @@
-"""Names of instances: a pure function of the pool, the role and a number, so that two operators that see the same pods make the same names.
+"""Names of instances: a pure function of the pool, the role and a number, so that two operators that see the same
+pods make the same names.
 
-Each instance has an ordinal, one more than any seen before in its pool. Its five characters are a permutation of the ordinals (an affine map
-modulo 27^5, shifted by a hash of pool and role): no two instances of a pool share a name before 14 million were made.
+Each instance has an ordinal, one more than any seen before in its pool. Its five characters are a permutation of the
+ordinals (an affine map modulo 27^5, shifted by a hash of pool and role): no two instances of a pool share a name
+before 14 million were made.
 """
 
 from xxhash import xxh3_64_intdigest

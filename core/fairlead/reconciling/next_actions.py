@@ -1,7 +1,7 @@
 """`next_actions`: the next actions for one role of a pool.
 
-Scaling up while instances drain creates new ones: a draining instance has lost its sessions and its place in the rings, so nothing of
-value would be saved by turning it round, and a state that is never left is one race less.
+Scaling up while instances drain creates new ones: a draining instance has lost its sessions and its place in the rings,
+so nothing of value would be saved by turning it round, and a state that is never left is one race less.
 """
 
 from dataclasses import dataclass, field
@@ -26,10 +26,12 @@ def next_actions(
     limits: Limits = _DEFAULT_LIMITS,
     last_ordinal: int = 0,
 ) -> tuple[Action, ...]:
-    """What to do now, at most one action per instance. Total: every combination of arguments has a plan; a settled pool has an empty one.
+    """What to do now, at most one action per instance. Total: every combination of arguments has a plan; a
+    settled pool has an empty one.
 
-    `desired` None = no valid spec was ever seen: only states are recorded. `observations` is the API's answer to the states of exactly these
-    instances, None when it did not answer: then nothing starts that needs the routers' consent. `now` in Unix seconds may jump.
+    `desired` None = no valid spec was ever seen: only states are recorded. `observations` is the API's answer to the
+    states of exactly these instances, None when it did not answer: then nothing starts that needs the routers' consent.
+    `now` in Unix seconds may jump.
     `last_ordinal` is the highest ordinal known to have been given, for when its instance is gone.
     """
     actions_ = _NextActions(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
@@ -77,7 +79,9 @@ class _NextActions:
             self._delete(instance, DeletionReason.LOST_TOO_LONG)
 
     def delete_outdated_unborn(self, desired: DesiredRole) -> None:
-        """A pod that never served and has an old template is replaced at once: a corrected image must not wait for the wrong one."""
+        """A pod that never served and has an old template is replaced at once: a corrected image must
+        not wait for the wrong one.
+        """
         for instance in self._free():
             if self._is_live(instance) and instance.state in _UNBORN and instance.spec_hash != desired.spec_hash:
                 self._delete(instance, DeletionReason.OUTDATED)
@@ -85,7 +89,8 @@ class _NextActions:
     def scale(self, desired: DesiredRole) -> None:
         live = [instance for instance in self.observed if self._is_live(instance)]
         rolling = [instance for instance in live if instance.spec_hash != desired.spec_hash and instance.state not in _UNBORN]
-        # A surge is not started while somebody drains, so that a rollout holds one pod more at most; but one begun is kept.
+        # A surge is not started while somebody drains, so that a rollout holds one pod more at most;
+        # but one begun is kept.
         surges = bool(rolling) and _surges(desired) and (len(live) > desired.replicas or not self._somebody_drains())
         target = desired.replicas + (1 if surges else 0)
         if len(live) < target:
@@ -104,7 +109,9 @@ class _NextActions:
             self.creations.append(action)
 
     def _give_up(self, desired: DesiredRole, live: list[ObservedInstance], surplus: int, target: int) -> None:
-        """First what serves nobody, then the cheapest of those that serve, outdated ones before; at least `target` go on serving."""
+        """First what serves nobody, then the cheapest of those that serve, outdated ones before; at
+        least `target` go on serving.
+        """
         free = [instance for instance in live if instance.id not in self.actions]
         lost = [instance for instance in free if instance.state is InstanceState.LOST]
         unborn = [instance for instance in free if instance.state in _UNBORN]
@@ -171,7 +178,9 @@ class _NextActions:
 
 
 def _surges(desired: DesiredRole) -> bool:
-    """Whether rolling replacement may have one instance more; at the maximum it makes room first, unless the minimum forbids."""
+    """Whether rolling replacement may have one instance more; at the maximum it makes room first,
+    unless the minimum forbids.
+    """
     if desired.replicas == 0:
         return False
     return desired.replicas < desired.max_replicas or desired.replicas <= desired.min_replicas

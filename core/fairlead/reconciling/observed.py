@@ -59,6 +59,8 @@ class Limits:
     creations_per_second: int = 16
     """Most pods of a pool created within one second."""
     failed_backoff_seconds: float = 10.0
-    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in a loop."""
+    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in
+    a loop.
+    """
     lost_timeout_seconds: float = 60.0
     """An instance lost for so long is replaced."""

@@ -5,7 +5,8 @@ from fairlead.reconciling.observed import ObservedInstance, PodHealth
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
-    """The instance's state and why. `in_every_table` = every live router routes by a table with the state last reported.
+    """The instance's state and why. `in_every_table` = every live router routes by a table with the state last
+    reported.
 
     Always legal to go to from the recorded state, one step at a time; the recorded state itself when nothing changed.
     """

@@ -67,7 +67,9 @@ def _scalar_schema(shape: Shape) -> dict[str, Any]:
 
 
 def _rules_of_bounds(shape: Shape) -> tuple[Rule, ...]:
-    """Kubernetes cuts the decimals off a bound before it compares a whole number with it, so 0 would pass a minimum of 0.01."""
+    """Kubernetes cuts the decimals off a bound before it compares a whole number with it, so 0
+    would pass a minimum of 0.01.
+    """
     if shape.kind != "number" or shape.minimum is None or shape.minimum == int(shape.minimum):
         return ()
     return (Rule(cel=f"self >= {shape.minimum}", message=f"write {shape.wanted}"),)

@@ -1,4 +1,6 @@
-"""Reading a document into a class whose fields were made by `shapes`, by the same shapes and rules as the CRD's schema."""
+"""Reading a document into a class whose fields were made by `shapes`, by the same shapes and rules as the CRD's
+schema.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,11 +23,11 @@ def read(
     named: Callable[[Field[Any]], str] = document_name,
     owner: str | None = None,
 ) -> Document:
-    """Build `of` from a document found at `path`, with defaults for what is left out (or null). `named` says how a field is called there, `owner`
-    whose fields they are, when the path does not say it.
+    """Build `of` from a document found at `path`, with defaults for what is left out (or null). `named` says how a
+    field is called there, `owner` whose fields they are, when the path does not say it.
 
-    Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and for rules that do not hold. Rules between
-    this document and the one before it are Kubernetes' to ask.
+    Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and for rules
+    that do not hold. Rules between this document and the one before it are Kubernetes' to ask.
     """
     if not isinstance(document, Mapping):
         raise InvalidInput(path, document, "write an object with fields")
@@ -113,7 +115,9 @@ _TYPES = {"object": Mapping, "array": list, "string": str}
 
 
 def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
-    """Hold a value kept verbatim to its schema: type, required, properties, items, minItems and minLength, of which it may consist."""
+    """Hold a value kept verbatim to its schema: type, required, properties, items, minItems and minLength,
+    of which it may consist.
+    """
     kind = schema.get("type")
     if kind is not None and not isinstance(value, _TYPES[kind]):
         raise InvalidInput(path, value, f"write {'text' if kind == 'string' else 'a list' if kind == 'array' else 'an object'}")

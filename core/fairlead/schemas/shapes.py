@@ -14,9 +14,11 @@ _SHAPE = "fairlead.shape"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule between fields of one object: `cel` for the Kubernetes API, `holds` for `read`, and the sentence a person reads when it fails.
+    """A rule between fields of one object: `cel` for the Kubernetes API, `holds` for `read`, and the sentence a
+    person reads when it fails.
 
-    `holds` gets the object as it was read. It is None for a transition rule, which compares with the object before and which Kubernetes alone asks.
+    `holds` gets the object as it was read. It is None for a transition rule, which compares with the object before and
+    which Kubernetes alone asks.
     `field` is the field at fault, as the document names it: `replicas`.
     """
 
@@ -124,7 +126,10 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
 
 
 def duration(description: str, default: str, *, minimum: float, maximum: float) -> Any:
-    """A duration written with a unit; the attribute is named `…_seconds`, the document's field without that. Bounds in seconds."""
+    """A duration written with a unit; the attribute is named `…_seconds`, the document's field without that.
+
+    Bounds in seconds.
+    """
     shape = Shape(kind="duration", description=description, default=default, minimum=minimum, maximum=maximum, pattern=DURATION_PATTERN)
     return _shaped(shape, parse_duration(default, "default"))
 
@@ -136,7 +141,10 @@ def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
 
 
 def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: str, max_items: int) -> Any:
-    """A list of objects that is a map by `key`, never empty; read as a tuple. `default` are objects of the class `of`."""
+    """A list of objects that is a map by `key`, never empty; read as a tuple.
+
+    `default` are objects of the class `of`.
+    """
     return _shaped(Shape(kind="list", description=description, of=of, default=default, list_key=key, max_items=max_items), default)
 
 

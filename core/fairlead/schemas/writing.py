@@ -9,7 +9,10 @@ from fairlead.schemas.shapes import Shape, document_name, shape_of
 
 
 def written(value: Any) -> dict[str, Any]:
-    """The document of an object whose fields were made by `shapes`, with every default; what is None is left out. Reading it gives the object back."""
+    """The document of an object whose fields were made by `shapes`, with every default; what is None is left out.
+
+    Reading it gives the object back.
+    """
     values = ((document_name(item), shape_of(item), getattr(value, item.name)) for item in fields(value))
     return {name: _written(shape, one) for name, shape, one in values if one is not None}
 
@@ -25,7 +28,9 @@ def _written(shape: Shape, value: Any) -> Any:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
-    """Path → values before and after (None: absent) of every field that differs between two documents: `{"session.ttl": ("30m", "1h")}`."""
+    """Path → values before and after (None: absent) of every field that differs between two documents:
+    `{"session.ttl": ("30m", "1h")}`.
+    """
     found: dict[str, tuple[Any, Any]] = {}
     for name in (*before, *(name for name in after if name not in before)):
         old, new = before.get(name), after.get(name)

@@ -6,8 +6,9 @@ from enum import StrEnum
 
 
 class AccessRole(StrEnum):
-    """What the holder of a credential may do. A person's role reaches what the lower ones may do; the operator process and routers have roles
-    that stand apart: neither does the other's work nor reads what people read."""
+    """What the holder of a credential may do. A person's role reaches what the lower ones may do; the operator process
+    and routers have roles that stand apart: neither does the other's work nor reads what people read.
+    """
 
     VIEWER = "viewer"
     OPERATOR = "operator"

@@ -7,7 +7,10 @@ from typing import Any
 
 
 class AuditAction(StrEnum):
-    """What people and processes do that is audited. What the operator process tells of is `operator.` and the reason of its event."""
+    """What people and processes do that is audited.
+
+    What the operator process tells of is `operator.` and the reason of its event.
+    """
 
     LOGIN = "login"
     LOGOUT = "logout"
@@ -38,8 +41,10 @@ class AuditResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """`action` is an AuditAction, or OPERATOR_EVENT and the event's reason; `role` is an AccessRole, `cluster` for what came from outside, or
-    `none` where nobody was recognized. `chain` is the hash linking this entry to the one before it on the same day."""
+    """`action` is an AuditAction, or OPERATOR_EVENT and the event's reason; `role` is an AccessRole, `cluster` for
+    what came from outside, or
+    `none` where nobody was recognized. `chain` is the hash linking this entry to the one before it on the same day.
+    """
 
     id: int
     at: datetime
@@ -59,7 +64,10 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHead:
-    """An entry's place in the audit log's chain. Whoever keeps one elsewhere can prove later that nothing up to it was changed or cut off."""
+    """An entry's place in the audit log's chain.
+
+    Whoever keeps one elsewhere can prove later that nothing up to it was changed or cut off.
+    """
 
     id: int
     chain: str
@@ -68,8 +76,10 @@ class AuditHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerification:
-    """Whether the audit log is whole. `first_broken` is the id of the first entry that does not fit or is gone, `missing` how many entries the
-    newest head knows of and the log has not, `kept_head_holds` whether the head asked about is still in the chain (None: none was)."""
+    """Whether the audit log is whole. `first_broken` is the id of the first entry that does not fit or is gone,
+    `missing` how many entries the newest head knows of and the log has not, `kept_head_holds` whether the head asked
+    about is still in the chain (None: none was).
+    """
 
     intact: bool
     entries: int

@@ -10,9 +10,11 @@ from fairlead.routing.explanations.grounds import LimitValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingDecision(SampledDecision[str, datetime]):
-    """A sampled decision: the router's record, and what explains it. Which candidate wins follows from `rule`, the candidates' values of its
-    terms, and `limits`: `terms` say in which unit and direction each counts (`total` is among them), `parts` name the terms whose sum the total is.
-    `candidates` are the chosen one, the next best and the one passed over, out of `considered` instances."""
+    """A sampled decision: the router's record, and what explains it. Which candidate wins follows from `rule`, the
+    candidates' values of its terms, and `limits`: `terms` say in which unit and direction each counts (`total` is among
+    them), `parts` name the terms whose sum the total is.
+    `candidates` are the chosen one, the next best and the one passed over, out of `considered` instances.
+    """
 
     pool: str
     at: datetime

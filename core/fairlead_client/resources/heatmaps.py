@@ -9,7 +9,10 @@ from fairlead.reports import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapRow:
-    """One instance's cells, oldest first; None = no data. `breaches` are the column indexes where an absolute limit was broken."""
+    """One instance's cells, oldest first; None = no data.
+
+    `breaches` are the column indexes where an absolute limit was broken.
+    """
 
     instance: str
     state: InstanceState
@@ -20,9 +23,13 @@ class HeatmapRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heatmap:
-    """`metric` is one of METRICS; columns are `step_seconds` wide from `start`; cells are the maximum (or mean) of their seconds.
-    `maximum` is the scale's top: the data's maximum, at least the limit; 1 for shares. `migrations_total` are all of the range; those in
-    `migrations` are fewer only where there are more pairs of instances and columns than can be shown, and the busiest are kept."""
+    """`metric` is one of METRICS; columns are `step_seconds` wide from `start`; cells are the maximum
+    (or mean) of their seconds.
+    `maximum` is the scale's top: the data's maximum, at least the limit; 1 for shares. `migrations_total` are
+    all of the range; those in
+    `migrations` are fewer only where there are more pairs of instances and columns than can be shown,
+    and the busiest are kept.
+    """
 
     pool: str
     metric: str
@@ -41,7 +48,9 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapMigration:
-    """The `count` migrations from one instance to another within one column; `id`, `at` and `trigger` are the newest one's."""
+    """The `count` migrations from one instance to another within one column; `id`, `at` and
+    `trigger` are the newest one's.
+    """
 
     id: str
     at: datetime

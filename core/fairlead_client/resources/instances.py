@@ -8,7 +8,9 @@ from fairlead.instances import InstanceState, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSummary:
-    """`key_share` is the share of the hash ring owned (0 unless accepting); load figures are of the newest complete second."""
+    """`key_share` is the share of the hash ring owned (0 unless accepting); load figures are of the newest complete
+    second.
+    """
 
     id: str
     pool: str

@@ -17,12 +17,17 @@ class Move(reports.Move[str, datetime]):
     explanation: str
     """What moved, why, what was promised and whether it came true, in sentences made from the other fields."""
     paid_off: bool | None
-    """False when the real TTFT was not below the one predicted for staying, true when it was and a gain had been predicted, else None."""
+    """False when the real TTFT was not below the one predicted for staying, true when it was and a gain had
+    been predicted, else None.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration(Move):
-    """A bound session's home moved: a step of the session's history. `request` is the one that carried it, None when none did."""
+    """A bound session's home moved: a step of the session's history.
+
+    `request` is the one that carried it, None when none did.
+    """
 
     session: str
 
@@ -43,8 +48,9 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationMatrix:
-    """Flows between instances, of migrations or of re-routes. Not more than the newest 10,000 of the range are counted: `complete` says
-    whether those are all, and `counted_from` is the time from which on all are counted."""
+    """Flows between instances, of migrations or of re-routes. Not more than the newest 10,000 of the range are counted:
+    `complete` says whether those are all, and `counted_from` is the time from which on all are counted.
+    """
 
     flows: list[MigrationFlow]
     by_trigger: dict[BindingReason, int]

@@ -26,8 +26,9 @@ class PlanState(StrEnum):
 class PlanEffect:
     """What applying would do, estimated from what is bound and flowing now.
 
-    Sessions of a removed instance move to others, or are lost (`sessions_lost`) where none is left to take them. `predicted_attainment` is the
-    share of requests whose TTFT would be in time, as `prediction_basis` says; both None where nothing flows, and then nothing is promised.
+    Sessions of a removed instance move to others, or are lost (`sessions_lost`) where none is left to take them.
+    `predicted_attainment` is the share of requests whose TTFT would be in time, as `prediction_basis` says; both None
+    where nothing flows, and then nothing is promised.
     """
 
     instances_added: int

@@ -18,12 +18,16 @@ class PoolCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSummary:
-    """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`, `reroutes_per_hour`, `lost_moves_per_hour` are
-    over the last 5 minutes (None: no traffic). A lost move is one a router made of a session that another writer had moved first: the request was served
-    where it went, the session's home and history are the first writer's.
-    `attainment` is meant at `slo_percentile` (0-100); `ttft_at_percentile_seconds` is the TTFT there, to be held against `ttft_slo_seconds`.
-    `state_digest` changes with the generation, the routing table, the conditions and the instances' states, and with nothing else.
-    `owner` names the GitOps tool that owns the object, if any: then it is read-only here."""
+    """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
+    `reroutes_per_hour`, `lost_moves_per_hour` are over the last 5 minutes (None: no traffic). A lost move is one a
+    router made of a session that another writer had moved first: the request was served where it went, the session's
+    home and history are the first writer's.
+    `attainment` is meant at `slo_percentile` (0-100); `ttft_at_percentile_seconds` is the TTFT there, to be held
+    against `ttft_slo_seconds`.
+    `state_digest` changes with the generation, the routing table, the conditions and the instances'
+    states, and with nothing else.
+    `owner` names the GitOps tool that owns the object, if any: then it is read-only here.
+    """
 
     namespace: str
     name: str

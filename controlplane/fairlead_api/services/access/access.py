@@ -1,6 +1,7 @@
 """Who may do what: bearer tokens, one-time login links, web sessions. Secrets are compared and stored only as SHA-256.
 
-Prefixes tell the kinds apart: `flt_` API token, `fls_` web session, `fll_` login link; everything else can only be a bootstrap secret.
+Prefixes tell the kinds apart: `flt_` API token, `fls_` web session, `fll_` login link; everything else can
+only be a bootstrap secret.
 """
 
 import hashlib
@@ -24,7 +25,9 @@ _log = logging.getLogger(__name__)
 IDLE = timedelta(hours=8)
 ABSOLUTE = timedelta(hours=24)
 GRACE = timedelta(minutes=10)
-"""How long an identity seen before is believed while the database is away (for reading only: nothing can be written then)."""
+"""How long an identity seen before is believed while the database is away (for reading only:
+nothing can be written then).
+"""
 
 
 def digest(secret: str) -> bytes:
@@ -34,7 +37,10 @@ def digest(secret: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated request. `key` identifies the credential (its hash), `request_id` the request in logs and audit."""
+    """An authenticated request.
+
+    `key` identifies the credential (its hash), `request_id` the request in logs and audit.
+    """
 
     identity: Identity
     key: bytes
@@ -68,7 +74,9 @@ class AccessStore(Protocol):
     """Credentials in the database. Writes append their audit entry in the same transaction."""
 
     async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
-        """Who holds the API token (`flt`) or web session (`fls`) with this hash, if it is valid now; notes that it was used."""
+        """Who holds the API token (`flt`) or web session (`fls`) with this hash, if it is valid
+        now; notes that it was used.
+        """
 
     async def redeem(self, key: bytes, session: bytes, now: datetime, request_id: str) -> Identity | None:
         """Turns an unused, unexpired login link into a web session; None if it is not one."""
@@ -143,7 +151,9 @@ class Access:
         self._seen[key] = (identity, now)
 
     async def require(self, caller: Caller, role: AccessRole, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller's role reaches `role`; a machine's role is reached by itself and the open mode only."""
+        """Raises Denied (and records it) unless the caller's role reaches `role`; a machine's role is reached by
+        itself and the open mode only.
+        """
         held = caller.identity.role
         if held.reaches(role) or caller.identity.source == "none":
             return
@@ -151,8 +161,10 @@ class Access:
         raise Denied(f"{caller.identity.subject} has role {held}; this needs {role}")
 
     async def require_router(self, caller: Caller, router: str, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller may speak for `router`: a token named `edge` speaks for `edge` and every `edge-…`,
-        so that one token serves all replicas of a Deployment and no router can report as another's."""
+        """Raises Denied (and records it) unless the caller may speak for `router`: a token named `edge`
+        speaks for `edge` and every `edge-…`, so that one token serves all replicas of a Deployment and no
+        router can report as another's.
+        """
         name = caller.identity.subject
         if caller.identity.source == "none" or router == name or router.startswith(f"{name}-"):
             return

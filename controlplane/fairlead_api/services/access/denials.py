@@ -1,7 +1,8 @@
 """How many refusals of one caller are written down one by one. Pure.
 
-Every audit entry takes its turn in one chain, so a caller who is refused in a loop would fill the log and hold up everybody else's entries. The
-first refusals of a caller are written as they come; later ones are counted, and the next entry says how many there were.
+Every audit entry takes its turn in one chain, so a caller who is refused in a loop would fill the log and hold up
+everybody else's entries. The first refusals of a caller are written as they come; later ones are counted, and the next
+entry says how many there were.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,5 @@
-"""The audit log's hash chain: every entry's hash covers its content and the hash before it, so that a later change, removal or insertion shows. Pure.
+"""The audit log's hash chain: every entry's hash covers its content and the hash before it, so that a later change,
+removal or insertion shows. Pure.
 
 The chain of a day starts from the last hash of the day before (or from the day's own name if there is none).
 """
@@ -59,7 +60,10 @@ def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
 
 
 def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:
-    """Walks entries in order of id. Returns (id of the first that does not fit or None, last hash, next id expected), to go on with."""
+    """Walks entries in order of id.
+
+    Returns (id of the first that does not fit or None, last hash, next id expected), to go on with.
+    """
     for link in links:
         before = previous if previous is not None else genesis(link.at.astimezone(UTC).date())
         if link.id != expected or chain(before, link.id, link.at, link.draft) != link.chain:

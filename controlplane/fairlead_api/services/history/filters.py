@@ -17,7 +17,10 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveFilter:
-    """Of migrations or of re-routes. `paid_off` False finds those whose first token came no sooner than predicted for staying."""
+    """Of migrations or of re-routes.
+
+    `paid_off` False finds those whose first token came no sooner than predicted for staying.
+    """
 
     pool: str | None = None
     source: str | None = None

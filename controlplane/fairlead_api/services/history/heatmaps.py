@@ -86,7 +86,10 @@ def heatmap(
     migrations: Sequence[HeatmapMigration],
     migrations_total: int,
 ) -> Heatmap:
-    """`instances` gives state and role by id, for living ones and all that have cells. At most MAX_ROWS rows, the living first."""
+    """`instances` gives state and role by id, for living ones and all that have cells.
+
+    At most MAX_ROWS rows, the living first.
+    """
     limit = limit_of(metric, slo)
     values: dict[str, list[float | None]] = {
         name: [None] * where.columns for name, (state, _) in instances.items() if state is not InstanceState.GONE

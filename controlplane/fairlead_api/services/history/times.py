@@ -1,4 +1,6 @@
-"""Times as people write them in queries: RFC 3339, or relative to now (`now`, `now-90s`, `now-15m`, `now-1h`, `now-7d`). Pure."""
+"""Times as people write them in queries: RFC 3339, or relative to now (`now`, `now-90s`, `now-15m`,
+`now-1h`, `now-7d`). Pure.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -24,7 +24,9 @@ class InstanceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleBasis:
-    """`miss_tokens_per_second` prompt tokens to prefill arrive over the whole pool, in `requests_per_second` requests; None = no traffic seen."""
+    """`miss_tokens_per_second` prompt tokens to prefill arrive over the whole pool, in `requests_per_second`
+    requests; None = no traffic seen.
+    """
 
     instances: Sequence[InstanceUse]
     attainment: float | None
@@ -35,7 +37,9 @@ class ScaleBasis:
 
 
 def scale_effect(basis: ScaleBasis, before: int, after: int) -> PlanEffect:
-    """Victims are those the operator would choose: instances that serve nobody yet, then least bound sessions x cached tokens."""
+    """Victims are those the operator would choose: instances that serve nobody yet, then least bound
+    sessions x cached tokens.
+    """
     present = [use for use in basis.instances if use.state != "Draining"]
     ranked = sorted(present, key=_worth)
     victims = ranked[: max(0, min(len(ranked), before - after))]
@@ -71,8 +75,9 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
 
 
 def _attainment(basis: ScaleBasis, instances: int) -> float | None:
-    """Share of requests whose wait for prefill stays within the TTFT target, each instance taken as a queue with steady service (M/D/1,
-    tail exp(-2(1-u)/u x wait/service)); None without traffic."""
+    """Share of requests whose wait for prefill stays within the TTFT target, each instance taken as a queue with steady
+    service (M/D/1, tail exp(-2(1-u)/u x wait/service)); None without traffic.
+    """
     if not basis.requests_per_second or basis.miss_tokens_per_second is None:
         return None
     if instances == 0:

@@ -12,7 +12,9 @@ _MANAGERS = {
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
-    """Name of the owning tool (with its application's name where the mark has it), None when people may change the object here."""
+    """Name of the owning tool (with its application's name where the mark has it), None when people
+    may change the object here.
+    """
     tracking = annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance")
     if tracking:
         return f"Argo CD ({tracking.partition(':')[0]})"

@@ -1,7 +1,9 @@
-"""Plan → apply → undo: a change to a pool is previewed with its effect, applied exactly as previewed, and can be taken back.
+"""Plan → apply → undo: a change to a pool is previewed with its effect, applied exactly as
+previewed, and can be taken back.
 
-Writes go to the Kubernetes object, the single source of truth. A plan can be applied while the object's spec is the one it was made for;
-status updates in between do not matter. What a GitOps tool owns is only shown, with the patch to commit there.
+Writes go to the Kubernetes object, the single source of truth. A plan can be applied while the object's spec is
+the one it was made for; status updates in between do not matter. What a GitOps tool owns is only shown, with
+the patch to commit there.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,8 +53,9 @@ class ClusterGateway(Protocol):
     async def scale(
         self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterPool:
-        """Merge-patches spec.replicas and annotations. Raises Conflict (`object-changed`) when the resource version is not the newest,
-        InvalidInput when the API server refuses the value."""
+        """Merge-patches spec.replicas and annotations. Raises Conflict (`object-changed`) when the resource version is
+        not the newest, InvalidInput when the API server refuses the value.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +82,9 @@ class PlanStore(Protocol):
         """Raises NotFound."""
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Marks an open plan applied and other open plans of the pool superseded; if somebody was faster, changes nothing. Returns what
-        is stored then."""
+        """Marks an open plan applied and other open plans of the pool superseded; if somebody was faster, changes
+        nothing. Returns what is stored then.
+        """
 
     async def set_state(self, plan_id: str, state: PlanState) -> None: ...
 
@@ -138,8 +142,9 @@ class Plans:
         return await self._settled(await self._store.get(plan_id), now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
-        """Applies once, however often it is sent by the same person. Raises Conflict (plan-expired, plan-superseded, already-applied,
-        owned-elsewhere, object-changed), InvalidInput for a heavy plan without confirmation."""
+        """Applies once, however often it is sent by the same person. Raises Conflict (plan-expired, plan-superseded,
+        already-applied, owned-elsewhere, object-changed), InvalidInput for a heavy plan without confirmation.
+        """
         stored = await self._store.get(plan_id)
         plan = await self._settled(stored, now)
         if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
@@ -170,7 +175,10 @@ class Plans:
         return _mine((await self._store.finish(applied, draft, now)).plan, caller)
 
     async def undo(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """The inverse plan, to be applied like any other. Raises Conflict (not-applied, undo-expired, object-changed)."""
+        """The inverse plan, to be applied like any other.
+
+        Raises Conflict (not-applied, undo-expired, object-changed).
+        """
         stored = await self._store.get(plan_id)
         plan = stored.plan
         if plan.state is not PlanState.APPLIED or plan.undo_until is None:
@@ -191,8 +199,9 @@ class Plans:
         return stored.plan
 
     async def _write(self, pool: PoolKey, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterPool:
-        """Patches the object if its spec is still the planned one, again when only its status moved. An object that carries this plan's
-        mark was written by an earlier try whose answer was lost."""
+        """Patches the object if its spec is still the planned one, again when only its status moved. An object that
+        carries this plan's mark was written by an earlier try whose answer was lost.
+        """
         for attempt in range(1, _TRIES + 1):
             found = await self._cluster.read(pool)
             if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and found.replicas == stored.replicas_after:

@@ -1,6 +1,8 @@
-"""Taking what the operator sees. Level-triggered: the same state twice changes nothing, and a missed one is made up for by the next.
+"""Taking what the operator sees. Level-triggered: the same state twice changes nothing, and a missed one is
+made up for by the next.
 
-A spec that cannot be used (the operator said so in `problem`) is mirrored for people to see, but the last good one stays in force.
+A spec that cannot be used (the operator said so in `problem`) is mirrored for people to see, but the last
+good one stays in force.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +44,9 @@ class MirrorStore(Protocol):
     """What mirroring needs of a database; each call one transaction."""
 
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
-        """Stores the state, moves sessions off draining instances, makes a new table if its content changed. Raises Conflict when the
-        state is older than the stored one."""
+        """Stores the state, moves sessions off draining instances, makes a new table if its content changed. Raises
+        Conflict when the state is older than the stored one.
+        """
 
     async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
         """What routers and the database know. Raises NotFound."""
@@ -63,7 +66,9 @@ class PoolMirroring:
         self._shares = shares
 
     async def take_state(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
-        """Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is outdated."""
+        """Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is
+        outdated.
+        """
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
         await self._store.mirror(pool, state, facts, self._shares, now)
         return await self._store.observe(pool, now)
@@ -85,7 +90,10 @@ def observations(
     attainment: float | None,
     requests_per_second: float,
 ) -> PoolObservations:
-    """The answer to the operator. With no live router everything counts as acknowledged: nobody routes by an older table. Pure."""
+    """The answer to the operator.
+
+    With no live router everything counts as acknowledged: nobody routes by an older table. Pure.
+    """
     return PoolObservations(
         table_version=table_version,
         table_acknowledged=table_acknowledged(table_version, routers),
@@ -111,7 +119,10 @@ def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
 
 
 def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
-    """Why a state of the same object is older than the stored (uid, generation, resource version); None if it is not. Pure."""
+    """Why a state of the same object is older than the stored (uid, generation, resource version); None if it is not.
+
+    Pure.
+    """
     uid, generation, version = stored
     if uid != state.uid:
         return None

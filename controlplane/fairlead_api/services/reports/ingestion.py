@@ -1,6 +1,7 @@
 """Taking routers' reports: each at most once by router and id, all of a report or nothing.
 
-Rows that cannot be stored are dropped and counted rather than refusing the report, because a router would send it again for ever.
+Rows that cannot be stored are dropped and counted rather than refusing the report, because a router
+would send it again for ever.
 """
 
 import logging
@@ -39,7 +40,9 @@ class ReportStore(Protocol):
         """Makes sure that rows of these days can be stored, by table."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
-        """Stores the reports of one router in one transaction, those it has not seen; the receipts are in their order."""
+        """Stores the reports of one router in one transaction, those it has not seen; the receipts are in their
+        order.
+        """
 
     async def forget_router(self, gone: RouterGone) -> None:
         """The router is gone until it reports anew."""
@@ -55,7 +58,8 @@ class Ingestion:
     async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
         """Stores reports of one router; the first carries its state of the moment.
 
-        Raises InvalidInput for reports that name no router or time that can be, StoreUnavailable; after an answer nothing of them can be lost.
+        Raises InvalidInput for reports that name no router or time that can be, StoreUnavailable; after an answer
+        nothing of them can be lost.
         """
         check_envelopes(reports)
         ignored: Counter[str] = Counter()
@@ -88,7 +92,9 @@ class Ingestion:
 
 
 def check_envelopes(reports: Sequence[Report]) -> None:
-    """Raises InvalidInput for reports that name no router or time that can be, or are not those of one router, each once. Pure."""
+    """Raises InvalidInput for reports that name no router or time that can be, or are not those of one
+    router, each once. Pure.
+    """
     if not 1 <= len(reports) <= MOST_REPORTS:
         raise InvalidInput("reports", len(reports), f"send 1 to {MOST_REPORTS} reports at once")
     for report in reports:

@@ -1,7 +1,8 @@
-"""What of a report can be stored: every text, number and time of every row has bounds, and a row outside them is dropped alone. Pure.
+"""What of a report can be stored: every text, number and time of every row has bounds, and a row outside
+them is dropped alone. Pure.
 
-A router sends a report until it is taken, so one row that cannot be stored must cost that row and nothing else. Times are judged by the API's clock: a
-router's own may be wrong, and history is kept whatever it says.
+A router sends a report until it is taken, so one row that cannot be stored must cost that row and nothing else. Times
+are judged by the API's clock: a router's own may be wrong, and history is kept whatever it says.
 """
 
 from collections import Counter
@@ -34,7 +35,10 @@ _known_checks: dict[Any, tuple[tuple[str, Check, str], ...]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """How old a row may be, in seconds, by field of Report. History of sessions is kept whatever its age, so it has no field here."""
+    """How old a row may be, in seconds, by field of Report.
+
+    History of sessions is kept whatever its age, so it has no field here.
+    """
 
     decisions: float
     rejections: float
@@ -48,9 +52,11 @@ def clock_error(report: Report, now: float) -> float:
 
 
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
-    """The report as it can be stored, its times put right by `shift`, and how many rows were dropped or changed, by reason.
+    """The report as it can be stored, its times put right by `shift`, and how many rows were
+    dropped or changed, by reason.
 
-    Bindings, migrations and refusals are history: a time that cannot be is replaced by `now`. Samples and refusals older than their age are dropped.
+    Bindings, migrations and refusals are history: a time that cannot be is replaced by `now`. Samples and refusals
+    older than their age are dropped.
     """
     dropped: Counter[str] = Counter()
 

@@ -1,7 +1,7 @@
 """Live topics: one poller per topic and pool while anybody listens, rendered once, handed to all listeners.
 
-A listener that falls behind is not buffered for: it loses its backlog and gets an event `resync`. Whoever opens a fourth stream with one
-credential gets one event `poll` and the end.
+A listener that falls behind is not buffered for: it loses its backlog and gets an event `resync`. Whoever opens a
+fourth stream with one credential gets one event `poll` and the end.
 """
 
 import asyncio
@@ -39,7 +39,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """A topic that shows what is new; `read` takes pool, since and limit, and gives (recorded at, item with `id`), oldest first."""
+    """A topic that shows what is new; `read` takes pool, since and limit, and gives (recorded at, item
+    with `id`), oldest first.
+    """
 
     seconds: float
     read: Callable[[str | None, datetime, int], Awaitable[Sequence[tuple[datetime, Any]]]]

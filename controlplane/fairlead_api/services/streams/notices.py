@@ -1,4 +1,6 @@
-"""What one API process tells all others about a committed change: small, ordered, at most 8,000 bytes each (a limit of NOTIFY)."""
+"""What one API process tells all others about a committed change: small, ordered, at most 8,000 bytes
+each (a limit of NOTIFY).
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -41,7 +43,10 @@ _decoder: "msgspec.json.Decoder[TableChanged | PoolDeleted | BindingsChanged | C
 
 
 def decode(payload: str) -> Notice:
-    """A payload back to its notice. Raises msgspec.MsgspecError for what another version sent and this one does not know."""
+    """A payload back to its notice.
+
+    Raises msgspec.MsgspecError for what another version sent and this one does not know.
+    """
     return _decoder.decode(payload)
 
 

@@ -1,6 +1,8 @@
-"""One answer for many who ask the same at the same time: concurrent askers wait for one computation, and its result serves for a moment longer.
+"""One answer for many who ask the same at the same time: concurrent askers wait for one computation, and its result
+serves for a moment longer.
 
-`Recent` goes further for figures over minutes, which seconds do not change: while one is asked for again and again, nobody waits for it.
+`Recent` goes further for figures over minutes, which seconds do not change: while one is asked for again and
+again, nobody waits for it.
 """
 
 import asyncio
@@ -46,7 +48,8 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 
 
 class Recent:
-    """Figures that may be `usable_seconds` old. One older than `fresh_seconds` is computed again in the background, for those who ask next.
+    """Figures that may be `usable_seconds` old. One older than `fresh_seconds` is computed again in the
+    background, for those who ask next.
 
     With `fresh_seconds` 0 everybody waits for their own.
     """
@@ -60,7 +63,10 @@ class Recent:
         self._refreshing: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
-        """A recent result of `make`. A failure is raised only to those who wait; what was found before serves until it is too old."""
+        """A recent result of `make`.
+
+        A failure is raised only to those who wait; what was found before serves until it is too old.
+        """
         known = self._found.get(key)
         age = self._usable if known is None else self._monotonic() - known[0]
         if known is None or age >= self._usable or self._fresh <= 0:

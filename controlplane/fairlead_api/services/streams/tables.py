@@ -1,7 +1,8 @@
-"""The routers' stream: a snapshot of tables and bindings, then every change, to any number of routers, each line encoded once.
+"""The routers' stream: a snapshot of tables and bindings, then every change, to any number of
+routers, each line encoded once.
 
-A reader that does not keep up is cut off instead of buffered for: it reconnects and gets a snapshot, which is smaller than its backlog.
-Lines may repeat or come late around a snapshot; versions tell readers what to keep.
+A reader that does not keep up is cut off instead of buffered for: it reconnects and gets a snapshot, which is smaller
+than its backlog. Lines may repeat or come late around a snapshot; versions tell readers what to keep.
 """
 
 import asyncio
@@ -56,7 +57,10 @@ class Subscriber:
 
 
 class TableStream:
-    """Fans notices out to subscribers. `heartbeat_seconds` is the longest silence; `backlog` the lines one reader may be behind."""
+    """Fans notices out to subscribers.
+
+    `heartbeat_seconds` is the longest silence; `backlog` the lines one reader may be behind.
+    """
 
     def __init__(self, store: StreamStore, *, heartbeat_seconds: float = 2.0, backlog: int = 1024) -> None:
         self._store = store
@@ -94,8 +98,9 @@ class TableStream:
             subscriber.offer(None)
 
     async def open(self, router: str) -> AsyncIterator[bytes]:
-        """Lines for one router, for ever. The first snapshot is begun before this returns, so that a missing database is an error and not
-        an empty stream. Raises StoreUnavailable."""
+        """Lines for one router, for ever. The first snapshot is begun before this returns, so that a missing database
+        is an error and not an empty stream. Raises StoreUnavailable.
+        """
         subscriber = Subscriber(router, self._backlog)
         self._subscribers.add(subscriber)
         try:

@@ -83,8 +83,10 @@ class Lists:
 
 
 def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen:
-    """The first filter that is asked for narrows the query through its index (`column, at`); the others are looked for among its rows.
-    `filters` come in the order of how few rows they leave."""
+    """The first filter that is asked for narrows the query through its index (`column, at`); the others are
+    looked for among its rows.
+    `filters` come in the order of how few rows they leave.
+    """
     asked = [(column, value) for column, value in filters if value is not None]
     if asked:
         query = query.where(asked[0][0] == asked[0][1])

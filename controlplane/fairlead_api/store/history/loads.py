@@ -1,7 +1,8 @@
-"""Load samples: per-second values, their rollups (exact under late and repeated reports), and heatmap cells from the coarsest table that serves.
+"""Load samples: per-second values, their rollups (exact under late and repeated reports), and heatmap cells from the
+coarsest table that serves.
 
-A rollup bucket is recomputed from its samples whenever a report brought some (`rollup_queue`, filled in the report's own transaction), so
-late and replayed reports are as good as punctual ones and a crash loses no bucket.
+A rollup bucket is recomputed from its samples whenever a report brought some (`rollup_queue`, filled in the report's
+own transaction), so late and replayed reports are as good as punctual ones and a crash loses no bucket.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -49,7 +50,9 @@ WITH by_router AS (
   FROM whole w LEFT JOIN ttft USING (instance, second) LEFT JOIN tpot USING (instance, second)
 )
 """
-"""Every instance's value of every metric, second by second, over all routers: gauges are each router's last value, summed."""
+"""Every instance's value of every metric, second by second, over all routers: gauges are each
+router's last value, summed.
+"""
 
 MAX_ARROWS = 1000
 """Pairs of instances and columns a heatmap carries at most."""
@@ -101,7 +104,10 @@ class PostgresLoads:
         self._database = database
 
     async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = 200) -> int:
-        """Recomputes up to `most` queued buckets that ended at least `settle_seconds` ago; returns how many. Each call is one transaction."""
+        """Recomputes up to `most` queued buckets that ended at least `settle_seconds` ago; returns how many.
+
+        Each call is one transaction.
+        """
         ended = now - timedelta(seconds=10 + settle_seconds)
 
         async def work(connection: AsyncConnection) -> int:
@@ -150,7 +156,9 @@ class PostgresLoads:
         return cells, found, slo
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Migrations by column and pair, oldest first, the busiest MAX_ARROWS of them; and how many migrations the range has."""
+        """Migrations by column and pair, oldest first, the busiest MAX_ARROWS of them; and how many
+        migrations the range has.
+        """
         values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end, "step": where.step}
         async with self._database.reading() as connection:
             rows = (await connection.execute(text(_MOVES), {**values, "most": MAX_ARROWS})).all()

@@ -27,8 +27,9 @@ FLOWS = 2500
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """Implements `routes.moves.MoveReader` for one table: `kind` is what its rows are, `noun` what one is called, and `mover` the field that
-    says what went."""
+    """Implements `routes.moves.MoveReader` for one table: `kind` is what its rows are, `noun` what one is called, and
+    `mover` the field that says what went.
+    """
 
     def __init__(self, database: Database, table: Table, kind: type[AnyMove], noun: str, mover: str) -> None:
         self._lists = Lists(database)

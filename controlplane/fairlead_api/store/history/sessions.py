@@ -66,7 +66,9 @@ class PostgresSessions:
 
 
 async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
-    """Whether so few sessions have the name that they can be sorted; of many, the newest are found sooner in the list itself."""
+    """Whether so few sessions have the name that they can be sorted; of many, the newest are found
+    sooner in the list itself.
+    """
     counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
     return bool(counted.scalar_one() <= NAMED)
 

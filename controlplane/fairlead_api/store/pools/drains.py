@@ -27,7 +27,10 @@ async def move_off(
     new_id: Callable[[], str],
     now: datetime,
 ) -> tuple[Binding, ...]:
-    """Moves every session bound to a draining instance; returns their new bindings. Does nothing while no instance accepts."""
+    """Moves every session bound to a draining instance; returns their new bindings.
+
+    Does nothing while no instance accepts.
+    """
     if not draining or not accepting:
         return ()
     sessions = tables.sessions

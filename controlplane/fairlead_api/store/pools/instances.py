@@ -1,4 +1,6 @@
-"""Instances as the operator reports them, with a transition for every change of state, inside the caller's transaction."""
+"""Instances as the operator reports them, with a transition for every change of state, inside the caller's
+transaction.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,6 @@
-"""TTFT percentiles of the last five minutes, exact over every sample kept: the dearest part of a pool's page, and one that seconds do not change."""
+"""TTFT percentiles of the last five minutes, exact over every sample kept: the dearest part of a pool's page, and one
+that seconds do not change.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,7 +31,9 @@ class Latencies:
         self._recent = recent
 
     async def of_pools(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
-        """Seconds at the median, at p95 and at each pool's own percentile (`shares`, 0-1, in the order of `pools`), where there were requests."""
+        """Seconds at the median, at p95 and at each pool's own percentile (`shares`, 0-1, in the order of `pools`),
+        where there were requests.
+        """
 
         async def read() -> dict[int, list[float | None]]:
             async with self._database.reading() as connection:

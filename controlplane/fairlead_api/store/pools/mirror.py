@@ -1,4 +1,7 @@
-"""The mirror of pools: state from the operator in, observations out. One transaction per call, serialised per pool by its row."""
+"""The mirror of pools: state from the operator in, observations out.
+
+One transaction per call, serialised per pool by its row.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

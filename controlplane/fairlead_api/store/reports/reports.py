@@ -1,4 +1,6 @@
-"""Reports in Postgres: those of one post in one transaction, each claimed by its router and id before anything of it is stored."""
+"""Reports in Postgres: those of one post in one transaction, each claimed by its router and id before
+anything of it is stored.
+"""
 
 import logging
 import struct
@@ -122,7 +124,10 @@ class PostgresReports:
         await self._database.writing(work)
 
     async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
-        """Claims the reports' ids for their router. Receipts of those claimed before, after waiting for the transactions that did."""
+        """Claims the reports' ids for their router.
+
+        Receipts of those claimed before, after waiting for the transactions that did.
+        """
         if not reports:
             return {}
         router = reports[0].router
@@ -157,7 +162,10 @@ class PostgresReports:
         return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}
 
     async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
-        """Marks the router live. Its state is replaced only by a newer one, unless it was silent for 10 s (its clock may have been set back)."""
+        """Marks the router live.
+
+        Its state is replaced only by a newer one, unless it was silent for 10 s (its clock may have been set back).
+        """
         routers = tables.routers
         ids = await self._ids(connection, report)
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}

@@ -1,4 +1,7 @@
-"""Binding changes of a report on their sessions' rows: who wins, history, migrations, what is told to whom. Set by set, however many rows."""
+"""Binding changes of a report on their sessions' rows: who wins, history, migrations, what is told to whom.
+
+Set by set, however many rows.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +28,9 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """`lost` has the present binding of its session for each change that did not bind; `lost_moves` counts migrations not stored for that."""
+    """`lost` has the present binding of its session for each change that did not bind; `lost_moves` counts
+    migrations not stored for that.
+    """
 
     lost: dict[str, Binding]
     lost_moves: Counter[PoolKey]

@@ -59,7 +59,8 @@ class SessionRow:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Gives the session its new home: history, and for a move its migration (the router's own record, or one made here if it sent none).
+    """Gives the session its new home: history, and for a move its migration (the router's own record, or one
+    made here if it sent none).
 
     Routers' clocks differ, and history must not run backwards: a binding begins no earlier than the one before it did.
     """

@@ -65,7 +65,9 @@ async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, s
 
 
 async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> set[tuple[int, str]]:
-    """Writes rows that were not there, without their holders; returns the keys of those that another writer has made meanwhile."""
+    """Writes rows that were not there, without their holders; returns the keys of those that another
+    writer has made meanwhile.
+    """
     if not rows:
         return set()
     added = await connection.execute(_ADD, bound([_row(row) for row in rows]))

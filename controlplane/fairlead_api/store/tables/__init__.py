@@ -1,8 +1,10 @@
-"""Every table of the database, as SQLAlchemy Core metadata; the migrations are generated from it and checked against it.
+"""Every table of the database, as SQLAlchemy Core metadata; the migrations are generated from it and checked against
+it.
 
-`pools` keeps one row per namespace and name, also after a deletion, so that versions of routing tables never go back. Times are UTC.
-The large tables (`load_samples`, `decisions`, `rejections`) are partitioned by UTC day; `store.partitions` makes and drops the days.
-It must hold no statement. Its danger: a column changed here without a migration; a test compares both.
+`pools` keeps one row per namespace and name, also after a deletion, so that versions of routing tables never go back.
+Times are UTC. The large tables (`load_samples`, `decisions`, `rejections`) are partitioned by UTC day;
+`store.partitions` makes and drops the days. It must hold no statement. Its danger: a column changed here without a
+migration; a test compares both.
 """
 
 from fairlead_api.store.tables.columns import metadata as metadata

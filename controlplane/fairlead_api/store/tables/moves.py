@@ -1,4 +1,6 @@
-"""Tables of moves: session migrations, which are steps of a session's bindings, and re-routes of requests, which are not."""
+"""Tables of moves: session migrations, which are steps of a session's bindings, and re-routes of
+requests, which are not.
+"""
 
 from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text
 
@@ -9,7 +11,9 @@ PAID_OFF = (
     "WHEN actual_ttft_seconds < predicted_source_ttft_seconds AND benefit_seconds > 0::double precision THEN true "
     "ELSE NULL::boolean END"
 )
-"""Whether the real TTFT was below the one predicted for staying: yes only where a gain was promised, unknown while either number is."""
+"""Whether the real TTFT was below the one predicted for staying: yes only where a gain was promised,
+unknown while either number is.
+"""
 
 
 def _moves(name: str, *, bound: bool) -> Table:

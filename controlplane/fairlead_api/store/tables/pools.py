@@ -1,4 +1,6 @@
-"""Tables of what is mirrored from the cluster: pools, their history, instances, routing tables, and who has acknowledged them."""
+"""Tables of what is mirrored from the cluster: pools, their history, instances, routing tables, and
+who has acknowledged them.
+"""
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
 

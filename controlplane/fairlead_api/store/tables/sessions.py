@@ -33,8 +33,9 @@ session_names = Table(
     ForeignKeyConstraint(["pool_id", "session"], ["sessions.pool_id", "sessions.session"], ondelete="CASCADE"),
     Index(None, "session", postgresql_using="gin", postgresql_ops={"session": "gin_trgm_ops"}),
 )
-"""Every session's name once, for finding it by a part. A trigger on `sessions` fills it: sessions' own rows change with every request,
-and an index of parts of names there would cost each change thirty entries."""
+"""Every session's name once, for finding it by a part. A trigger on `sessions` fills it: sessions' own rows change with
+every request, and an index of parts of names there would cost each change thirty entries.
+"""
 
 bindings = Table(
     "bindings",

@@ -102,7 +102,9 @@ SUMS = (
 
 
 def _rollup(name: str) -> Table:
-    """One instance in one bucket: per metric the maximum, sum and number of its per-second values, so that longer buckets merge exactly."""
+    """One instance in one bucket: per metric the maximum, sum and number of its per-second values, so that
+    longer buckets merge exactly.
+    """
     parts: list[Column[object]] = []
     for metric in METRICS:
         parts += [Column(f"{metric}_max", REAL), Column(f"{metric}_sum", Double), Column(f"{metric}_n", Integer, nullable=False)]

@@ -1,6 +1,7 @@
 """What is deleted when it is older than its setting, and what never is, because something still refers to it.
 
-Kept for ever, because people make them and they are few: pools, their revisions and SLO versions, API tokens, users, and the audit log.
+Kept for ever, because people make them and they are few: pools, their revisions and SLO versions, API tokens,
+users, and the audit log.
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
     "rollups_10s_days": (Sweep(table="load_rollups_10s", where="r.bucket < :before"),),
     "rollups_1m_days": (Sweep(table="load_rollups_1m", where="r.bucket < :before"),),
     "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
-    # A migration is a step of its session's bindings and goes just before the binding it made; a session goes when nothing is left of it.
+    # A migration is a step of its session's bindings and goes just before the binding it made; a session goes when
+    # nothing is left of it.
     "history_days": (
         Sweep(
             table="migrations",

@@ -29,7 +29,10 @@ class PostgresUpkeep:
         self._partitions = partitions
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Runs `work` unless another process is at this job; returns whether it ran. The lock ends with its connection, also by a crash."""
+        """Runs `work` unless another process is at this job; returns whether it ran.
+
+        The lock ends with its connection, also by a crash.
+        """
         async with self._database.reading() as connection:
             key = {"space": _LOCKS, "job": job}
             got = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:space, hashtext(:job))"), key)
@@ -60,8 +63,9 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbinds sessions not heard of for twice their pool's TTL and tells the routers. Routers forget after one TTL without a request;
-        the second one makes up for requests that were served but not sampled."""
+        """Unbinds sessions not heard of for twice their pool's TTL and tells the routers. Routers forget after one TTL
+        without a request; the second one makes up for requests that were served but not sampled.
+        """
 
         async def work(connection: AsyncConnection) -> int:
             rows = (
