@@ -28,5 +28,5 @@ async def seam(request: pytest.FixtureRequest) -> AsyncIterator[Seam]:
 
 @pytest.fixture
 async def clients(seam: Seam) -> AsyncIterator[Clients]:
-    async with SystemApi(seam.url, seam.operator_token) as operator, SystemApi(seam.url, seam.router_token) as router:
+    async with SystemApi(seam.url, seam.operator_token, timeout_seconds=60) as operator, SystemApi(seam.url, seam.router_token) as router:
         yield Clients.of(operator, router)
