@@ -58,7 +58,7 @@ async def test_who_comes_back_hears_what_was_missed(clients: Clients) -> None:
 
 
 async def test_a_table_of_many_pieces_is_one_line(clients: Clients) -> None:
-    names = [f"instance-with-a-long-name-{number:04}" for number in range(800)]
+    names = [f"instance-with-a-long-name-{number:04}" for number in range(1200)]
     await clients.operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in names)))
     table = (await clients.router.tables())[CHAT]
     assert [entry.id for entry in table.instances] == names
