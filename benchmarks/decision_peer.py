@@ -1,8 +1,10 @@
-"""What NVIDIA Dynamo's router parts cost per decision, from Python: run by `decisions.py --peer-python`, under a Python that has `ai-dynamo-runtime`.
+"""What NVIDIA Dynamo's router parts cost per decision, from Python: run by `decisions.py --peer-python`, under a Python
+that has `ai-dynamo-runtime`.
 
-Prints a JSON list of [what, instances, p50, p99], microseconds of wall time. The prompt is 16,384 token ids (64 KB) in blocks of 512; the peer takes no
-text, so tokenizing, which ours does not need, is left out in its favour. The tree holds 200,000 blocks. The whole selection runs with an empty index, as
-only engines' events could fill it: its cost is that of hashing, looking up, weighing loads and coming back from its own threads.
+Prints a JSON list of [what, instances, p50, p99], microseconds of wall time. The prompt is 16,384 token ids (64 KB) in
+blocks of 512; the peer takes no text, so tokenizing, which ours does not need, is left out in its favour. The tree
+holds 200,000 blocks. The whole selection runs with an empty index, as only engines' events could fill it: its cost is
+that of hashing, looking up, weighing loads and coming back from its own threads.
 """
 
 import asyncio

@@ -1,11 +1,13 @@
-"""Cost of one routing decision: hash a 64 KB prompt, choose an instance; and of a request's whole way through the scheduler.
+"""Cost of one routing decision: hash a 64 KB prompt, choose an instance; and of a request's whole
+way through the scheduler.
 
     .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--peer-python PYTHON]
 
-Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What else the machine runs meanwhile
-is left out as far as possible: other programs' time, and the requests in or right before which the thread was preempted, as they find its caches cold.
-The machine's own speed for the hash alone is printed first, and last what the parts of NVIDIA Dynamo's router cost that can be called from Python, given
-one that has them (see `decision_peer.py`). Other peers decide inside their proxies; `gateway.py` compares with those.
+Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What
+else the machine runs meanwhile is left out as far as possible: other programs' time, and the requests in or right
+before which the thread was preempted, as they find its caches cold. The machine's own speed for the hash alone is
+printed first, and last what the parts of NVIDIA Dynamo's router cost that can be called from Python, given one that has
+them (see `decision_peer.py`). Other peers decide inside their proxies; `gateway.py` compares with those.
 """
 
 import argparse

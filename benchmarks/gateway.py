@@ -1,11 +1,12 @@
 """CPU the router costs per request, on one core, against mock engines that answer at once.
 
-    python benchmarks/gateway.py [--policy dualmap] [--instances 8] [--seconds 4] [--cases short-json,short-stream,long-json,paced-stream]
-    python benchmarks/gateway.py --against 'sglang={command with {port} and {workers}}'
+    python benchmarks/gateway.py [--policy dualmap] [--instances 8] [--seconds 4] [--cases
+    short-json,short-stream,long-json,paced-stream] python benchmarks/gateway.py --against 'sglang={command
+    with {port} and {workers}}'
 
-One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core. Figures are CPU microseconds of
-the router's process group per request (1e6 / that = requests per second and core), requests per second, and client latencies under that load.
-Compare figures of one run only: they depend on the machine.
+One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
+Figures are CPU microseconds of the router's process group per request (1e6 / that = requests per second and core),
+requests per second, and client latencies under that load. Compare figures of one run only: they depend on the machine.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ _PAGE = b"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cach
 
 
 class MockEngine(asyncio.Protocol):
-    """Answers every generation: at once, or at the pace its prompt begins with (`pace-20-5`: ms to the first token, ms between tokens)."""
+    """Answers every generation: at once, or at the pace its prompt begins with (`pace-20-5`: ms to the first
+    token, ms between tokens).
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -152,7 +155,9 @@ async def serve_mocks(api_port: int, first_port: int, count: int, table: bytes) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load: prompt bytes, streamed or not, pace of the engine in ms (prefill, interval), connections in parallel."""
+    """One load: prompt bytes, streamed or not, pace of the engine in ms (prefill, interval),
+    connections in parallel.
+    """
 
     name: str
     prompt_bytes: int

@@ -1,7 +1,9 @@
-"""Ten days of history in a database, made by Postgres itself: as much as a busy fleet leaves behind, for measuring and explaining its lists.
+"""Ten days of history in a database, made by Postgres itself: as much as a busy fleet leaves behind, for measuring
+and explaining its lists.
 
-Instances are `i1` … `iN`; sessions `sess-<hash>`. The pool `big/p1` has all instances and sessions, and a third of the moves and decisions.
-Some values never occur together (trigger `drain` and outcome `failed`), so that a filter can be made that matches nothing.
+Instances are `i1` … `iN`; sessions `sess-<hash>`. The pool `big/p1` has all instances and sessions, and a third of the
+moves and decisions. Some values never occur together (trigger `drain` and outcome `failed`), so that a filter can be
+made that matches nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""How long every list, filter, matrix and detail of the API takes on a million rows, beside an earlier revision of it on the same rows.
+"""How long every list, filter, matrix and detail of the API takes on a million rows, beside an earlier
+revision of it on the same rows.
 
     python -m benchmarks.lists --database postgresql+psycopg://app@/lists?host=/tmp/x [--against REVISION:MIGRATION]
 
-The database must be empty; give it a throw-away server. `REVISION` is a commit of this repository and `MIGRATION` the newest migration it
-knows (`6af378c:0014_audit_heads`): it is measured first, on the schema as it was; then the database is migrated and this tree is measured.
-Requests go one after the other over HTTP; a path that takes seconds is asked less often.
+The database must be empty; give it a throw-away server. `REVISION` is a commit of this repository and `MIGRATION`
+the newest migration it knows (`6af378c:0014_audit_heads`): it is measured first, on the schema as it was; then the
+database is migrated and this tree is measured. Requests go one after the other over HTTP; a path that takes
+seconds is asked less often.
 """
 
 from __future__ import annotations

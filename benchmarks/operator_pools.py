@@ -2,15 +2,17 @@
 
     PYTHONPATH=tests/support .venv/bin/python benchmarks/operator_pools.py [--pools 300] [--rest-seconds 30]
 
-A real Kubernetes API (the sandbox's), a real control API on a real Postgres, the operator as a process with its own settings; only the kubelet is
-pretended: every pod becomes ready within a tenth of a second or so. Four parts:
+A real Kubernetes API (the sandbox's), a real control API on a real Postgres, the operator as a process with its own
+settings; only the kubelet is pretended: every pod becomes ready within a tenth of a second or so. Four parts:
 
 settle   300 pools of one instance are created while the operator is away; from its start until every pool is Ready.
-restart  the operator is stopped and started; until it has looked at every pool once (the control API has heard of each again).
+restart  the operator is stopped and started; until it has looked at every pool once (the control API
+has heard of each again).
 rest     nothing happens for `--rest-seconds`; calls per second to the Kubernetes API, and the operator's CPU.
 delete   all pools are deleted at once; until they are gone.
 
-Seconds are those of the clock, so compare only runs made in turns on the same machine; the operator's CPU seconds depend less on its neighbours.
+Seconds are those of the clock, so compare only runs made in turns on the same machine; the operator's CPU seconds
+depend less on its neighbours.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """Whether the record keeps up with two routers under load, and whether it is whole afterwards.
 
-    PYTHONPATH=tests/support .venv/bin/python benchmarks/record_under_load.py [--rate 100] [--minutes 30] [--outage-minutes 10] [--directory DIR]
+    PYTHONPATH=tests/support .venv/bin/python benchmarks/record_under_load.py [--rate 100] [--minutes 30]
+    [--outage-minutes 10] [--directory DIR]
 
-A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions comes at `--rate`, every request to the
-routers in turn, with a policy that moves sessions often, so that the routers race for them. The age of the oldest report a router has not got rid of is
-read every second. Then the control API is stopped (SIGSTOP, after which it answers nothing) for `--outage-minutes` while the load goes on, and the time
-until the backlog is gone is taken. Last, everything that must hold of the stored record is asked of the database. Ends with code 1 if anything does not.
+A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions comes
+at `--rate`, every request to the routers in turn, with a policy that moves sessions often, so that the routers race
+for them. The age of the oldest report a router has not got rid of is read every second. Then the control API is
+stopped (SIGSTOP, after which it answers nothing) for `--outage-minutes` while the load goes on, and the time until
+the backlog is gone is taken. Last, everything that must hold of the stored record is asked of the database. Ends with
+code 1 if anything does not.
 """
 
 from __future__ import annotations
@@ -119,7 +122,9 @@ def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> 
 
 
 def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Reading, float]:
-    """Stops the control API for so long; the last reading of the outage, and how many seconds later nothing older than OLDEST_SECONDS was left."""
+    """Stops the control API for so long; the last reading of the outage, and how many seconds later nothing older than
+    OLDEST_SECONDS was left.
+    """
     api = sandbox.pid("api")
     os.kill(api, signal.SIGSTOP)
     try:

@@ -1,14 +1,18 @@
-"""Requests per CPU-second of `fairlead simulate`, and of NVIDIA Dynamo's offline trace replay on the same requests in the same run.
+"""Requests per CPU-second of `fairlead simulate`, and of NVIDIA Dynamo's offline trace replay on the same
+requests in the same run.
 
-    .venv/bin/python benchmarks/simulator.py [--trace FILE] [--instances 8 32] [--policies round-robin dualmap] [--peer-python PYTHON]
+    .venv/bin/python benchmarks/simulator.py [--trace FILE] [--instances 8 32] [--policies round-robin
+    dualmap] [--peer-python PYTHON]
 
-Without --trace, 12,031 generated conversation requests as long as Mooncake's. The peer is the package `ai-dynamo-runtime` (no dependency of ours):
-install it into an environment of its own and give that environment's Python. Both read one file with the same arrival times; counted is the CPU
-time of all threads, in ours from planned requests to finished figures, with reading the trace shown apart; in the peer's its whole call.
+Without --trace, 12,031 generated conversation requests as long as Mooncake's. The peer is the package
+`ai-dynamo-runtime` (no dependency of ours): install it into an environment of its own and give that environment's
+Python. Both read one file with the same arrival times; counted is the CPU time of all threads, in ours from planned
+requests to finished figures, with reading the trace shown apart; in the peer's its whole call.
 
-What ours leaves out of the peer's model: single decode iterations (runs of steps in which the batch stays the same are taken in one go), the peer's
-block manager at the engine's block size (ours keeps prefixes in the trace's blocks of 512 tokens), KV events as messages, and its router's own
-worker threads and sampling. Both leave out networks. So it is a coarser model that is compared with a finer one.
+What ours leaves out of the peer's model: single decode iterations (runs of steps in which the batch stays the same are
+taken in one go), the peer's block manager at the engine's block size (ours keeps prefixes in the trace's blocks of 512
+tokens), KV events as messages, and its router's own worker threads and sampling. Both leave out networks. So it is a
+coarser model that is compared with a finer one.
 """
 
 import argparse
@@ -51,7 +55,10 @@ def main() -> None:
 
 
 def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str, float]:
-    """Simulate each policy; returns requests per CPU-second, the best of the repeats. Writes the trace at the rate used for the peer to read."""
+    """Simulate each policy; returns requests per CPU-second, the best of the repeats.
+
+    Writes the trace at the rate used for the peer to read.
+    """
     from fairlead_simulator.engine_model.presets import preset
     from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload
     from fairlead_simulator.experiments.cells import Cell, simulate_cell
@@ -97,7 +104,9 @@ def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str
 
 
 def compare_peer(python: str, trace: Path, workers: int, ours: dict[str, float], repeats: int) -> None:
-    """Run this file under the peer's Python and compare with our policies: its round robin with ours, its cache-aware router with the others."""
+    """Run this file under the peer's Python and compare with our policies: its round robin with ours, its
+    cache-aware router with the others.
+    """
     command = [python, __file__, "--repeats", str(repeats), "--as-peer", str(trace), str(workers)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "error"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -113,7 +122,9 @@ def compare_peer(python: str, trace: Path, workers: int, ours: dict[str, float],
 
 
 def run_peer(trace: Path, workers: int, repeats: int) -> None:
-    """In the peer's Python: replay the trace with each router mode; a JSON line with the best CPU seconds and requests per CPU-second."""
+    """In the peer's Python: replay the trace with each router mode; a JSON line with the best CPU seconds and
+    requests per CPU-second.
+    """
     from dynamo._core import run_mocker_trace_replay  # type: ignore[import-not-found] # the peer's own environment has it
 
     count = sum(1 for _ in trace.open())

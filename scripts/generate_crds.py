@@ -1,4 +1,6 @@
-"""Write `crds/` from the typed spec: `python scripts/generate_crds.py`; with `--check`, only say whether it is up to date."""
+"""Write `crds/` from the typed spec: `python scripts/generate_crds.py`; with `--check`, only say
+whether it is up to date.
+"""
 
 import argparse
 import sys

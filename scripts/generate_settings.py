@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/settings.md (`--check` only says whether it is as it should be): every environment variable of every process."""
+"""Writes docs/settings.md (`--check` only says whether it is as it should be): every environment
+variable of every process.
+"""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""Settings shared by all tests: in CI, property tests repeat the same examples, so that a red build is always about the change; elsewhere
-they look for new ones."""
+"""Settings shared by all tests: in CI, property tests repeat the same examples, so that a red build is always about the
+change; elsewhere they look for new ones.
+"""
 
 import os
 

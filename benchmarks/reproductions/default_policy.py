@@ -1,4 +1,6 @@
-"""Is `fairlead` the best policy? All policies on conversation and tool-agent workloads, from half to one and a half times saturation."""
+"""Is `fairlead` the best policy? All policies on conversation and tool-agent workloads, from half to one and
+a half times saturation.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 

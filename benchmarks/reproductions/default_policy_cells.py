@@ -1,4 +1,6 @@
-"""The cells of the default policy's comparison: workloads x pool sizes x early rejection x rates x policies x seeds, run and averaged."""
+"""The cells of the default policy's comparison: workloads x pool sizes x early rejection x rates x policies x
+seeds, run and averaged.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -73,7 +75,9 @@ Outcomes = dict[tuple[float, str], Outcome]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Ours against the best others at one rate: the highest attainment, and the least P90 TTFT of those within a tie of it."""
+    """Ours against the best others at one rate: the highest attainment, and the least P90 TTFT of
+    those within a tie of it.
+    """
 
     ours: Outcome
     best: str

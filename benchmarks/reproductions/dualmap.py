@@ -1,4 +1,6 @@
-"""DualMap (ICLR 2026): its effective request capacity, goodput, ablation, elasticity and number of candidates, run again in the simulator."""
+"""DualMap (ICLR 2026): its effective request capacity, goodput, ablation, elasticity and number of candidates,
+run again in the simulator.
+"""
 
 from benchmarks.reproductions import dualmap_candidates as candidates
 from benchmarks.reproductions import dualmap_elasticity as elasticity

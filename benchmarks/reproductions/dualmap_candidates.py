@@ -1,4 +1,6 @@
-"""How many candidates a key should have: one is plain affinity, all instances would be a free choice; the paper says that two are enough."""
+"""How many candidates a key should have: one is plain affinity, all instances would be a free choice; the paper
+says that two are enough.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -55,7 +57,9 @@ def knee(changes: Sequence[float]) -> bool:
 
 
 def plot(context: Context, name: str, both: Sequence[tuple[Study, Results]]) -> str:
-    """Attainment against rate per number of candidates, solid with and dotted without rebalancing; returns the Markdown of the picture."""
+    """Attainment against rate per number of candidates, solid with and dotted without rebalancing; returns the
+    Markdown of the picture.
+    """
     figure = Figure(figsize=(9, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (study, results) in zip(panels, both, strict=True):

@@ -31,7 +31,10 @@ def verdict(same: float, published: float, least: float) -> str:
 
 
 def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: bool) -> str:
-    """A table: claim, paper, measured, verdict. `knees` say per workload whether two candidates gain most; `minimal` whether rings moved the least."""
+    """A table: claim, paper, measured, verdict.
+
+    `knees` say per workload whether two candidates gain most; `minimal` whether rings moved the least.
+    """
     rows: list[list[str]] = []
     for one in both:
         claimed, least = CAPACITY[one.study.name]

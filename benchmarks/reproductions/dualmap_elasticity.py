@@ -1,4 +1,6 @@
-"""Elasticity: the load doubles and halves again, the pool goes from four instances to eight and back at the same moments."""
+"""Elasticity: the load doubles and halves again, the pool goes from four instances to eight and
+back at the same moments.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +26,9 @@ BIN_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All seeds of one policy: measured requests as (seconds since the first one, TTFT or None when refused), and the two steps."""
+    """All seeds of one policy: measured requests as (seconds since the first one, TTFT or None when
+    refused), and the two steps.
+    """
 
     label: str
     requests: tuple[tuple[float, float | None], ...]
@@ -44,7 +48,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """What was run: `steps` are the seconds (since the first measured request) of the two changes, `end` that of the last arrival."""
+    """What was run: `steps` are the seconds (since the first measured request) of the two changes, `end`
+    that of the last arrival.
+    """
 
     runs: tuple[Run, ...]
     steps: tuple[float, float]
@@ -83,7 +89,10 @@ def run(study: Study) -> Elasticity:
 
 
 def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Workload:
-    """The workload with its rows of each part (from, to, requests per second) stretched to that rate. Parts follow each other; rows before them stay."""
+    """The workload with its rows of each part (from, to, requests per second) stretched to that rate.
+
+    Parts follow each other; rows before them stay.
+    """
     seconds = list(loaded.seconds)
     at = seconds[parts[0][0]]
     for begin, end, rate in parts:

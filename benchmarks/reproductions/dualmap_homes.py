@@ -12,7 +12,8 @@ KEYS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one change of the pool did to sessions: of those seen before and after it in neighbouring phases, how many came elsewhere after.
+    """What one change of the pool did to sessions: of those seen before and after it in neighbouring phases, how
+    many came elsewhere after.
 
     `staying` are those whose instance was still there afterwards, `strayed` of them those that left it all the same.
     """
@@ -24,7 +25,8 @@ class Step:
 
 
 def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float], remaining: set[str] | None) -> Step:
-    """Of sessions served both before and after `step` in the time `within`: the last instance before against the first after.
+    """Of sessions served both before and after `step` in the time `within`: the last instance before
+    against the first after.
 
     `remaining` are the instances that are still there afterwards, None when all are.
     """
@@ -46,8 +48,10 @@ def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMoves:
-    """Of many keys, when the pool grows: shares (0-1) of owners on one ring that changed, of places in the pair that changed, of keys that keep
-    at least one of their two candidates, and of changed places whose new instance is not one of the new ones (which consistent hashing forbids)."""
+    """Of many keys, when the pool grows: shares (0-1) of owners on one ring that changed, of places in the pair that
+    changed, of keys that keep at least one of their two candidates, and of changed places whose new instance is not one
+    of the new ones (which consistent hashing forbids).
+    """
 
     owners: float
     places: float

@@ -1,4 +1,6 @@
-"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each as DualMap's published code runs it."""
+"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each as
+DualMap's published code runs it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,10 @@ NAMES = tuple(one.label for one in BASELINES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """Of `dualmap` over the baseline that is best there. `capacity` is the largest relative gain of attainment, at `capacity_at` (a multiple)."""
+    """Of `dualmap` over the baseline that is best there.
+
+    `capacity` is the largest relative gain of attainment, at `capacity_at` (a multiple).
+    """
 
     capacity: float
     capacity_at: float
@@ -69,13 +74,17 @@ def relative(value: float, other: float) -> float:
 
 
 def same_queue(study: Study) -> Results:
-    """Every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight, 60 s of waiting at most."""
+    """Every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight,
+    60 s of waiting at most.
+    """
     quick = study.context.quick
     return study.run((DUALMAP, *BASELINES, FAIRLEAD), (0.75, 0.9, 0.95) if quick else MULTIPLES, study.context.seeds)
 
 
 def as_published(study: Study) -> Results:
-    """`dualmap` with its preset, queue order and late binding; the others sent to the engines at once, as only DualMap has a queue there."""
+    """`dualmap` with its preset, queue order and late binding; the others sent to the engines at once, as only
+    DualMap has a queue there.
+    """
     quick = study.context.quick
     return study.run((CODE, *CODE_BASELINES), (0.75, 0.9, 0.95) if quick else CODE_MULTIPLES, study.context.seeds)
 

@@ -1,5 +1,7 @@
-"""What all parts of the DualMap section share: its two workloads, the policies compared, and how a run of them is made (algorithms and settings of
-the paper's evaluation: eight instances of its first testbed, prompts below 20,480 tokens, 4,000 requests of which 500 warm the caches)."""
+"""What all parts of the DualMap section share: its two workloads, the policies compared, and how a run of them is made
+(algorithms and settings of the paper's evaluation: eight instances of its first testbed, prompts below 20,480 tokens,
+4,000 requests of which 500 warm the caches).
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +33,10 @@ MARKERS = "osD^vP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy with parameters under a name of its own. `at_once`: no queue in the router, requests wait in the engines."""
+    """A policy with parameters under a name of its own.
+
+    `at_once`: no queue in the router, requests wait in the engines.
+    """
 
     label: str
     policy: str
@@ -41,7 +46,10 @@ class Variant:
 
     @property
     def hashes(self) -> bool:
-        """Whether ids have a say. Other policies do the same with every seed, as arrival times do not depend on it, and need only one."""
+        """Whether ids have a say.
+
+        Other policies do the same with every seed, as arrival times do not depend on it, and need only one.
+        """
         return self.policy in ("dualmap", "cache-affinity")
 
 
@@ -51,7 +59,10 @@ BASELINES = tuple(Variant(label=name, policy=name) for name in ("cache-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """One workload on the pool. `saturation` in requests per second: an upper bound, with an endless shared cache and the largest decode batches."""
+    """One workload on the pool.
+
+    `saturation` in requests per second: an upper bound, with an endless shared cache and the largest decode batches.
+    """
 
     context: Context
     name: str
@@ -63,7 +74,10 @@ class Study:
     ideal_hit_rate: float
 
     def cell(self, variant: Variant, multiple: float, seed: int) -> Cell:
-        """One run at `multiple` of the saturation. Ids of blocks and instances carry the seed, so hashes differ from seed to seed."""
+        """One run at `multiple` of the saturation.
+
+        Ids of blocks and instances carry the seed, so hashes differ from seed to seed.
+        """
         spec = SimulatedPool(
             preset=PRESET,
             instances=INSTANCES,
@@ -117,7 +131,8 @@ class Results:
 
 
 def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_ATTAINMENT) -> float:
-    """Where (rate, attainment) first falls below `level`, linear between neighbouring points, which come by ascending rate.
+    """Where (rate, attainment) first falls below `level`, linear between neighbouring points, which come by ascending
+    rate.
 
     0 when the first point is below it already, the last rate when none is: the true figure is then lower, or higher.
     """

@@ -1,4 +1,6 @@
-"""What makes the difference: the published code's key, threshold and queue order one by one, the queue timeout, DualMap's parts, and anchors."""
+"""What makes the difference: the published code's key, threshold and queue order one by one, the queue timeout,
+DualMap's parts, and anchors.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +56,10 @@ def untimed(study: Study) -> Results:
 
 
 def timeout_table(both: Sequence[tuple[Study, Results, Results]]) -> str:
-    """Per policy: attainment with the timeout, without it, and the share refused with it. `both` are (study, timed, untimed)."""
+    """Per policy: attainment with the timeout, without it, and the share refused with it.
+
+    `both` are (study, timed, untimed).
+    """
     multiples = both[0][2].multiples("dualmap")
     rows = [
         [
@@ -96,7 +101,9 @@ ABLATED = (
 
 
 def ablation_table(study: Study, results: Results) -> str:
-    """Attainment, hits as a part of the ideal and moves of each part at the rates of `ablation`; `results` hold the policies too."""
+    """Attainment, hits as a part of the ideal and moves of each part at the rates of `ablation`;
+    `results` hold the policies too.
+    """
     multiples = results.multiples(NO_REBALANCING.label)
     rows = [
         [

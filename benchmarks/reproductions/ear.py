@@ -1,4 +1,6 @@
-"""EAR (elastic affinity routing for agent sessions): its trace's shape, its policy, and the law that couples load and latency in a closed loop."""
+"""EAR (elastic affinity routing for agent sessions): its trace's shape, its policy, and the law that couples load and
+latency in a closed loop.
+"""
 
 from benchmarks.reproductions.ear_coupling import write_coupling
 from benchmarks.reproductions.ear_policies import write_policies

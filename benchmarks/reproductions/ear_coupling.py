@@ -1,4 +1,6 @@
-"""The coupling law measured: agent sessions in a closed loop at rising rates, concurrency predicted from lower rates against concurrency found."""
+"""The coupling law measured: agent sessions in a closed loop at rising rates, concurrency predicted from lower rates
+against concurrency found.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor

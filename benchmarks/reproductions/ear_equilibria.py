@@ -1,4 +1,6 @@
-"""Equilibria of a closed loop: agent sessions begun at a rate, run, and their concurrency, throughput and times measured; the coupling law at each."""
+"""Equilibria of a closed loop: agent sessions begun at a rate, run, and their concurrency, throughput and times
+measured; the coupling law at each.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +32,9 @@ LONGEST_SESSION_SECONDS = 1200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equilibrium:
-    """One run in its window. `concurrency` L: turns in flight, the time average; `offered` Λ·N: turns that came per second; `time` W: seconds
-    from a turn's coming to its end, mean over the turns that came."""
+    """One run in its window. `concurrency` L: turns in flight, the time average; `offered` Λ·N: turns that came per
+    second; `time` W: seconds from a turn's coming to its end, mean over the turns that came.
+    """
 
     variant: str
     factor: float
@@ -63,7 +66,9 @@ def sessions(seed: int, seconds: float) -> tuple[Workload, float]:
 
 
 def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
-    """Run (variant, factor, seed, seconds of sessions): only the times at which sessions begin are scaled, tools take as long as ever."""
+    """Run (variant, factor, seed, seconds of sessions): only the times at which sessions begin are scaled,
+    tools take as long as ever.
+    """
     variant, factor, seed, seconds = task
     workload, speed = sessions(seed, seconds)
     plan = ArrivalPlan(rate=workload.native_rate * factor, seed=seed, closed_loop=True)
@@ -126,7 +131,9 @@ class Law:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The law at one rate of a curve, and the measured equilibria at the rates beside it; the higher of them the law has not seen."""
+    """The law at one rate of a curve, and the measured equilibria at the rates beside it; the higher of
+    them the law has not seen.
+    """
 
     before: Equilibrium
     law: Law
@@ -159,6 +166,8 @@ def steps_of(curve: Sequence[Equilibrium], fitted: int) -> list[Step]:
 
 
 def missing_turns(curve: Sequence[Equilibrium]) -> float:
-    """The part of turns that did not come at the highest rate, against the lowest rate's turns times what the rate of sessions grew by."""
+    """The part of turns that did not come at the highest rate, against the lowest rate's turns times what the
+    rate of sessions grew by.
+    """
     low, high = curve[0], curve[-1]
     return 1 - high.offered / (low.offered * high.factor / low.factor)

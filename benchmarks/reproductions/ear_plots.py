@@ -1,4 +1,7 @@
-"""EAR's plots: policies against rate, and the tail of every instance. A policy keeps its colour and marker in all of them."""
+"""EAR's plots: policies against rate, and the tail of every instance.
+
+A policy keeps its colour and marker in all of them.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

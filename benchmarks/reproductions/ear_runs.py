@@ -1,5 +1,6 @@
-"""EAR's runs: policies with their parameters on agent sessions under way, and what is measured beyond a run's figures: every instance's own tail,
-moves per session, and how much longer a closed loop takes than its trace."""
+"""EAR's runs: policies with their parameters on agent sessions under way, and what is measured beyond a run's figures:
+every instance's own tail, moves per session, and how much longer a closed loop takes than its trace.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,9 @@ INSTANCES = 8
 SLO_SECONDS = 5.0
 REQUESTS = 4000
 SETTLED_SECONDS = 4000.0
-"""Of the generated sessions, how much is left out before the first request used: by then the longest sessions have ended for the first time."""
+"""Of the generated sessions, how much is left out before the first request used: by then the longest sessions have
+ended for the first time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One run: agent sessions beginning at such a rate that `rate` requests per second arrive on engines that never hurry or wait."""
+    """One run: agent sessions beginning at such a rate that `rate` requests per second arrive on engines
+    that never hurry or wait.
+    """
 
     variant: Variant
     rate: float
@@ -63,7 +68,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run's figures. `tails` are the P90s of TTFT (seconds) of the requests each instance served, by instance, ascending."""
+    """One run's figures.
+
+    `tails` are the P90s of TTFT (seconds) of the requests each instance served, by instance, ascending.
+    """
 
     setting: Setting
     figures: Figures
@@ -85,7 +93,9 @@ class Outcome:
 
 @lru_cache(maxsize=2)
 def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tuple[Workload, list[int]]:
-    """Requests of the agentic generator once its sessions have settled, and what an endless shared cache would save of each."""
+    """Requests of the agentic generator once its sessions have settled, and what an endless shared
+    cache would save of each.
+    """
     skipped = int(settled_seconds * rate)
     rows = islice(KINDS["agentic"].rows(rate, None, seed), skipped, skipped + requests)
     workload = load_workload(rows, requests=None, max_input=None, infer_sessions=False)

@@ -1,4 +1,6 @@
-"""The agentic generator against what the EAR draft tells of its trace: how input is spread over sessions, and where reuse comes from."""
+"""The agentic generator against what the EAR draft tells of its trace: how input is spread over sessions,
+and where reuse comes from.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +23,11 @@ CLOSE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceShape:
-    """One trace. Shares 0-1; `top` of input tokens held by the busiest 1, 5, 10, 25 and 50 % of sessions; origins are of all reused blocks."""
+    """One trace.
+
+    Shares 0-1; `top` of input tokens held by the busiest 1, 5, 10, 25 and 50 % of sessions; origins
+    are of all reused blocks.
+    """
 
     top: tuple[float, ...]
     own_session: float
@@ -35,7 +41,8 @@ class TraceShape:
 def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
     """Of at least one row that names its session; block ids below `system_ids` are of system prompts.
 
-    A reused block counts for the session itself if that has sent it before, else for the system prompt or another session.
+    A reused block counts for the session itself if that has sent it before, else for the system
+    prompt or another session.
     """
     held, origins = Counter[str](), Counter[str]()
     known: set[int] = set()

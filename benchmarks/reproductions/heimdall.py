@@ -1,4 +1,6 @@
-"""Heimdall's benchmark: random routing against routing by the precise prefix index, on tenants with a long prompt each."""
+"""Heimdall's benchmark: random routing against routing by the precise prefix index, on tenants with a long
+prompt each.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

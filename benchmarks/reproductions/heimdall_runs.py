@@ -53,7 +53,10 @@ CONTENDERS = (RANDOM, Contender(label="round-robin", policy="round-robin"), LOAD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Engines and load. `climb` scales the published 3 to 100 requests per second; `preamble`: all prompts begin with one common block."""
+    """Engines and load.
+
+    `climb` scales the published 3 to 100 requests per second; `preamble`: all prompts begin with one common block.
+    """
 
     engine: EnginePreset
     climb: float
@@ -63,8 +66,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One run. TTFTs in seconds, ascending, of the requests served after the warm-up; `busiest` is the share of the warm-up's requests that the
-    instance with the most got."""
+    """One run. TTFTs in seconds, ascending, of the requests served after the warm-up; `busiest` is the share of the
+    warm-up's requests that the instance with the most got.
+    """
 
     ttft: tuple[float, ...]
     attainment: float
@@ -139,7 +143,10 @@ def run_task(task: Task) -> Observed:
 
 
 def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Workload:
-    """One cycle: each prompt once, the first of each group in front. With a preamble, the first 512 tokens of all prompts are the same."""
+    """One cycle: each prompt once, the first of each group in front.
+
+    With a preamble, the first 512 tokens of all prompts are the same.
+    """
     rows = islice(generate_prefix_groups(shape, seed), shape.groups * shape.prompts_per_group)
     loaded = load_workload(rows, requests=None, max_input=None, infer_sessions=False)
     if not preamble:
@@ -148,7 +155,9 @@ def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Wo
 
 
 def climbing_rate(loaded: Workload, warmup: int) -> float:
-    """Requests per second, in the mean, of what comes after the warm-up, as generated: planned at this rate it climbs as it was drawn."""
+    """Requests per second, in the mean, of what comes after the warm-up, as generated: planned at this rate
+    it climbs as it was drawn.
+    """
     seconds = loaded.seconds[warmup:]
     return (len(seconds) - 1) / (seconds[-1] - seconds[0])
 

@@ -100,7 +100,9 @@ def correlation(one: FloatVector, other: FloatVector) -> float:
 
 
 def lagged(loads: Sequence[LoadSample]) -> tuple[float, int, float, int]:
-    """The least correlation and its lag, the largest and its lag; by at most `LONGEST_LAG` s and a quarter of the series."""
+    """The least correlation and its lag, the largest and its lag; by at most `LONGEST_LAG` s and a quarter of the
+    series.
+    """
     first, second = smoothed(prefill(loads)), smoothed(decode(loads))
     longest = min(LONGEST_LAG, len(first) // 4)
     found = {

@@ -1,4 +1,6 @@
-"""Whether refusing early, and by a forecast, refuses fewer: Mooncake's Table 3 where prefill, decode or both are short."""
+"""Whether refusing early, and by a forecast, refuses fewer: Mooncake's Table 3 where prefill,
+decode or both are short.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -104,8 +106,10 @@ So 8 decode instances are too many to be short, 4 run out about when prefill doe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacities:
-    """What the pool could do. Requests per second: `prefill` of all prefill instances with an endless cache, `prefill_cold` without one, `decode`
-    of one decode instance at the limit of admission; `fit` mean requests fill its memory, whose step takes `full_step` seconds."""
+    """What the pool could do. Requests per second: `prefill` of all prefill instances with an endless cache,
+    `prefill_cold` without one, `decode` of one decode instance at the limit of admission; `fit` mean requests fill its
+    memory, whose step takes `full_step` seconds.
+    """
 
     prefill: float
     prefill_cold: float

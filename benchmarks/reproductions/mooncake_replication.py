@@ -1,4 +1,6 @@
-"""Hot-spot replication: TTFT, hits and what is fetched by the threshold theta, against load balancing and against cache-awareness alone."""
+"""Hot-spot replication: TTFT, hits and what is fetched by the threshold theta, against load balancing and
+against cache-awareness alone.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,6 @@
-"""Mooncake's testbed in the simulator: split pools of the A800 preset under the conversation trace, and what one run shows of them."""
+"""Mooncake's testbed in the simulator: split pools of the A800 preset under the conversation trace, and
+what one run shows of them.
+"""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -32,8 +34,8 @@ MODES = ("AfterPrefill", "Load", "Predicted")
 class Trial:
     """One run to be made. `rate` in requests per second.
 
-    With seed 0 equal stamps of the trace arrive at once, as recorded; with others at random times until the next stamp. (Seeds change nothing else
-    in these policies but `random`.)
+    With seed 0 equal stamps of the trace arrive at once, as recorded; with others at random times until the next stamp.
+    (Seeds change nothing else in these policies but `random`.)
     """
 
     decode_instances: int
@@ -55,7 +57,10 @@ class LoadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a trial showed. Token counts in tokens, times in seconds; shares are of all requests unless they say otherwise."""
+    """What a trial showed.
+
+    Token counts in tokens, times in seconds; shares are of all requests unless they say otherwise.
+    """
 
     trial: Trial
     figures: Figures
@@ -158,7 +163,9 @@ def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_
 
 
 def older_than_mean(seconds: Sequence[float]) -> float:
-    """Of things that last so long, each as likely to be met as it is long: the share met at an age above the mean of all."""
+    """Of things that last so long, each as likely to be met as it is long: the share met at an age above the mean of
+    all.
+    """
     mean = average(seconds)
     return fsum(max(0.0, one - mean) for one in seconds) / fsum(seconds) if mean else 0.0
 

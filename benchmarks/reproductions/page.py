@@ -23,7 +23,9 @@ the figures differ. Naming sections runs only these and leaves the rest of the p
 
 
 def render(page: str, sections: Sequence[Section], written: dict[str, str]) -> str:
-    """The page in the sections' order: parts just `written` are new, others are kept from the old `page`; those in neither are left out."""
+    """The page in the sections' order: parts just `written` are new, others are kept from the old `page`; those
+    in neither are left out.
+    """
     kept = dict(re.findall(r"<!-- section (\S+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
     parts = [HEAD]
     for section in sections:

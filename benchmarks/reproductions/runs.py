@@ -44,7 +44,9 @@ def mean(results: Iterable[CellResult], figure: Callable[[Figures], float | None
 
 
 def goodput(results: Iterable[CellResult]) -> float:
-    """The largest rate (requests per second, as planned) at which the seeds' mean attainment is at least 90 %; 0 when at none."""
+    """The largest rate (requests per second, as planned) at which the seeds' mean attainment is at
+    least 90 %; 0 when at none.
+    """
     by_rate: dict[float, list[CellResult]] = {}
     for result in results:
         by_rate.setdefault(result.cell.plan.rate, []).append(result)

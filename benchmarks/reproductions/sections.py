@@ -12,8 +12,8 @@ IMAGES = "images/benchmarks"
 class Context:
     """What every section is given. `docs` is the folder the page is in; a section saves plots by `image`.
 
-    `conversation` is a trace file in Mooncake's format, None to generate one. `quick` asks for the smallest runs that still go through all of a
-    section's code, for its test: their figures mean nothing.
+    `conversation` is a trace file in Mooncake's format, None to generate one. `quick` asks for the smallest runs that
+    still go through all of a section's code, for its test: their figures mean nothing.
     """
 
     docs: Path

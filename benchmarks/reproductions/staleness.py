@@ -1,4 +1,6 @@
-"""What delayed, noisy and mistaken observations cost each policy, and what it is that makes a router robust against them."""
+"""What delayed, noisy and mistaken observations cost each policy, and what it is that makes a
+router robust against them.
+"""
 
 from dataclasses import replace
 

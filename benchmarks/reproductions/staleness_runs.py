@@ -1,4 +1,6 @@
-"""The runs behind the section on stale and wrong observations: one trial per setting of the knobs, each over all seeds."""
+"""The runs behind the section on stale and wrong observations: one trial per setting of the knobs, each over
+all seeds.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +41,8 @@ LATE_SERVED = (("late_load", 100.0),)
 class Trial:
     """One setting of all knobs.
 
-    `load` is a multiple of the estimated saturation; `in_flight` 0 = nothing waits in the router; `cache` is a share of the preset's prefix cache and
+    `load` is a multiple of the estimated saturation; `in_flight` 0 = nothing waits in the router; `cache` is a share of
+    the preset's prefix cache and
     `believed` what the router takes it for, as a share of that; `weights` are the policy's parameters.
     """
 

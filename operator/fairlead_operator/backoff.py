@@ -1,4 +1,7 @@
-"""When to try again: pauses that grow while something keeps failing. No clock in here; times are arguments, in seconds."""
+"""When to try again: pauses that grow while something keeps failing.
+
+No clock in here; times are arguments, in seconds.
+"""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -20,13 +23,19 @@ class FailedAction:
 
 @dataclass(slots=True)
 class ActionBackoff:
-    """Actions of one pool that the Kubernetes API refused. An action has 1, 2, 4, … seconds of pause, at most `longest`."""
+    """Actions of one pool that the Kubernetes API refused.
+
+    An action has 1, 2, 4, … seconds of pause, at most `longest`.
+    """
 
     longest: float
     _known: dict[Hashable, FailedAction] = field(default_factory=dict)
 
     def waiting(self, action: Hashable, now: float) -> FailedAction | None:
-        """The refusal because of which the action must not be tried yet; None when it may. A clock that went back ends the pause."""
+        """The refusal because of which the action must not be tried yet; None when it may.
+
+        A clock that went back ends the pause.
+        """
         refusal = self._known.get(action)
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
@@ -53,7 +62,8 @@ class ActionBackoff:
 
 
 class ServerBackoff:
-    """When a server that does not answer may be asked again, by anyone: after 1, 2, 4, … seconds, spread by chance, or as long as it asked for.
+    """When a server that does not answer may be asked again, by anyone: after 1, 2, 4, … seconds, spread by chance, or
+    as long as it asked for.
 
     `monotonic` counts seconds and never goes back; `chance` gives numbers from 0 to 1.
     """

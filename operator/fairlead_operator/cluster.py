@@ -39,7 +39,10 @@ class Cluster(Protocol):
         """Create; False when an object of that name exists."""
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
-        """Merge-patch; False when there is no such object. A `resourceVersion` or `uid` in the body must be the object's, or it is refused (409)."""
+        """Merge-patch; False when there is no such object.
+
+        A `resourceVersion` or `uid` in the body must be the object's, or it is refused (409).
+        """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         """Delete in the background with the usual grace period; False when there is no such object."""
@@ -53,7 +56,10 @@ class HttpCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "HttpCluster":
-        """From a kubeconfig file, or from the pod's service account when None. Raises ClusterUnavailable when neither can be used."""
+        """From a kubeconfig file, or from the pod's service account when None.
+
+        Raises ClusterUnavailable when neither can be used.
+        """
         return cls(await KubernetesApi.connect(kubeconfig))
 
     async def close(self) -> None:

@@ -1,4 +1,6 @@
-"""The control API as rounds use it: what may be asked of it, and how many of an operator's pools ask at once, or not at all while it is away."""
+"""The control API as rounds use it: what may be asked of it, and how many of an operator's pools ask at once, or not
+at all while it is away.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,8 +27,9 @@ class ControlPlane(Protocol):
 
 
 class PacedControlPlane:
-    """A ControlPlane of which at most `calls_at_once` calls are under way. While `backoff` lasts nobody is asked, for any pool: the outcome is then
-    Later at once, with the rest of the pause."""
+    """A ControlPlane of which at most `calls_at_once` calls are under way. While `backoff` lasts nobody is asked, for
+    any pool: the outcome is then Later at once, with the rest of the pause.
+    """
 
     def __init__(self, api: ControlPlane, backoff: ServerBackoff, calls_at_once: int) -> None:
         self._api = api

@@ -1,4 +1,6 @@
-"""Events: everything that happens to a pool becomes a Kubernetes Event and an entry of the pool's history in the control API."""
+"""Events: everything that happens to a pool becomes a Kubernetes Event and an entry of the pool's
+history in the control API.
+"""
 
 import logging
 from collections import deque
@@ -26,7 +28,10 @@ class PostEvent(Protocol):
 
 
 class EventRecorder:
-    """Records one pool's events. What the control API could not take is kept (the newest 1,000) and sent later, in order."""
+    """Records one pool's events.
+
+    What the control API could not take is kept (the newest 1,000) and sent later, in order.
+    """
 
     def __init__(self, pool: PoolKey, post: PostEvent, control_plane: ControlPlane) -> None:
         self._pool = pool
@@ -51,7 +56,10 @@ class EventRecorder:
         self._post(identity, type_="Warning" if reason in WARNINGS else "Normal", reason=reason, message=message)
 
     async def deliver(self) -> None:
-        """Send what is queued, oldest first; stop at the first failure and keep the rest. A batch that is refused for good is given up."""
+        """Send what is queued, oldest first; stop at the first failure and keep the rest.
+
+        A batch that is refused for good is given up.
+        """
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]
             outcome = await self._control_plane.post_events(self._pool, batch)

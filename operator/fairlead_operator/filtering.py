@@ -1,4 +1,5 @@
-"""Which watch events are news for a pool's worker. The operator's own writes (status, annotations) are not, or every step would cause the next.
+"""Which watch events are news for a pool's worker. The operator's own writes (status, annotations) are not, or every
+step would cause the next.
 
 What was seen last of an object is kept in kopf's memo of that object, which goes with it.
 """

@@ -1,4 +1,6 @@
-"""What the operator says of itself over HTTP: `/healthz` while it lives, `/readyz` once it can work, with what it is doing."""
+"""What the operator says of itself over HTTP: `/healthz` while it lives, `/readyz` once it can
+work, with what it is doing.
+"""
 
 from collections.abc import Sized
 
@@ -20,7 +22,9 @@ class Health:
         self._watched = (lease, pools)
 
     def document(self) -> dict[str, object]:
-        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools it looks after; and why it could not lead."""
+        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools it looks after;
+        and why it could not lead.
+        """
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
         lease, pools = self._watched

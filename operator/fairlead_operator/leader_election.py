@@ -1,7 +1,8 @@
 """Leader election: of several operators the one that holds the Lease acts. The others watch and wait.
 
-Nobody compares clocks. A holder counts its own time from the moment it sent its last successful renewal and stops acting after two thirds of
-the Lease's duration; the others count theirs from the moment they saw that renewal, and take over after the whole duration.
+Nobody compares clocks. A holder counts its own time from the moment it sent its last successful renewal and stops
+acting after two thirds of the Lease's duration; the others count theirs from the moment they saw that renewal, and take
+over after the whole duration.
 """
 
 import asyncio
@@ -17,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class Lease:
-    """The Lease object and this operator's hold on it. `monotonic` counts seconds and never goes back; `clock` gives Unix seconds, for people."""
+    """The Lease object and this operator's hold on it.
+
+    `monotonic` counts seconds and never goes back; `clock` gives Unix seconds, for people.
+    """
 
     def __init__(
         self, settings: LeaseSettings, identity: str, cluster: Cluster, monotonic: Callable[[], float], clock: Callable[[], float]
@@ -45,7 +49,10 @@ class Lease:
         return self.seconds_left > 0
 
     async def hold(self) -> bool:
-        """Take or renew it if nobody else holds it; whether this operator holds it now. Raises ClusterError, which changes nothing."""
+        """Take or renew it if nobody else holds it; whether this operator holds it now.
+
+        Raises ClusterError, which changes nothing.
+        """
         began = self._monotonic()
         found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name)
         if found is None:
@@ -104,7 +111,10 @@ class Lease:
 
 
 class FencedCluster:
-    """A cluster that only the holder of the Lease may change. Whoever was asleep and lost it finds out here, before its next write."""
+    """A cluster that only the holder of the Lease may change.
+
+    Whoever was asleep and lost it finds out here, before its next write.
+    """
 
     def __init__(self, cluster: Cluster, lease: Lease) -> None:
         self._cluster = cluster

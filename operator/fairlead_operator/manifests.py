@@ -20,7 +20,9 @@ STATE_SINCE_ANNOTATION = "fairlead.dev/state-since"
 STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
 CREATED_ANNOTATION = "fairlead.dev/created-at"
-"""When the operator made the pod, by the operator's clock; the server's creationTimestamp is by another clock and in whole seconds."""
+"""When the operator made the pod, by the operator's clock; the server's creationTimestamp is by another
+clock and in whole seconds.
+"""
 
 ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
 """Which of the pool's instances it is, counted from 1; its name follows from it."""
@@ -67,7 +69,10 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
 
 
 def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, image: str, reason: str, now: str) -> dict[str, Any]:
-    """The manifest of one instance, created for `reason`. `image` is for simulated engines without a template; `now` is RFC 3339."""
+    """The manifest of one instance, created for `reason`.
+
+    `image` is for simulated engines without a template; `now` is RFC 3339.
+    """
     name = instance_name(identity.name, identity.uid, role, ordinal)
     template = _template(spec, role, image)
     metadata = template.get("metadata") or {}
@@ -98,7 +103,8 @@ def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, ima
 
 
 def spec_hash(spec: PoolSpec, role: Role) -> str:
-    """Hash of everything in the spec that a running pod of the role depends on; another hash means the pod must be replaced.
+    """Hash of everything in the spec that a running pod of the role depends on; another hash means
+    the pod must be replaced.
 
     The default engine image's version is left out, so that upgrading the operator alone restarts nothing.
     """
@@ -121,7 +127,10 @@ def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
 
 
 def disruption_budget(identity: PoolIdentity) -> dict[str, Any]:
-    """Voluntary evictions take one instance at a time. (The pool has a scale subresource, so Kubernetes knows how many are expected.)"""
+    """Voluntary evictions take one instance at a time.
+
+    (The pool has a scale subresource, so Kubernetes knows how many are expected.)
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

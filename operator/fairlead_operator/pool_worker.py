@@ -1,4 +1,7 @@
-"""One worker per pool: kopf's daemon runs it while the pool lives, kopf's deletion handler finalizes with it. Never two steps of a pool at once."""
+"""One worker per pool: kopf's daemon runs it while the pool lives, kopf's deletion handler finalizes with it.
+
+Never two steps of a pool at once.
+"""
 
 import asyncio
 import logging
@@ -31,7 +34,9 @@ class Reconciles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What the workers of all pools share: the pauses, how many take a step at the same time, and chance (0 to 1), which spreads settled pools."""
+    """What the workers of all pools share: the pauses, how many take a step at the same time, and chance (0 to 1),
+    which spreads settled pools.
+    """
 
     pace: Pace
     places: asyncio.Semaphore
@@ -70,7 +75,10 @@ class PoolWorker:
         await self._repeat(self._pool.report_deletion)
 
     async def _repeat(self, step: Callable[[], Awaitable[float | None]]) -> None:
-        """Step after step until one says None. A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits."""
+        """Step after step until one says None.
+
+        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits.
+        """
         pace, failures = self._turns.pace, 0
         while True:
             async with self._turn, self._turns.places:

@@ -17,8 +17,9 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """Where the control API is. `timeout_seconds` bounds one call, so that a silent API delays a round by no more; `calls_at_once` are under way
-    at the same time, fewer than the API has database connections for them."""
+    """Where the control API is. `timeout_seconds` bounds one call, so that a silent API delays a round by no more;
+    `calls_at_once` are under way at the same time, fewer than the API has database connections for them.
+    """
 
     url: str = field(metadata=API_URL)
     token: str = field(
@@ -76,7 +77,9 @@ class Pace:
     finalizing_drain: float = 15.0
     """Longest drain of a deleted pool's instances."""
     finalizing: float = 20.0
-    """After this a deleted pool's finalizer goes, even when the control API never answered; with the calls under way that makes 30 at most."""
+    """After this a deleted pool's finalizer goes, even when the control API never answered; with the calls under
+    way that makes 30 at most.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,10 @@ class LeaseSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """Everything the operator is told from outside. `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new one."""
+    """Everything the operator is told from outside.
+
+    `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new one.
+    """
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
     kubeconfig: str | None = field(default=None, metadata=KUBECONFIG)

@@ -1,7 +1,8 @@
 """Starting the operator: the only place that makes connections, clocks and chance.
 
-Kopf begins to watch when its startup handlers are done. Ours is done when this operator holds the Lease: a standby watches nothing, writes nothing, and
-has nothing to stop. An operator that loses the Lease stops kopf; `main` then runs it anew, as a standby.
+Kopf begins to watch when its startup handlers are done. Ours is done when this operator holds the Lease: a standby
+watches nothing, writes nothing, and has nothing to stop. An operator that loses the Lease stops kopf; `main` then
+runs it anew, as a standby.
 """
 
 import asyncio
@@ -68,7 +69,8 @@ def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> 
 
 
 async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Sized) -> None:
-    """Read the settings, connect, wait for the Kubernetes API and for the Lease, and put what handlers need into `memo`.
+    """Read the settings, connect, wait for the Kubernetes API and for the Lease, and put what
+    handlers need into `memo`.
 
     Raises PermanentError with one line, which ends the process.
     """
@@ -130,7 +132,10 @@ def _worker_maker(memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCl
 
 
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:
-    """As long as the Lease is held; then kopf is stopped. Whatever it still does until then, FencedCluster lets no write through."""
+    """As long as the Lease is held; then kopf is stopped.
+
+    Whatever it still does until then, FencedCluster lets no write through.
+    """
     await election.lead()
     memo.lease_lost.set()
 
@@ -146,7 +151,9 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Until the Kubernetes API answers and knows our resource; says what it waits for in one line, with pauses of 1, 2, 4, … 15 seconds."""
+    """Until the Kubernetes API answers and knows our resource; says what it waits for in one line, with pauses
+    of 1, 2, 4, … 15 seconds.
+    """
     for pause in EndlessPauses():
         try:
             if await cluster.serves_pools():
@@ -160,7 +167,10 @@ async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
 
 
 async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSettings, cluster: HttpCluster) -> None:
-    """Tell kopf how to work. It scans for new resources only with the right to; limited to namespaces, an operator needs no such right."""
+    """Tell kopf how to work.
+
+    It scans for new resources only with the right to; limited to namespaces, an operator needs no such right.
+    """
     kopf_settings.peering.standalone = True
     kopf_settings.persistence.finalizer = FINALIZER
     kopf_settings.persistence.diffbase_storage = NothingHandled()
@@ -186,8 +196,9 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
 
 
 async def log_in(kubeconfig: str | None, connections: int) -> kopf.AiohttpSession:
-    """Kopf's session. One of kopf's own making has no bound of connections: when many pools appear at once it opens one for each of them, and the
-    renewal of the Lease waits behind them all."""
+    """Kopf's session. One of kopf's own making has no bound of connections: when many pools appear at once it opens one
+    for each of them, and the renewal of the Lease waits behind them all.
+    """
     server, session = await open_session(kubeconfig, connections)
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
 

@@ -1,4 +1,6 @@
-"""Reading engines' answers as they pass: counting streamed events, and finding the usage an engine told, in each protocol's own shape."""
+"""Reading engines' answers as they pass: counting streamed events, and finding the usage an engine told, in
+each protocol's own shape.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def _last_usage(text: bytes) -> tuple[int, int | None] | None:
 
 
 def first_id(text: bytes) -> str | None:
-    """The first `id` of an answer or of its first event: that of the response itself, which every engine writes first."""
+    """The first `id` of an answer or of its first event: that of the response itself, which every engine writes
+    first.
+    """
     found = _RESPONSE_ID.search(text)
     return found[1].decode() if found is not None else None
 
@@ -127,9 +131,11 @@ class StreamReader:
         return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))
 
     def usage(self) -> tuple[int, int | None]:
-        """(output tokens, cached prompt tokens): the engine's own figures if it told them, else the number of chunks seen.
+        """(output tokens, cached prompt tokens): the engine's own figures if it told them, else the number of chunks
+        seen.
 
-        Where events are not tokens (every dialect but OpenAI's completions), an engine that tells nothing made no tokens anybody knows of.
+        Where events are not tokens (every dialect but OpenAI's completions), an engine that tells nothing made no
+        tokens anybody knows of.
         """
         if self._dialect is not Dialect.OPENAI:
             output, cached = self._told() or _last_usage(self._tail) or (0, None)

@@ -31,8 +31,9 @@ class BodyReader:
             raise self._too_slow() from None
 
     def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
-        """Length of an upload, None when it is sent in chunks, and its pieces as they arrive. Raises BadRequest 413; reading raises 413, 408,
-        ClientGone."""
+        """Length of an upload, None when it is sent in chunks, and its pieces as they arrive. Raises BadRequest 413;
+        reading raises 413, 408, ClientGone.
+        """
         length = _length(headers)
         if length is not None and length > self._upload_limit:
             raise _too_large(self._upload_limit, "FAIRLEAD_MAX_UPLOAD_BYTES")

@@ -16,7 +16,9 @@ STALLED_CLIENT_SECONDS = 5.0
 
 
 class Client(Protocol):
-    """The client's connection, given by the server as the ASGI extension `fairlead.client`; answers are written to it from callbacks."""
+    """The client's connection, given by the server as the ASGI extension `fairlead.client`; answers are
+    written to it from callbacks.
+    """
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None:
         """Status and header lines; without `length` the body is chunked."""
@@ -33,7 +35,9 @@ class Client(Protocol):
 
 
 class Call:
-    """One client request: what is sent upstream (`head` without `host` and the closing empty line, then `body`) and what is known so far."""
+    """One client request: what is sent upstream (`head` without `host` and the closing empty line, then `body`)
+    and what is known so far.
+    """
 
     __slots__ = (
         "arrived_at", "body", "connection", "deadline", "dialect", "first_byte_due", "gone", "head", "id", "quiet_since", "received", "stream",

@@ -1,8 +1,9 @@
-"""One client's connection: uvicorn's httptools protocol with limits on headers, their time and the number of connections, which ignores upgrades
-and answers what it cannot read.
+"""One client's connection: uvicorn's httptools protocol with limits on headers, their time and the number of
+connections, which ignores upgrades and answers what it cannot read.
 
-The subclass touches what uvicorn keeps to itself, because its ASGI interface wakes a task for every piece of a body. So uvicorn's version is bounded
-in pyproject.toml, and `tests/unit/fairlead_router/test_uvicorn_internals.py` names everything that is relied on: run it before raising the bound.
+The subclass touches what uvicorn keeps to itself, because its ASGI interface wakes a task for every piece of a body. So
+uvicorn's version is bounded in pyproject.toml, and `tests/unit/fairlead_router/test_uvicorn_internals.py` names
+everything that is relied on: run it before raising the bound.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class _HeadersTooLarge(Exception):
 
 
 class ClientConnection(HttpToolsProtocol):
-    """One client's connection. What it cannot read or allow it answers in OpenAI's form, since no path is known to say otherwise."""
+    """One client's connection.
+
+    What it cannot read or allow it answers in OpenAI's form, since no path is known to say otherwise.
+    """
 
     limits = ConnectionLimits()
 
@@ -85,8 +89,10 @@ class ClientConnection(HttpToolsProtocol):
             self.send_400_response("")
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """The client offered another protocol, as Java's does with `Upgrade: h2c` on every request; a server may decline by going on in this one (RFC
-        9110 §7.8). The parser has stopped before the body: another one is told how the body is framed and reads on from there."""
+        """The client offered another protocol, as Java's does with `Upgrade: h2c` on every request; a server may
+        decline by going on in this one (RFC 9110 §7.8). The parser has stopped before the body: another one is told how
+        the body is framed and reads on from there.
+        """
         framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -99,7 +105,10 @@ class ClientConnection(HttpToolsProtocol):
             self._parse(rest)
 
     def eof_received(self) -> None:
-        """The client closed its side. One that only did that is told that nobody will answer; one that left does not hear it."""
+        """The client closed its side.
+
+        One that only did that is told that nobody will answer; one that left does not hear it.
+        """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
             message = "the client closed its side before the answer; keep it open until the answer has come"
             self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always it is gone altogether
@@ -190,7 +199,10 @@ class ClientConnection(HttpToolsProtocol):
         self._answer(BadRequest(431, "headers_too_large", f"request line and headers are larger than {limit} bytes; send shorter ones"))
 
     def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
-        """Answer outside ASGI and close. A request whose answer has not begun gets this one; an answer in progress is cut instead."""
+        """Answer outside ASGI and close.
+
+        A request whose answer has not begun gets this one; an answer in progress is cut instead.
+        """
         if self.transport.is_closing():
             return
         if counted:

@@ -1,4 +1,6 @@
-"""One request on a client's connection: its body taken whole or in pieces, its answer written from callbacks, and word when its client leaves."""
+"""One request on a client's connection: its body taken whole or in pieces, its answer written from callbacks, and
+word when its client leaves.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ class Connection(Protocol):
 class ClientRequest:
     """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
 
-    Bodies are taken whole and answers written past ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and
-    could not be called from an engine's callback.
+    Bodies are taken whole and answers written past ASGI's `receive` and `send`: those wake a task per piece, check and
+    copy every header again, and could not be called from an engine's callback.
     """
 
     __slots__ = (
@@ -87,7 +89,8 @@ class ClientRequest:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def next_piece(self, seconds: float) -> bytes:
-        """What has arrived of the body since the last piece, b"" at its end; the client is paused while nobody asks. Raises TimeoutError, or ClientGone.
+        """What has arrived of the body since the last piece, b"" at its end; the client is paused while nobody asks.
+        Raises TimeoutError, or ClientGone.
 
         Meant for bodies that may be larger than memory allows, instead of `body`.
         """
@@ -181,8 +184,10 @@ class ClientRequest:
     # ── answering ──
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
-        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the body is chunked. The connection ends
-        with the answer when `close` says so, and when the request's body will not be read to its end."""
+        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the
+        body is chunked. The connection ends with the answer when `close` says so, and when the request's body
+        will not be read to its end.
+        """
         cycle = self._cycle
         if close or self.unread:
             cycle.keep_alive = False

@@ -1,4 +1,6 @@
-"""The protocols clients speak, and how each of them spells an error, an error in the middle of a stream, and the first token of a stream."""
+"""The protocols clients speak, and how each of them spells an error, an error in the middle of a stream, and the
+first token of a stream.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ class Dialect(Enum):
 
 
 FIRST_TOKEN_MARKS: Mapping[Dialect, bytes] = {Dialect.RESPONSES: b".delta", Dialect.ANTHROPIC: b"content_block_delta"}
-"""What a stream holds once its engine has made a token. A stream of another dialect begins with its first token; these begin before it."""
+"""What a stream holds once its engine has made a token.
+
+A stream of another dialect begins with its first token; these begin before it.
+"""
 
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
@@ -39,7 +44,10 @@ def _openai_type(status: int) -> str:
 
 
 def error_body(dialect: Dialect, status: int, code: str, message: str, param: str | None = None) -> bytes:
-    """The document of an error answer as JSON bytes. Anthropic's has no place for `code` and `param`: the code leads its message."""
+    """The document of an error answer as JSON bytes.
+
+    Anthropic's has no place for `code` and `param`: the code leads its message.
+    """
     if dialect is Dialect.ANTHROPIC:
         kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
         return orjson.dumps({"type": "error", "error": {"type": kind, "message": f"{code}: {message}"}})
@@ -47,7 +55,8 @@ def error_body(dialect: Dialect, status: int, code: str, message: str, param: st
 
 
 def error_event(dialect: Dialect, code: str, message: str, *, mid_event: bool, sequence: int = 0) -> bytes:
-    """The server-sent event that ends a stream that cannot go on. `mid_event`: the last event was cut and must be closed first.
+    """The server-sent event that ends a stream that cannot go on. `mid_event`: the last event was cut
+    and must be closed first.
 
     `sequence` is the number of events before it, which the Responses protocol wants to be told.
     """

@@ -1,6 +1,7 @@
 """Requests that go to an instance without the scheduler: they cost no prefill, or only one instance can answer them.
 
-They are counted by outcome, weigh in where the next of them goes, and have the same time limits as routed ones; no session, queue or admission.
+They are counted by outcome, weigh in where the next of them goes, and have the same time limits as routed ones; no
+session, queue or admission.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """What follows a call's body: `rest` gives its pieces as they arrive; without a length in the head each is framed as a chunk."""
+    """What follows a call's body: `rest` gives its pieces as they arrive; without a length in the head
+    each is framed as a chunk.
+    """
 
     rest: AsyncIterator[bytes]
     chunked: bool
@@ -49,7 +52,9 @@ class DirectRelay:
     async def relay(
         self, call: Call, pool: Pool, client: Client, *, only: str | None = None, upload: Upload | None = None
     ) -> ErrorAnswer | None:
-        """Serve one call to its end: None when it was answered or its client went away, else the answer the caller must send."""
+        """Serve one call to its end: None when it was answered or its client went away, else the
+        answer the caller must send.
+        """
         self._calls.enter(call)
         outcome = "failed"
         tried: list[str] = []
@@ -146,8 +151,9 @@ class DirectRelay:
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
-        """The instance that answers this GET, with the client's headers, by 200; a few are asked at a time. For responses that another router, or this
-        one before it was restarted, saw being made."""
+        """The instance that answers this GET, with the client's headers, by 200; a few are asked at a time. For
+        responses that another router, or this one before it was restarted, saw being made.
+        """
         homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):
             group = homes[start : start + PROBES_AT_ONCE]

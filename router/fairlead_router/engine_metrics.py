@@ -19,7 +19,9 @@ AT_ONCE = 16
 
 
 def gauge_value(exposition: bytes, name: str) -> float | None:
-    """The largest value of a gauge in a Prometheus text page (engines with several ranks tell one each); None when absent or not a number."""
+    """The largest value of a gauge in a Prometheus text page (engines with several ranks tell one each); None
+    when absent or not a number.
+    """
     wanted = name.encode()
     best: float | None = None
     place = exposition.find(wanted)
@@ -40,7 +42,10 @@ def gauge_value(exposition: bytes, name: str) -> float | None:
 
 
 class EngineScraper:
-    """Scrapes all reachable instances of all pools. An instance that does not answer has no reading, which policies take as unknown."""
+    """Scrapes all reachable instances of all pools.
+
+    An instance that does not answer has no reading, which policies take as unknown.
+    """
 
     def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
         self._pools = pools

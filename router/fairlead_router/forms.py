@@ -1,4 +1,6 @@
-"""Reading `multipart/form-data` just far enough to know which model it is for (RFC 7578); the rest, an audio file mostly, is passed on unread."""
+"""Reading `multipart/form-data` just far enough to know which model it is for (RFC 7578); the rest, an audio file
+mostly, is passed on unread.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ _FIELD_NAME = re.compile(rb'(?:^|\r\n)content-disposition:[^\r\n]*;\s*name="?([^
 
 
 class FormPrefix:
-    """The beginning of a form, up to and including its field `model`. `feed` it pieces until `model` is known or the form has ended."""
+    """The beginning of a form, up to and including its field `model`.
+
+    `feed` it pieces until `model` is known or the form has ended.
+    """
 
     def __init__(self, content_type: str | None) -> None:
         boundary = _BOUNDARY.match(content_type or "")

@@ -1,4 +1,6 @@
-"""The gateway: a raw ASGI application that looks a request's path up in the table of paths and does with it what stands there."""
+"""The gateway: a raw ASGI application that looks a request's path up in the table of paths and does
+with it what stands there.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from fairlead_router.settings import RouterSettings
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 LINGER_SECONDS = 1.0
-"""How long the rest of a body that is too large is read and thrown away, so that the client sees the 413 instead of a reset connection."""
+"""How long the rest of a body that is too large is read and thrown away, so that the client sees the 413
+instead of a reset connection.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +173,10 @@ class Gateway:
         return await self._direct.relay(call, pool, client, upload=Upload(rest=pieces, chunked=length is None))
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
-        """To the instance that made the response; one that is not remembered is looked for. Neither path has a use for a body, so none is passed on."""
+        """To the instance that made the response; one that is not remembered is looked for.
+
+        Neither path has a use for a body, so none is passed on.
+        """
         arrived = self._now()
         await self._bodies.whole(scope["headers"], client)
         response = paths.response_id(scope["raw_path"])
@@ -215,7 +222,10 @@ class Gateway:
             await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413))
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
-        """Send an answer of the router's own. Where the rest of the body will not be read (`close`, or half an upload), the connection ends after it."""
+        """Send an answer of the router's own.
+
+        Where the rest of the body will not be read (`close`, or half an upload), the connection ends after it.
+        """
         if not close and not client.unread:
             await send_answer(send, answer)
             return

@@ -1,4 +1,6 @@
-"""Which instance made which response: engines keep responses for retrieval and cancelling in their own memory, so only their maker knows them."""
+"""Which instance made which response: engines keep responses for retrieval and cancelling in their own memory, so
+only their maker knows them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ from collections import OrderedDict
 from fairlead.tables import PoolKey
 
 REMEMBERED = 65_536
-"""Responses remembered; the one used longest ago is forgotten first. A forgotten one is looked for at every instance."""
+"""Responses remembered; the one used longest ago is forgotten first.
+
+A forgotten one is looked for at every instance.
+"""
 
 
 class HeldResponses:

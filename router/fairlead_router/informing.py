@@ -1,4 +1,6 @@
-"""What a router tells of itself: models, health, readiness and version for clients; metrics and a debug view for its operators."""
+"""What a router tells of itself: models, health, readiness and version for clients; metrics and a
+debug view for its operators.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,10 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """200 once there is a routing table or it is known that there is none; 503 before and while draining. How old the oldest report is that the
-        control API has not taken is told beside it: a router that cannot report serves all the same."""
+        """200 once there is a routing table or it is known that there is none; 503 before and while draining.
+        How old the oldest report is that the control API has not taken is told beside it: a router that cannot
+        report serves all the same.
+        """
         ready = self._ready
         reason = "shutting-down" if self.draining else "ready" if ready else "no routing table yet"
         document = {

@@ -1,4 +1,7 @@
-"""API keys of the gateway: shared secrets of which a client must show one. They open every pool alike; who may use which is not decided here."""
+"""API keys of the gateway: shared secrets of which a client must show one.
+
+They open every pool alike; who may use which is not decided here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ class GatewayKeys:
         self._digests = tuple(sha256(key.encode()).digest() for key in keys)
 
     def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raises BadRequest 401 unless `Authorization: Bearer` or `X-Api-Key` is one of the keys. Header names must be lower case."""
+        """Raises BadRequest 401 unless `Authorization: Bearer` or `X-Api-Key` is one of the keys.
+
+        Header names must be lower case.
+        """
         if not self._digests:
             return
         shown = False

@@ -1,4 +1,6 @@
-"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`, the rest from the environment."""
+"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`, the
+rest from the environment.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,9 @@ class Router:
             self.upstream.close_idle()
 
     async def drain(self) -> None:
-        """Refuse new requests and those that wait in a queue; wait for those under way, at most `timeouts.shutdown` seconds."""
+        """Refuse new requests and those that wait in a queue; wait for those under way, at most
+        `timeouts.shutdown` seconds.
+        """
         self.informing.draining = True
         self.pools.shut_down()
         logger.info("shutting down", extra={"in_flight": self.calls.active()})

@@ -1,7 +1,8 @@
 """Prometheus metrics of the router, `fairlead_router_*`.
 
-Counting on the request path is plain integer arithmetic on the objects here; text is only made when scraped. Labels are bounded: pools and
-instances come from routing tables, everything else from enums. No session, model string or header a client chose becomes a label.
+Counting on the request path is plain integer arithmetic on the objects here; text is only made when scraped. Labels are
+bounded: pools and instances come from routing tables, everything else from enums. No session, model string or header a
+client chose becomes a label.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Every path of the gateway, as data: what is done with a request for it, where its prompt is, which protocol it speaks.
+"""Every path of the gateway, as data: what is done with a request for it, where its prompt is,
+which protocol it speaks.
 
-Paths are compared as they came on the wire, without decoding: what a proxy in front took for another path never reaches an engine. A path that is not
-here is not passed on, whatever engines offer under it; that keeps their administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`,
+Paths are compared as they came on the wire, without decoding: what a proxy in front took for another path never reaches
+an engine. A path that is not here is not passed on, whatever engines offer under it; that keeps their administration
+(`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`,
 `/scale_elastic_ep` …) from clients.
 """
 
@@ -29,8 +31,9 @@ from fairlead_router.prompts import (
 class Handling(Enum):
     """What the router does with a request.
 
-    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, admitted, in all accounts. `SPREAD` costs an engine little (no prefill) and goes
-    to the instance with the least in flight. `UPLOAD` is the same for a form, streamed through. `HELD` goes to the instance that made the response it names.
+    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, admitted, in all accounts. `SPREAD` costs an
+    engine little (no prefill) and goes to the instance with the least in flight. `UPLOAD` is the same for a form,
+    streamed through. `HELD` goes to the instance that made the response it names.
     `LOCAL` is answered by the router.
     """
 
@@ -43,7 +46,10 @@ class Handling(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One path. `streams`: whether `stream: true` asks for server-sent events; `keyless`: answered without an API key."""
+    """One path.
+
+    `streams`: whether `stream: true` asks for server-sent events; `keyless`: answered without an API key.
+    """
 
     path: str
     methods: tuple[str, ...] = ("POST",)

@@ -1,6 +1,7 @@
 """One pool as this router serves it: its routing table, its scheduler, and an account of every request submitted to it.
 
-The scheduler hears of a request through its pool alone, and each request ends exactly once: refused, completed, failed, declined or cancelled.
+The scheduler hears of a request through its pool alone, and each request ends exactly once: refused, completed,
+failed, declined or cancelled.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Ticket:
 
 
 class Pool:
-    """One pool being served. After a ticket has ended the scheduler hears no more of its request, so ending it twice is harmless."""
+    """One pool being served.
+
+    After a ticket has ended the scheduler hears no more of its request, so ending it twice is harmless.
+    """
 
     __slots__ = (
         "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics",
@@ -119,7 +123,10 @@ class Pool:
             self._deliver(self.scheduler.first_token(ticket.request.id, now), now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float) -> Dispatch | Refusal:
-        """The instance failed before the first byte. A further dispatch, or a refusal that ends the ticket: the scheduler counts the attempts."""
+        """The instance failed before the first byte.
+
+        A further dispatch, or a refusal that ends the ticket: the scheduler counts the attempts.
+        """
         assert not ticket.ended
         verdict = self.scheduler.retry(ticket.request.id, now, failed_instance)
         ticket.verdict = verdict
@@ -132,7 +139,11 @@ class Pool:
         return verdict
 
     def complete(self, ticket: Ticket, now: float, output_tokens: int, cached_tokens: int | None) -> None:
-        """Answered in full. `cached_tokens` is the engine's own count, None if it told none; counts that cannot be true are taken as not told."""
+        """Answered in full.
+
+        `cached_tokens` is the engine's own count, None if it told none; counts that cannot be true are taken as not
+        told.
+        """
         if self._end(ticket):
             if not 0 <= output_tokens <= MOST_TOKENS:
                 self.counters.implausible_usages += 1
@@ -195,7 +206,9 @@ class Pool:
                 self.counters.queued.observe(now - ticket.request.arrived_at)
 
     def tick(self, now: float) -> None:
-        """Called often: lets the scheduler dispatch, expire, rebalance and see the end of prefills whose first token nobody sees."""
+        """Called often: lets the scheduler dispatch, expire, rebalance and see the end of prefills whose
+        first token nobody sees.
+        """
         if self.tickets or now - self.ticked_at >= 1.0:
             self.ticked_at = now
             self._deliver(self.scheduler.tick(now), now)
@@ -207,7 +220,9 @@ class Pool:
     # ── engines ──
 
     def least_loaded(self, excluded: Collection[str]) -> str | None:
-        """The accepting instance with the least under way, for a request that needs no particular one; None when there is none left."""
+        """The accepting instance with the least under way, for a request that needs no particular one; None
+        when there is none left.
+        """
         accepting = {entry.id for entry in self.table.instances if entry.accepting and entry.id not in excluded}
         rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
         free = [row for row in rows if row[1] in accepting]

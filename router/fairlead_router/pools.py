@@ -20,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Pools:
-    """All pools of this router, found by `namespace/name` or by model. Tables come in through `apply`, leave through `delete`."""
+    """All pools of this router, found by `namespace/name` or by model.
+
+    Tables come in through `apply`, leave through `delete`.
+    """
 
     def __init__(self, factory: SchedulerFactory, metrics: RouterMetrics, clock: Callable[[], float]) -> None:
         self._factory = factory
@@ -46,7 +49,10 @@ class Pools:
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
-        """Take a table. False when it is not newer than the one in force or cannot be used (then the one before stays)."""
+        """Take a table.
+
+        False when it is not newer than the one in force or cannot be used (then the one before stays).
+        """
         name = str(table.pool)
         known = self._by_key.get(name)
         try:
@@ -101,7 +107,9 @@ class Pools:
             pool.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Tell schedulers what the API knows of sessions, and which own changes `lost` against it; bindings of unknown pools are ignored."""
+        """Tell schedulers what the API knows of sessions, and which own changes `lost` against it; bindings of
+        unknown pools are ignored.
+        """
         by_pool: dict[str, list[Binding]] = {}
         for binding in bindings:
             by_pool.setdefault(str(binding.pool), []).append(binding)
@@ -112,7 +120,8 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def resolve(self, model: str, wanted: str | None) -> Pool:
-        """The pool for a request: `model` as `namespace/name` wins, then the header's choice among pools of that model, else the first by name.
+        """The pool for a request: `model` as `namespace/name` wins, then the header's choice among pools of that
+        model, else the first by name.
 
         Raises BadRequest 404 naming what there is.
         """

@@ -1,7 +1,7 @@
 """The text of a request that routing compares: from each protocol's document to the canonical bytes of its prompt.
 
-The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. What an engine would refuse is mostly left for
-the engine to refuse; only a document without any text to route by is refused here.
+The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. What an engine
+would refuse is mostly left for the engine to refuse; only a document without any text to route by is refused here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
 """Where the parts of a conversation keep their text, in the order an engine's chat template meets it."""
 
 _DEEPEST = 8
-"""Nesting of text within parts beyond which nothing is read: no protocol goes deeper, and a client's nesting must not exhaust the stack."""
+"""Nesting of text within parts beyond which nothing is read: no protocol goes deeper, and a client's nesting
+must not exhaust the stack.
+"""
 
 
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:

@@ -1,7 +1,8 @@
-"""A routed request's life: wait for its dispatch, send it, retry before the first byte, pass the answer on unbuffered, and account for its end.
+"""A routed request's life: wait for its dispatch, send it, retry before the first byte, pass the answer on unbuffered,
+and account for its end.
 
-Every way out of `Proxy.relay` ends the request's ticket exactly once: answered, refused by the engine, failed, refused, or cancelled because the client
-went away.
+Every way out of `Proxy.relay` ends the request's ticket exactly once: answered, refused by the engine, failed, refused,
+or cancelled because the client went away.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from fairlead_router.sending import Sender, passed_headers
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""An unstreamed answer is held until it is complete, so that losing its engine can still be told by status; beyond this it is passed on."""
+"""An unstreamed answer is held until it is complete, so that losing its engine can still be told by status;
+beyond this it is passed on.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into `pool`'s account by `ticket`."""
+    """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into
+    `pool`'s account by `ticket`.
+    """
 
     __slots__ = ("call", "client", "connection", "dispatch", "instance", "pool", "ticket")
 
@@ -69,7 +74,8 @@ class Proxy:
         self._now = now
 
     async def relay(self, call: Call, request: RoutingRequest, pool: Pool, client: Client) -> ErrorAnswer | None:
-        """Serve one call to its end: None when it was answered or its client went away, else the answer the caller must send.
+        """Serve one call to its end: None when it was answered or its client went away, else the
+        answer the caller must send.
 
         Raises only if the server is being torn down.
         """
@@ -115,7 +121,9 @@ class Proxy:
         return verdict
 
     async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:
-        """Pass on an unstreamed answer once it is complete, so that an engine lost halfway can still be told by status."""
+        """Pass on an unstreamed answer once it is complete, so that an engine lost halfway can
+        still be told by status.
+        """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         try:
             body = await connection.read()
@@ -150,7 +158,9 @@ class Proxy:
         await self._pass_on(exchange)
 
     async def _pass_on(self, exchange: Exchange) -> None:
-        """Send pieces as they come, from the engine's callback straight to the client; a slow client pauses the engine."""
+        """Send pieces as they come, from the engine's callback straight to the client; a slow
+        client pauses the engine.
+        """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         reader = StreamReader(call.dialect)
         client.on_writable(connection.resume)
@@ -182,7 +192,9 @@ class Proxy:
         client.end(last)
 
     def _watch_events(self, exchange: Exchange, reader: StreamReader, piece: bytes) -> None:
-        """Where a stream begins before its first token: see that token, and the name of the response that others will ask for."""
+        """Where a stream begins before its first token: see that token, and the name of the response
+        that others will ask for.
+        """
         begun = reader.events
         reader.feed(piece)
         if begun == 0 and reader.events and exchange.call.dialect is Dialect.RESPONSES:

@@ -1,4 +1,6 @@
-"""Answers the router gives itself: error bodies in the client's protocol with a named reason, and the headers that go with them."""
+"""Answers the router gives itself: error bodies in the client's protocol with a named reason, and the
+headers that go with them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ class ErrorAnswer:
 
 
 class BadRequest(Exception):
-    """A client's request cannot be used. `code` is the error's name, `param` the field of the body at fault; `extra` are headers of the answer."""
+    """A client's request cannot be used.
+
+    `code` is the error's name, `param` the field of the body at fault; `extra` are headers of the answer.
+    """
 
     def __init__(self, status: int, code: str, message: str, param: str | None = None, extra: Headers | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,6 @@
-"""Reading requests: checked fields, the prompt that routing compares, the session a request belongs to, and the headers an engine gets."""
+"""Reading requests: checked fields, the prompt that routing compares, the session a request belongs to, and
+the headers an engine gets.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ class ParsedRequest:
         self.user = _user(document)
 
     def renamed(self, model: str) -> bytes:
-        """The body for the engine when the client named the pool instead of the model. Raises BadRequest when it is nested too deeply."""
+        """The body for the engine when the client named the pool instead of the model.
+
+        Raises BadRequest when it is nested too deeply.
+        """
         try:
             return orjson.dumps({**self.document, "model": model})
         except orjson.JSONEncodeError:
@@ -75,7 +80,10 @@ def _user(document: Document) -> str | None:
 
 
 SESSION_HEADERS = (b"x-session-id", b"x-llm-d-session-id", b"x-dynamo-session-id")
-"""Peers' session headers, read when the pool's own header is absent. Values are opaque: an address in one is never believed."""
+"""Peers' session headers, read when the pool's own header is absent.
+
+Values are opaque: an address in one is never believed.
+"""
 
 _LONGEST_SESSION = 200
 
@@ -138,7 +146,10 @@ def forwarded_headers(
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
-    """Request line and headers for an engine, all but `host`, without the closing empty line. `length` None: no body, or a chunked one."""
+    """Request line and headers for an engine, all but `host`, without the closing empty line.
+
+    `length` None: no body, or a chunked one.
+    """
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
     framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""

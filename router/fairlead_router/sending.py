@@ -1,4 +1,6 @@
-"""Sending a call to one instance and waiting for its answer to begin; and which headers of an answer reach the client."""
+"""Sending a call to one instance and waiting for its answer to begin; and which headers of an
+answer reach the client.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from fairlead_router.calls import Call, Calls
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
-# Hop-by-hop headers (RFC 9110 §7.6.1), what the router's own server says, and what an engine has no business telling a client.
+# Hop-by-hop headers (RFC 9110 §7.6.1), what the router's own server says, and what an engine has no
+# business telling a client.
 _WITHHELD = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
@@ -24,9 +27,10 @@ class Sender:
         self._calls = calls
 
     async def begin(self, call: Call, instance: str, address: str, *, credentials: bool) -> UpstreamConnection:
-        """Send, and wait for the beginning of the answer. A kept-alive connection the engine closed meanwhile is no failure of the engine: one fresh
-        connection is tried. `credentials`: whether the engine got those of the client. Raises UpstreamFailure, also for a status that says that the
-        engine, not the request, is at fault."""
+        """Send, and wait for the beginning of the answer. A kept-alive connection the engine closed meanwhile is no
+        failure of the engine: one fresh connection is tried. `credentials`: whether the engine got those of the client.
+        Raises UpstreamFailure, also for a status that says that the engine, not the request, is at fault.
+        """
         connection = self._upstream.take_idle(address)
         if connection is None:
             connection = await self._upstream.connect(address)
@@ -53,8 +57,9 @@ class Sender:
 
 
 def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, credentials: bool) -> None:
-    """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, redirects, which lead who knows where, and the demand
-    for a credential that the pool does not let the client give."""
+    """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, redirects, which lead
+    who knows where, and the demand for a credential that the pool does not let the client give.
+    """
     status = connection.status
     if status >= 500 or status == 429:
         raise UpstreamFailure("busy" if status in (429, 503) else "status", f"{instance} answered {status}")

@@ -14,13 +14,18 @@ import uvicorn
 from fairlead_router.client_connections import ClientConnection, ConnectionLimits
 
 FILES_KEPT_BACK = 256
-"""Open files that are not for clients' connections and their engines': logs, spool, the control API, sockets that listen."""
+"""Open files that are not for clients' connections and their engines': logs, spool, the control
+API, sockets that listen.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class GatewayServer(uvicorn.Server):
-    """Uvicorn, but the first signal only asks `on_signal` to drain; the server stops when `should_exit` is set. A second signal stops at once."""
+    """Uvicorn, but the first signal only asks `on_signal` to drain; the server stops when `should_exit` is set.
+
+    A second signal stops at once.
+    """
 
     def __init__(self, config: uvicorn.Config, loop: asyncio.AbstractEventLoop, on_signal: Callable[[], None]) -> None:
         super().__init__(config)
@@ -38,7 +43,9 @@ class GatewayServer(uvicorn.Server):
 
 
 def connections_for(wanted: int) -> int:
-    """How many clients' connections the process can have: `wanted`, or fewer where it may not open two files for each of them."""
+    """How many clients' connections the process can have: `wanted`, or fewer where it may not open
+    two files for each of them.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * wanted + FILES_KEPT_BACK
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

@@ -175,7 +175,10 @@ class RouterSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Settings from environment variables; keys of both sources are in `gateway_keys`. Raises InvalidInput for a missing or unusable one."""
+    """Settings from environment variables; keys of both sources are in `gateway_keys`.
+
+    Raises InvalidInput for a missing or unusable one.
+    """
     settings = read(RouterSettings, environment)
     return replace(settings, gateway_keys=settings.gateway_keys + settings.gateway_keys_file)
 

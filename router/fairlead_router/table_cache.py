@@ -1,7 +1,8 @@
-"""The last known tables and bindings on disk, so that a restarted router serves at once, also while the control API is away.
+"""The last known tables and bindings on disk, so that a restarted router serves at once, also while
+the control API is away.
 
-Tables are one file, rewritten whole. Bindings are a log of lines, the later winning, compacted when it has grown to twice what is alive. A torn
-last line, from a crash while writing, is ignored.
+Tables are one file, rewritten whole. Bindings are a log of lines, the later winning, compacted when it has grown to
+twice what is alive. A torn last line, from a crash while writing, is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 class TableCache:
-    """Tables and bindings under `directory`. Writing errors are logged and counted in `failures`; serving goes on without the cache."""
+    """Tables and bindings under `directory`.
+
+    Writing errors are logged and counted in `failures`; serving goes on without the cache.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._tables_path = directory / "tables.json"

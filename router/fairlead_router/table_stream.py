@@ -1,7 +1,8 @@
-"""The table stream: routing tables and bindings as the control API commits them, over one long-lived connection that is opened again when lost.
+"""The table stream: routing tables and bindings as the control API commits them, over one long-lived connection that
+is opened again when lost.
 
-The API's snapshot, from connecting to `synced`, is complete: pools it does not contain are gone. Until it is complete nothing is taken away, so a
-stream that breaks halfway changes nothing for the worse.
+The API's snapshot, from connecting to `synced`, is complete: pools it does not contain are gone. Until it is complete
+nothing is taken away, so a stream that breaks halfway changes nothing for the worse.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class Snapshot:
 
 
 class TableFollower:
-    """Follows the stream and keeps pools and the disk cache up to date. `on_synced` is called after each complete snapshot."""
+    """Follows the stream and keeps pools and the disk cache up to date.
+
+    `on_synced` is called after each complete snapshot.
+    """
 
     def __init__(
         self,

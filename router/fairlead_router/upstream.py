@@ -89,8 +89,10 @@ class UpstreamPool:
         self._idle.clear()
 
     async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"") -> bytes:
-        """GET a small document from an engine, with these header lines. Raises UpstreamFailure, also for a status other than 200 and for more than
-        `limit` bytes."""
+        """GET a small document from an engine, with these header lines. Raises UpstreamFailure, also for a status other
+        than 200 and for more than
+        `limit` bytes.
+        """
         connection = self.take_idle(address) or await self.connect(address)
         try:
             async with asyncio.timeout(seconds):

@@ -1,6 +1,8 @@
-"""One connection to an engine, over asyncio.Protocol and llhttp: a client library costs more than the rest of the router together.
+"""One connection to an engine, over asyncio.Protocol and llhttp: a client library costs more than the
+rest of the router together.
 
-A connection carries one request at a time. Reading is paused while the client is slower than the engine, so memory per stream is bounded.
+A connection carries one request at a time. Reading is paused while the client is slower than the engine, so
+memory per stream is bounded.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ class UpstreamFailure(Exception):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One connection to an engine. After `send`, `first` waits for the beginning of the answer; then either `read` takes what has arrived since, or
-    `pipe` hands every piece on from within the event loop's callback, which spares a stream waking a task per token."""
+    """One connection to an engine. After `send`, `first` waits for the beginning of the answer; then either `read`
+    takes what has arrived since, or
+    `pipe` hands every piece on from within the event loop's callback, which spares a stream waking a task per token.
+    """
 
     __slots__ = (
         "_failure", "_framed", "_interim", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_size", "_transport", "_waiter",
@@ -84,7 +88,10 @@ class UpstreamConnection(asyncio.Protocol):
             transport.writelines((head, body))
 
     async def send_more(self, piece: bytes) -> None:
-        """Write more of the request's body; waits while the engine is slow to take it. Raises UpstreamFailure when the engine is lost."""
+        """Write more of the request's body; waits while the engine is slow to take it.
+
+        Raises UpstreamFailure when the engine is lost.
+        """
         while self._sending_paused and self._failure is None:
             await self._wait()
         if self._failure is not None:
@@ -100,7 +107,10 @@ class UpstreamConnection(asyncio.Protocol):
             await self._wait()
 
     async def read(self) -> bytes:
-        """Body bytes that have arrived; b"" when the answer is over. Raises UpstreamFailure when the engine is lost before that."""
+        """Body bytes that have arrived; b"" when the answer is over.
+
+        Raises UpstreamFailure when the engine is lost before that.
+        """
         while not self._pieces:
             if self.complete:
                 return b""
@@ -111,9 +121,11 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
-        """Hand every piece but the last to `sink`, which answers whether it can take more; when not, the engine is paused until `resume`.
+        """Hand every piece but the last to `sink`, which answers whether it can take more; when not, the engine
+        is paused until `resume`.
 
-        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the engine is lost before that.
+        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the
+        engine is lost before that.
         """
         self._sink = sink
         try:

@@ -1,4 +1,6 @@
-"""kill -9 of every process during a replay: requests keep flowing where they should, and no record is lost, doubled or torn."""
+"""kill -9 of every process during a replay: requests keep flowing where they should, and no record
+is lost, doubled or torn.
+"""
 
 import itertools
 import os

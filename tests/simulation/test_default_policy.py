@@ -1,4 +1,6 @@
-"""The default policy against every other on generated workloads, small: `benchmarks/reproductions/default_policy.py` is the whole comparison."""
+"""The default policy against every other on generated workloads, small: `benchmarks/reproductions/default_policy.py`
+is the whole comparison.
+"""
 
 from functools import cache
 from itertools import islice

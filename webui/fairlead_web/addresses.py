@@ -1,4 +1,7 @@
-"""Addresses of this site: the current one with its query, and links derived from it. The URL is the whole state of a page. Pure."""
+"""Addresses of this site: the current one with its query, and links derived from it.
+
+The URL is the whole state of a page. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +19,10 @@ class Here:
     params: dict[str, str]
 
     def url(self, **changes: str | int | None) -> str:
-        """This page with some parameters changed (None removes). Any change but `cursor` itself goes back to the first page."""
+        """This page with some parameters changed (None removes).
+
+        Any change but `cursor` itself goes back to the first page.
+        """
         params: dict[str, str] = {name: value for name, value in self.params.items() if name != "cursor"}
         for name, value in changes.items():
             key = name.rstrip("_")

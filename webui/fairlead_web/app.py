@@ -1,4 +1,7 @@
-"""Wiring of the web UI: settings, client, routes, and the guards every request passes. The only place that joins pages to addresses."""
+"""Wiring of the web UI: settings, client, routes, and the guards every request passes.
+
+The only place that joins pages to addresses.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -45,7 +48,8 @@ def create_web_app(
 ) -> ASGIApp:
     """The web UI as an ASGI app. `api_transport` reaches the API in this process (None: over the network at `api_url`).
 
-    `public_url` is what people open; `secure_cookies` None follows its scheme. Raises InvalidInput for an address that cannot be used.
+    `public_url` is what people open; `secure_cookies` None follows its scheme. Raises InvalidInput for an
+    address that cannot be used.
     """
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(
@@ -102,7 +106,9 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
 
 
 def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """The handler for people with a session only; writes need the session's form token; failed calls become fitting answers."""
+    """The handler for people with a session only; writes need the session's form token; failed
+    calls become fitting answers.
+    """
 
     async def endpoint(request: Request) -> Response:
         token = request.cookies.get(site.settings.cookie_name)

@@ -1,8 +1,8 @@
 """An httpx transport that calls an ASGI app in this process and streams its answer.
 
-httpx's own ASGITransport collects the whole body before it answers, so a server-sent event stream would never begin and an export would
-sit in memory. Here the app runs as a task; each body chunk is handed over as it comes, one at a time, and closing the response tells the
-app that its client has gone.
+httpx's own ASGITransport collects the whole body before it answers, so a server-sent event stream would never begin and
+an export would sit in memory. Here the app runs as a task; each body chunk is handed over as it comes, one at a time,
+and closing the response tells the app that its client has gone.
 """
 
 import asyncio
@@ -80,7 +80,10 @@ class _Exchange(httpx.AsyncByteStream):
 
 
 class StreamingAsgiTransport(httpx.AsyncBaseTransport):
-    """Calls `app` for every request. `client` is the address it sees. Errors of the app become httpx.RemoteProtocolError."""
+    """Calls `app` for every request.
+
+    `client` is the address it sees. Errors of the app become httpx.RemoteProtocolError.
+    """
 
     def __init__(self, app: App, client: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._app = app

@@ -1,4 +1,5 @@
-"""Static files under one content-hashed address: `/static/<hash>/js/main.js`, cacheable for ever, so that modules may import each other relatively.
+"""Static files under one content-hashed address: `/static/<hash>/js/main.js`, cacheable for ever, so that modules may
+import each other relatively.
 
 `vendor/CHECKSUMS` lists third-party files with version, licence and SHA-256; `verify_vendor` compares.
 """
@@ -14,7 +15,9 @@ from starlette.responses import Response
 STATIC = Path(__file__).parent / "static"
 HTMX_PARTS = ("vendor/htmx.min.js", "vendor/hx-sse.min.js")
 HTMX = "vendor/htmx-with-sse.js"
-"""Both parts as one file: htmx starts on its own soon after it ran, and would miss an extension that is still on its way."""
+"""Both parts as one file: htmx starts on its own soon after it ran, and would miss an extension
+that is still on its way.
+"""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -78,7 +81,9 @@ def _asset(body: bytes, suffix: str) -> Asset:
 
 
 def verify_vendor(folder: Path = STATIC / "vendor") -> list[str]:
-    """Vendored files that do not match `CHECKSUMS` (lines of `sha256  file`, comments with #), or are not listed there."""
+    """Vendored files that do not match `CHECKSUMS` (lines of `sha256  file`, comments with #), or are not
+    listed there.
+    """
     listed = {
         line.split()[1]: line.split()[0]
         for line in (folder / "CHECKSUMS").read_text().splitlines()

@@ -1,4 +1,7 @@
-"""Geometry of the small pictures in pages: sparklines, stacked timelines, holder bands. Pure: numbers in, coordinates out; templates draw SVG."""
+"""Geometry of the small pictures in pages: sparklines, stacked timelines, holder bands.
+
+Pure: numbers in, coordinates out; templates draw SVG.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +17,10 @@ from fairlead_web import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparkline:
-    """`line` and `area` are SVG paths in a `width` x `height` box; gaps in the data are gaps in the line. `label` says it in words."""
+    """`line` and `area` are SVG paths in a `width` x `height` box; gaps in the data are gaps in the line.
+
+    `label` says it in words.
+    """
 
     width: int
     height: int

@@ -31,7 +31,10 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A CSV stream with every cell made harmless; holds one record at a time. A record ends at a newline outside quotes."""
+    """A CSV stream with every cell made harmless; holds one record at a time.
+
+    A record ends at a newline outside quotes.
+    """
     rest = b""
     async for chunk in chunks:
         rest += chunk

@@ -1,4 +1,8 @@
-"""Numbers and times as text. Pure. `static/js/formats.js` mirrors `count`, `compact`, `share` and `seconds` for live cells; a browser test compares them."""
+"""Numbers and times as text.
+
+Pure. `static/js/formats.js` mirrors `count`, `compact`, `share` and `seconds` for live cells; a
+browser test compares them.
+"""
 
 import math
 from datetime import UTC, datetime
@@ -43,8 +47,9 @@ def seconds(value: float | None) -> str:
 
 
 def by_unit(name: str, value: Any) -> str:
-    """A value as the unit at the end of its field's name says: `queued_seconds` a latency, `prompt_tokens` a count, `hit_rate` a share; others
-    as they are."""
+    """A value as the unit at the end of its field's name says: `queued_seconds` a latency, `prompt_tokens` a count,
+    `hit_rate` a share; others as they are.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NONE if value is None else str(value)
     if name.endswith("_seconds"):

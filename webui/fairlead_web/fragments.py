@@ -1,6 +1,8 @@
-"""Parts of pages, rendered once for all who look at the same ones: concurrent askers wait for one rendering, which serves a moment longer.
+"""Parts of pages, rendered once for all who look at the same ones: concurrent askers wait for one rendering,
+which serves a moment longer.
 
-A part may depend on the address and on the role, never on the person; whoever is given a shared part was asked for by name before.
+A part may depend on the address and on the role, never on the person; whoever is given a shared part was
+asked for by name before.
 """
 
 import asyncio

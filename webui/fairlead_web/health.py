@@ -1,4 +1,6 @@
-"""How a pool is, in one word and one level, from its own objective: a pool that answers too late is not well, however ready it is. Pure."""
+"""How a pool is, in one word and one level, from its own objective: a pool that answers too late is not well,
+however ready it is. Pure.
+"""
 
 from dataclasses import dataclass
 
@@ -19,7 +21,9 @@ class Health:
 
 
 def out_of_slo(pool: PoolSummary) -> bool:
-    """Whether fewer requests than the pool's own percentile asks for had their first token in time; without traffic it is not out."""
+    """Whether fewer requests than the pool's own percentile asks for had their first token in time;
+    without traffic it is not out.
+    """
     return pool.attainment is not None and pool.attainment * 100 + _ROUNDING < pool.slo_percentile
 
 
@@ -46,7 +50,9 @@ def condition_level(condition: PoolCondition) -> str:
 
 
 def pain(pool: PoolSummary) -> tuple[int, float, str]:
-    """A sort key, the pool that hurts most first: cannot serve, out of its SLO (furthest first), refusing, starting, the rest by name."""
+    """A sort key, the pool that hurts most first: cannot serve, out of its SLO (furthest first), refusing,
+    starting, the rest by name.
+    """
     gap = pool.slo_percentile / 100 - pool.attainment if pool.attainment is not None and out_of_slo(pool) else 0.0
     if not pool.ready and pool.ready_reason != STARTING:
         rank = 0
@@ -60,5 +66,7 @@ def pain(pool: PoolSummary) -> tuple[int, float, str]:
 
 
 def state_mark(pool: PoolSummary) -> str:
-    """What a page shows of the pool's state, as one string; `static/js/live.js` makes the same of live events and asks again when it differs."""
+    """What a page shows of the pool's state, as one string; `static/js/live.js` makes the same of live events and
+    asks again when it differs.
+    """
     return f"{pool.state_digest}.{'o' if out_of_slo(pool) else ''}{'r' if pool.rejections_per_second > 0 else ''}"

@@ -1,4 +1,7 @@
-"""A heatmap's cells as bytes: palette levels for the picture, exact steps for numbers. Pure; shared by PNG, canvas, table and CSV."""
+"""A heatmap's cells as bytes: palette levels for the picture, exact steps for numbers.
+
+Pure; shared by PNG, canvas, table and CSV.
+"""
 
 import json
 import struct
@@ -86,7 +89,9 @@ def picture(heatmap: Heatmap) -> bytes:
 
 
 def packed(heatmap: Heatmap) -> bytes:
-    """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact steps (u32, all ones = none)."""
+    """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact
+    steps (u32, all ones = none).
+    """
     steps = [step_of(value, heatmap.unit) for row in heatmap.rows for value in row.values]
     exact = len(steps) <= EXACT_CELLS
     header = json.dumps(
@@ -135,7 +140,9 @@ class CellSize:
 
 
 def cell_size(columns: int, rows: int) -> CellSize:
-    """Whole pixels per cell, so that a click's coordinates map back exactly; about 1,080 px wide, rows as tall as fits."""
+    """Whole pixels per cell, so that a click's coordinates map back exactly; about 1,080 px wide, rows as tall
+    as fits.
+    """
     height = next((size for most, size in ((24, 24), (48, 16), (96, 10), (200, 6)) if rows <= most), 3)
     return CellSize(width=max(2, min(24, 1080 // max(1, columns))), height=height)
 

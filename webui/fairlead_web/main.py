@@ -1,5 +1,6 @@
-"""`python -m fairlead_web.main --host H --port P`: the web UI alone, in front of a control API reached over the network; settings from the
-environment."""
+"""`python -m fairlead_web.main --host H --port P`: the web UI alone, in front of a control API reached over the
+network; settings from the environment.
+"""
 
 import click
 import uvicorn

@@ -1,7 +1,7 @@
 """Colours of load and the PNG they are served in. Pure.
 
-Cividis runs from dark blue to bright yellow and reads the same for colour-blind people; bright means more in both themes.
-Level 255 is "no data" and transparent, so that the page's hatching shows through.
+Cividis runs from dark blue to bright yellow and reads the same for colour-blind people; bright means more in both
+themes. Level 255 is "no data" and transparent, so that the page's hatching shows through.
 """
 
 import struct
@@ -33,8 +33,8 @@ def cividis() -> bytes:
 def level_of(value: float | None, maximum: float, limit: float | None = None) -> int:
     """Palette index of a value on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
 
-    With a limit below the maximum the scale has two slopes: what is within the limit takes the first LIMIT_AT of the colours whatever the
-    maximum, and what is beyond it still differs by how far.
+    With a limit below the maximum the scale has two slopes: what is within the limit takes the first LIMIT_AT of the
+    colours whatever the maximum, and what is beyond it still differs by how far.
     """
     if value is None:
         return NO_DATA

@@ -1,4 +1,8 @@
-"""Contexts to HTML. One Jinja environment, strict about undefined names; one frozen dataclass per template, whose fields are exactly its variables."""
+"""Contexts to HTML.
+
+One Jinja environment, strict about undefined names; one frozen dataclass per template, whose fields
+are exactly its variables.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -29,9 +33,11 @@ class Context:
 
 
 class _Unindented(Extension):
-    """Templates are indented for people; browsers get lines that begin at their first character, a fifth less to send and to keep.
+    """Templates are indented for people; browsers get lines that begin at their first character, a fifth
+    less to send and to keep.
 
-    After a tag of Jinja, which takes the end of its line with it, one space stays: it may be all that parts two attributes or words.
+    After a tag of Jinja, which takes the end of its line with it, one space stays: it may be all that parts
+    two attributes or words.
     """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
@@ -80,7 +86,8 @@ class Renderer:
             instance_path=addresses.instance_path,
             session_path=addresses.session_path,
         )
-        # A global rather than an import in each template, because a block rendered alone does not run its template's imports.
+        # A global rather than an import in each template, because a block rendered alone does not run
+        # its template's imports.
         self._environment.globals["alone"] = False
         self._environment.globals["parts"] = self._environment.get_template("partials/_parts.html").module
 

@@ -16,7 +16,8 @@ POOL = "/pools/{namespace}/{name}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A list as a file named `name`, which the control API keeps at `/v1/<name>`, or below the pool of the page's path if `of_pool`.
+    """A list as a file named `name`, which the control API keeps at `/v1/<name>`, or below the pool of the
+    page's path if `of_pool`.
 
     `filters` are the query parameters passed on; `ranged` passes on the time range too.
     """
@@ -34,7 +35,8 @@ class Export:
             if kind == "csv":
                 del query["limit"], query["cursor"]
             chunks = visit.api.export(f"{self._source(visit)}.{kind}", query)
-            # The first chunk is awaited here, so that a refusal becomes a proper error answer and not a broken download.
+            # The first chunk is awaited here, so that a refusal becomes a proper error answer and
+            # not a broken download.
             body = _rest(await anext(chunks, b""), chunks)
             if kind == "json":
                 return StreamingResponse(body, media_type="application/json")
@@ -55,7 +57,9 @@ async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Paths below the base path: `pages` are read, `writes` are forms sent, `exports` answer as `.csv` and `.json` of their path."""
+    """Paths below the base path: `pages` are read, `writes` are forms sent, `exports` answer as `.csv`
+    and `.json` of their path.
+    """
 
     pages: Mapping[str, Handler] = field(default_factory=dict)
     writes: Mapping[str, Handler] = field(default_factory=dict)

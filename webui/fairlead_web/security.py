@@ -22,7 +22,10 @@ SESSION_SECONDS = 24 * 3600
 
 
 def csrf_token(session_token: str, nonce: str) -> str:
-    """A form token of one session: derived, so nothing is stored. `nonce` is fresh per page, so that compressed pages do not leak it."""
+    """A form token of one session: derived, so nothing is stored.
+
+    `nonce` is fresh per page, so that compressed pages do not leak it.
+    """
     return f"{nonce}.{hmac.new(session_token.encode(), b'fairlead form token ' + nonce.encode(), hashlib.sha256).hexdigest()}"
 
 
@@ -35,7 +38,8 @@ def csrf_matches(session_token: str, given: str) -> bool:
 def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, settings: WebSettings) -> str | None:
     """Why an unsafe request does not come from our own pages, or None when it does.
 
-    `Sec-Fetch-Site` decides; browsers that do not send it (old ones, or plain HTTP off loopback) must send an Origin of ours.
+    `Sec-Fetch-Site` decides; browsers that do not send it (old ones, or plain HTTP off loopback)
+    must send an Origin of ours.
     """
     if method in SAFE_METHODS:
         return None

@@ -1,4 +1,6 @@
-"""Settings of the web UI: where the API is, under which address people reach the pages, and how cookies are protected."""
+"""Settings of the web UI: where the API is, under which address people reach the pages, and how cookies are
+protected.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +30,9 @@ def read_settings(environment: Mapping[str, str]) -> AloneSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """`public_url` is what browsers type (scheme, host, maybe port and a path prefix); `secure_cookies` asks for `__Host-` cookies over TLS."""
+    """`public_url` is what browsers type (scheme, host, maybe port and a path prefix); `secure_cookies` asks for
+    `__Host-` cookies over TLS.
+    """
 
     public_url: str
     secure_cookies: bool

@@ -1,4 +1,7 @@
-"""What every page has around its content: who is signed in, pools to switch between, range, preferences, breadcrumbs. Data only."""
+"""What every page has around its content: who is signed in, pools to switch between, range, preferences, breadcrumbs.
+
+Data only.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,8 +52,9 @@ def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
 class Shell:
     """The frame of one page: first what the visit brings to every page, then what the page says of itself.
 
-    `partial` names the sources that did not answer, with why; `stale_seconds` is the age of answers given from memory while the database
-    is away, None when all are fresh. `ranged`: the page depends on the time range. `live_topics` empty: nothing to stream here.
+    `partial` names the sources that did not answer, with why; `stale_seconds` is the age of answers given from memory
+    while the database is away, None when all are fresh. `ranged`: the page depends on the time range. `live_topics`
+    empty: nothing to stream here.
     """
 
     here: Here

@@ -1,7 +1,8 @@
-"""Notices when the control API answered from memory because its database was away, so that pages can say how old they are.
+"""Notices when the control API answered from memory because its database was away, so that pages
+can say how old they are.
 
-The API marks such answers with `x-fairlead-stale` and `age`. The typed client hides headers, so a hook on the connection collects the ages of
-one request's answers in a list that belongs to that request.
+The API marks such answers with `x-fairlead-stale` and `age`. The typed client hides headers, so a hook on the
+connection collects the ages of one request's answers in a list that belongs to that request.
 """
 
 from contextvars import ContextVar

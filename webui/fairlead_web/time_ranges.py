@@ -1,4 +1,7 @@
-"""Time ranges as people type them and as URLs carry them: `now-1h`, `2h`, `2026-11-21T10:00Z`. Pure; the clock is an argument."""
+"""Time ranges as people type them and as URLs carry them: `now-1h`, `2h`, `2026-11-21T10:00Z`.
+
+Pure; the clock is an argument.
+"""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +24,10 @@ _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """A half-open range of UTC time. `start_text` and `end_text` are what the URL says; `live` = it ends at the present."""
+    """A half-open range of UTC time.
+
+    `start_text` and `end_text` are what the URL says; `live` = it ends at the present.
+    """
 
     start: datetime
     end: datetime
@@ -70,7 +76,9 @@ class TimeRange:
 
 
 def lifetime_start(created: datetime, now: datetime) -> str:
-    """Where a range should begin when nobody chose one: the last hour, or less for what is younger, so that a picture is not mostly empty."""
+    """Where a range should begin when nobody chose one: the last hour, or less for what is younger, so that a
+    picture is not mostly empty.
+    """
     age = (now - created).total_seconds()
     return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)
 
@@ -90,7 +98,10 @@ def span_text(seconds: float) -> str:
 
 
 def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> TimeRange:
-    """Read `from` and `to` of a URL (either may be missing or empty). Raises InvalidInput naming the one that is wrong."""
+    """Read `from` and `to` of a URL (either may be missing or empty).
+
+    Raises InvalidInput naming the one that is wrong.
+    """
     start_given = (start_text or "").strip() or DEFAULT_START
     end_given = (end_text or "").strip() or "now"
     start, start_kept = _moment("from", start_given, now)

@@ -83,7 +83,10 @@ class Visit:
         return query
 
     def since(self, created: Iterable[datetime]) -> "Visit":
-        """This visit with a range that fits things created then, unless the URL chose one. Links of the page carry the range on."""
+        """This visit with a range that fits things created then, unless the URL chose one.
+
+        Links of the page carry the range on.
+        """
         start = lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now)
         if "from" in self.here.params or start == DEFAULT_START:
             return self
@@ -99,7 +102,10 @@ class Visit:
         return self.here.base + path
 
     async def attempt(self, source: str, answer: Awaitable[Answer]) -> Answer | None:
-        """An answer the page can do without: None, and a note on the page, when its source fails. Ended sessions still end the visit."""
+        """An answer the page can do without: None, and a note on the page, when its source fails.
+
+        Ended sessions still end the visit.
+        """
         try:
             return await answer
         except (ApiProblem, ApiUnreachable) as error:
@@ -121,7 +127,10 @@ class Visit:
         findings: tuple[Finding, ...] = (),
         pools: list[PoolSummary] | None = None,
     ) -> Shell:
-        """The page's frame; asks the API who this is and which pools there are. A range that is fixed has nothing live."""
+        """The page's frame; asks the API who this is and which pools there are.
+
+        A range that is fixed has nothing live.
+        """
         known = self.api.whoami() if self.identity is None else _known(self.identity)
         identity, listed = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
         return replace(
@@ -156,7 +165,9 @@ class Visit:
         return page.items if page else []
 
     def page(self, context: Context, status: int = 200) -> Response:
-        """The page, or only its regions that the request names; a region is a block by its element's id, a name without one is left out."""
+        """The page, or only its regions that the request names; a region is a block by its element's id, a name
+        without one is left out.
+        """
         headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie"}
         wanted = regions_of(self.request)
         if not wanted:

@@ -1,4 +1,7 @@
-"""Which objects a pool owns: create them, restore them, adopt what an earlier pool left. Objects of others are never touched."""
+"""Which objects a pool owns: create them, restore them, adopt what an earlier pool left.
+
+Objects of others are never touched.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,7 +19,9 @@ def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
 
 
 def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
-    """Whether a pool of this name made it and nobody controls it any more: its pool was deleted without its children."""
+    """Whether a pool of this name made it and nobody controls it any more: its pool was deleted without its
+    children.
+    """
     labels = metadata.get("labels") or {}
     made_by_us = MANAGED_BY.items() <= labels.items() and labels.get(POOL_LABEL) == identity.name
     return made_by_us and _controller(metadata) is None and not metadata.get("deletionTimestamp")
@@ -32,7 +37,10 @@ def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity
 
 
 def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
-    """Names of pods that have the pool's label and are not its instances. Those of a namesake that ends at the moment are left out."""
+    """Names of pods that have the pool's label and are not its instances.
+
+    Those of a namesake that ends at the moment are left out.
+    """
     return tuple(
         sorted(
             document["metadata"]["name"]
@@ -50,7 +58,10 @@ async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, fo
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any]) -> None:
-    """Make a child, or bring it back to what it should be. What others added to it stays. Raises ClusterError, NotOwned."""
+    """Make a child, or bring it back to what it should be.
+
+    What others added to it stays. Raises ClusterError, NotOwned.
+    """
     name = wanted["metadata"]["name"]
     found = await cluster.get(resource, identity.namespace, name)
     if found is None:
@@ -84,7 +95,10 @@ def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any
 
 
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that gives `found` all of `wanted`. Only a selector must have nothing besides: it says which pods are meant."""
+    """The merge patch that gives `found` all of `wanted`.
+
+    Only a selector must have nothing besides: it says which pods are meant.
+    """
     patch: dict[str, Any] = {}
     for name, value in wanted.items():
         before = found.get(name)

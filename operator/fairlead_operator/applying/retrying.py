@@ -1,4 +1,6 @@
-"""Actions that the Kubernetes API may refuse: each refusal is recorded as one event, and the action retried after a growing pause."""
+"""Actions that the Kubernetes API may refuse: each refusal is recorded as one event, and the action
+retried after a growing pause.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable
@@ -33,12 +35,17 @@ class ActionRetries:
         self.problem = None
 
     def end_round(self) -> float | None:
-        """Forget what is not wanted any more; seconds until something refused may be tried again, None when nothing is."""
+        """Forget what is not wanted any more; seconds until something refused may be tried again, None when
+        nothing is.
+        """
         self._refusals.keep(self._wanted)
         return self._refusals.due(self._clock())
 
     async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
-        """Do it, unless the pause after its last refusal lasts; whether it was done. Raises ClusterUnavailable at once."""
+        """Do it, unless the pause after its last refusal lasts; whether it was done.
+
+        Raises ClusterUnavailable at once.
+        """
         self._wanted.add(what)
         now = self._clock()
         waiting = self._refusals.waiting(what, now)

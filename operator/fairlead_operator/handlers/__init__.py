@@ -1,4 +1,5 @@
-"""What kopf calls, a few lines each: `pools` reconciles and finalizes, `instances` and `children` wake a pool's worker, `lifecycle` starts and stops.
+"""What kopf calls, a few lines each: `pools` reconciles and finalizes, `instances` and `children` wake a pool's worker,
+`lifecycle` starts and stops.
 
 Logic does not belong here, because it could only be tested with kopf.
 """

@@ -16,7 +16,10 @@ POOLS = (GROUP, VERSION, PLURAL)
 
 @kopf.index(*POOLS)
 def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict[tuple[str | None, str], PoolWorker]:
-    """The worker of every pool, for the events of its instances and children. Namesakes, one of them on its way out, have one each."""
+    """The worker of every pool, for the events of its instances and children.
+
+    Namesakes, one of them on its way out, have one each.
+    """
     if "worker" not in memo:
         memo.worker = memo.make_worker(namespace, name)
     return {(namespace, name): memo.worker}
@@ -24,7 +27,10 @@ def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict
 
 @kopf.daemon(*POOLS, cancellation_timeout=5.0)
 async def reconciled(memo: kopf.Memo, **_: Any) -> None:
-    """As long as the pool lives, its instances are brought to what its spec wants. Kopf cancels this when the pool is deleted."""
+    """As long as the pool lives, its instances are brought to what its spec wants.
+
+    Kopf cancels this when the pool is deleted.
+    """
     with contextlib.suppress(asyncio.CancelledError):
         await memo.worker.run()
 
@@ -46,7 +52,9 @@ async def changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.event(*POOLS, when=lambda body, **_: has_finalizer(body, FORMER_FINALIZER))
 async def upgraded(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
-    """Change the former finalizer for the new one, or, when the pool is deleted and cannot get a new one, finalize by the former."""
+    """Change the former finalizer for the new one, or, when the pool is deleted and cannot get a new
+    one, finalize by the former.
+    """
     if body.metadata.get("deletionTimestamp") and not has_finalizer(body, FINALIZER):
         await memo.worker.finalize()
     patch.fns.append(lambda pool: drop_former_finalizer(cast(dict[str, Any], pool)))

@@ -5,10 +5,11 @@ from typing import Any
 
 
 def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
-    """The field manager that wrote the spec last, or `unknown`; with a `member` of the spec, as `replicas`, the one that owns it.
+    """The field manager that wrote the spec last, or `unknown`; with a `member` of the spec, as
+    `replicas`, the one that owns it.
 
-    The scale subresource takes `replicas` from whoever had it and writes no time (Kubernetes' scale handler), so only ownership tells who scaled.
-    A member nobody owns is a default: then the last writer of the spec is named.
+    The scale subresource takes `replicas` from whoever had it and writes no time (Kubernetes' scale handler), so only
+    ownership tells who scaled. A member nobody owns is a default: then the last writer of the spec is named.
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and f"f:{member}" in owned]
@@ -17,7 +18,9 @@ def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
 
 
 def who_changed(pool: Mapping[str, Any]) -> str:
-    """The field manager that changed the spec since the one in force: the owner of the only member that differs, else the last writer."""
+    """The field manager that changed the spec since the one in force: the owner of the only member that
+    differs, else the last writer.
+    """
     spec: Mapping[str, Any] = pool.get("spec") or {}
     before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
     changed = [] if before is None else [name for name in {**before, **spec} if before.get(name) != spec.get(name)]

@@ -61,7 +61,10 @@ class Pod:
 
 
 def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str) -> tuple[Pod, ...]:
-    """The pods this very pool owns, by name. Others with its label (of a namesake deleted a moment ago) are left alone."""
+    """The pods this very pool owns, by name.
+
+    Others with its label (of a namesake deleted a moment ago) are left alone.
+    """
     owned = (
         document
         for document in documents

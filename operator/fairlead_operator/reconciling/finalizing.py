@@ -1,4 +1,5 @@
-"""Finalizing a deleted pool: drain its instances for a short while, then tell the control API. Never longer than promised.
+"""Finalizing a deleted pool: drain its instances for a short while, then tell the control API.
+Never longer than promised.
 
 Kopf puts the finalizer on every living pool, calls the deletion handler, and takes it off when that returns.
 """
@@ -23,7 +24,10 @@ logger = logging.getLogger(__name__)
 FINALIZER = "fairlead.dev/finalizer"
 
 FORMER_FINALIZER = "fairlead.dev/farewell"
-"""What the finalizer was called before. A living pool loses it for the new one; a pool deleted with it is finalized all the same."""
+"""What the finalizer was called before.
+
+A living pool loses it for the new one; a pool deleted with it is finalized all the same.
+"""
 
 _ORPHAN = "orphan"
 """Kubernetes' own finalizer of a deletion that leaves the children alone."""
@@ -40,8 +44,10 @@ def drop_former_finalizer(pool: dict[str, Any]) -> None:
 
 
 def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-    """Instances of a deleted pool to mark as draining first, unless their deletion was not wished. Also those whose pods end already, as in a
-    foreground deletion: routers must stop sending to them, so that what is in flight has the pod's grace period for itself."""
+    """Instances of a deleted pool to mark as draining first, unless their deletion was not wished. Also those whose
+    pods end already, as in a foreground deletion: routers must stop sending to them, so that what is in flight has the
+    pod's grace period for itself.
+    """
     if has_finalizer(pool, _ORPHAN):
         return ()
     done = {InstanceState.DRAINING, InstanceState.GONE}
@@ -53,7 +59,10 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
 
 
 class Finalization:
-    """Decides when a deleted pool may go. Remembers only whether the control API still has to be told of a pool that went without it."""
+    """Decides when a deleted pool may go.
+
+    Remembers only whether the control API still has to be told of a pool that went without it.
+    """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool

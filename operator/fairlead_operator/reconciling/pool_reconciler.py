@@ -1,4 +1,7 @@
-"""Reconcile one pool: observe, send the state to the control API, decide, apply, write the status. All that matters is in the cluster, not here."""
+"""Reconcile one pool: observe, send the state to the control API, decide, apply, write the status.
+
+All that matters is in the cluster, not here.
+"""
 
 import logging
 from collections.abc import Callable
@@ -46,7 +49,10 @@ class Dependencies:
 
 
 class PoolReconciler:
-    """Reconciles one pool, never twice at once. What it keeps in memory only saves calls or repeated events; it decides nothing."""
+    """Reconciles one pool, never twice at once.
+
+    What it keeps in memory only saves calls or repeated events; it decides nothing.
+    """
 
     def __init__(self, key: PoolKey, dependencies: Dependencies) -> None:
         self._key = key
@@ -80,7 +86,10 @@ class PoolReconciler:
         return await self._reconcile(identity, pool, pods, strangers, read_spec_in_force(pool, self._dependencies.policies))
 
     async def finalize(self) -> float | None:
-        """One step towards the end of a deleted pool; seconds until the next, None when it may go. Raises ClusterError."""
+        """One step towards the end of a deleted pool; seconds until the next, None when it may go.
+
+        Raises ClusterError.
+        """
         pool = await self._read_pool()
         if pool is None:
             return None
@@ -96,7 +105,10 @@ class PoolReconciler:
         return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock())
 
     async def report_deletion(self) -> float | None:
-        """Tell the control API of a pool that went without its knowing, unless a pool of this name lives again. Raises ClusterError."""
+        """Tell the control API of a pool that went without its knowing, unless a pool of this name lives again.
+
+        Raises ClusterError.
+        """
         if not self._finalization.is_unreported or await self._read_pool() is not None or await self._finalization.report():
             return None
         return self._dependencies.settings.pace.settled
@@ -105,7 +117,10 @@ class PoolReconciler:
         return await self._dependencies.cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def _read_pods(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """All pods with the pool's label. Read after the pool, so that its status never tells of a pod that is not seen here."""
+        """All pods with the pool's label.
+
+        Read after the pool, so that its status never tells of a pod that is not seen here.
+        """
         return await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
 
     def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
@@ -141,7 +156,9 @@ class PoolReconciler:
         return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
 
     def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
-        """Seconds until the next reconciliation: soon while something is under way, later and later while nobody answers or what is tried is refused."""
+        """Seconds until the next reconciliation: soon while something is under way, later and later while nobody
+        answers or what is tried is refused.
+        """
         pace = self._dependencies.settings.pace
         retry = self._retries.end_round()
         if goes_on:
@@ -163,7 +180,9 @@ class PoolReconciler:
             self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
 
     async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
-        """Look after Service and PodDisruptionBudget, unless they were found right and no event came about them since."""
+        """Look after Service and PodDisruptionBudget, unless they were found right and no event came about them
+        since.
+        """
         if spec is None:
             return
         changed_times = self._child_changes
@@ -178,7 +197,9 @@ class PoolReconciler:
         self._children = (spec, changed_times, now) if right else None
 
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
-        """Take up what an earlier pool of this name left running; whether any was, so that all is looked at anew before it is planned."""
+        """Take up what an earlier pool of this name left running; whether any was, so that all is looked at
+        anew before it is planned.
+        """
         adopted = False
         for document in orphaned_pods(documents, identity):
             name = document["metadata"]["name"]
@@ -194,7 +215,10 @@ class PoolReconciler:
     async def _write_status(
         self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, facts: PoolFacts, last_ordinal: int, now: float
     ) -> bool:
-        """Whether the status changed in more than figures. Those are written no more often than a settled pool is looked at."""
+        """Whether the status changed in more than figures.
+
+        Those are written no more often than a settled pool is looked at.
+        """
         status = status_document(
             pool,
             in_force,

@@ -30,7 +30,10 @@ def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
 
 
 def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:
-    """What the control API is told. The spec is the object's own, also when it is refused; addresses follow the spec in force."""
+    """What the control API is told.
+
+    The spec is the object's own, also when it is refused; addresses follow the spec in force.
+    """
     metadata = pool["metadata"]
     port = in_force.spec.engine.port if in_force.spec is not None else 8000
     return PoolState(
@@ -50,7 +53,8 @@ def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForc
 def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
     """The highest ordinal known to have been given: by the pods there are, and by the status for those that are gone.
 
-    The pods are read after the pool, so that a status never tells of a pod that another operator made and this one did not see.
+    The pods are read after the pool, so that a status never tells of a pod that another operator made
+    and this one did not see.
     """
     return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
 

@@ -20,7 +20,9 @@ TOLD_SECTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecInForce:
-    """`spec` and `document` are what is in force (None: nothing ever was); `problem` why the newest spec is not; `previous` what was in force before."""
+    """`spec` and `document` are what is in force (None: nothing ever was); `problem` why the newest spec is not;
+    `previous` what was in force before.
+    """
 
     spec: PoolSpec | None
     document: dict[str, Any] | None
@@ -57,7 +59,10 @@ def read_spec_in_force(pool: Mapping[str, Any], policies: PolicyCatalogue) -> Sp
 
 
 def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
-    """The spec, checked as far as it can be: schema, cross-field rules, and the policy: its name, roles and parameters. Raises InvalidInput, UnknownName."""
+    """The spec, checked as far as it can be: schema, cross-field rules, and the policy: its name, roles and parameters.
+
+    Raises InvalidInput, UnknownName.
+    """
     spec = parse_spec(document)
     policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
     policies.check_parameters(spec.routing.policy, spec.routing.parameters)

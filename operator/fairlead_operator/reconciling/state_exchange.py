@@ -17,8 +17,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Actions may be based on `trusted`; it is None when the API did not answer now. The status may show `known`, the newest answer, for a while;
-    `problem` says why there is none to show any more; `retry_in` is the pause in seconds before the next request after a silence."""
+    """Actions may be based on `trusted`; it is None when the API did not answer now. The status may show `known`, the
+    newest answer, for a while;
+    `problem` says why there is none to show any more; `retry_in` is the pause in seconds before the next
+    request after a silence.
+    """
 
     trusted: PoolObservations | None
     known: PoolObservations | None
@@ -48,7 +51,9 @@ class StateExchange:
         return Answer(trusted=self._believed(outcome.answer, state), known=outcome.answer)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
-        """Right after an outage, or a start, routers may not have had the time to report: their absence is not trusted yet."""
+        """Right after an outage, or a start, routers may not have had the time to report: their
+        absence is not trusted yet.
+        """
         now = self._clock()
         if self._answered_since is None or self._answered_since > now:
             self._answered_since = now
@@ -57,7 +62,9 @@ class StateExchange:
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later) -> Answer:
-        """One late answer is no outage: nothing is planned by what was known before it, but it is still shown for a while."""
+        """One late answer is no outage: nothing is planned by what was known before it, but it is
+        still shown for a while.
+        """
         now = self._clock()
         self._answered_since = None
         if self._silent_since is None or self._silent_since > now:

@@ -11,7 +11,10 @@ from fairlead_operator.reconciling.specs import SpecInForce
 def status_document(
     pool: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts, *, selector: str, changed_by: str, last_ordinal: int, now: str
 ) -> dict[str, Any]:
-    """The whole status. `now` is RFC 3339; `last_ordinal` the highest ever given; fields of unknown value keep what stood there."""
+    """The whole status.
+
+    `now` is RFC 3339; `last_ordinal` the highest ever given; fields of unknown value keep what stood there.
+    """
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
     present = [instance for instance in facts.instances if not instance.terminating]

@@ -51,8 +51,9 @@ class Batch:
 
 
 def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callable[[], str]) -> Iterator[Batch]:
-    """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS, history apart from samples, and never a migration
-    apart from the binding it belongs to."""
+    """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS, history apart from samples,
+    and never a migration apart from the binding it belongs to.
+    """
     migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
     for cargo in Cargo:
         pending: dict[str, list[Record]] = {}

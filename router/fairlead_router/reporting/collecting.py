@@ -1,4 +1,6 @@
-"""From the schedulers to the disk: what was recorded is taken five times a second, cut into batches and written before any of it is sent."""
+"""From the schedulers to the disk: what was recorded is taken five times a second, cut into batches and written
+before any of it is sent.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class Collector:
         self._unspooled: list[Batch] = []
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take all records and put them on disk. What the disk does not take is kept in memory, bounded, and tried again."""
+        """Take all records and put them on disk.
+
+        What the disk does not take is kept in memory, bounded, and tried again.
+        """
         records: dict[str, list[Record]] = {}
         dropped = 0
         now = self._now()

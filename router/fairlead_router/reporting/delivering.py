@@ -1,8 +1,10 @@
-"""From the disk to the control API: batches are sent until they are acknowledged, and the router's state at least once a second.
+"""From the disk to the control API: batches are sent until they are acknowledged, and the router's
+state at least once a second.
 
-A batch on disk has no state (acknowledged tables, in-flight counts). The state of the moment is put in when it is sent, because old counts replayed
-after an outage would mislead an operator that waits for an instance to fall idle. Neighbours go in one post, as many as the API takes: each keeps its
-id, so however they are cut and repeated, the API stores each once.
+A batch on disk has no state (acknowledged tables, in-flight counts). The state of the moment is put in when it is
+sent, because old counts replayed after an outage would mislead an operator that waits for an instance to fall
+idle. Neighbours go in one post, as many as the API takes: each keeps its id, so however they are cut and repeated,
+the API stores each once.
 """
 
 from __future__ import annotations
@@ -100,8 +102,9 @@ class Delivery:
                 await asyncio.sleep(lane.pause() * self._random.uniform(0.5, 1.5))
 
     async def send(self, lane: Lane) -> bool | None:
-        """Send the oldest batches of a lane. True when it may go on at once, False when the API did not take them now (they stay on disk), None when
-        there is nothing to send."""
+        """Send the oldest batches of a lane. True when it may go on at once, False when the API did not take them now
+        (they stay on disk), None when there is nothing to send.
+        """
         batches = self._spool.lend(lane.cargo, lane.most_batches, POST_RECORDS, POST_BYTES)
         if not batches:
             return None

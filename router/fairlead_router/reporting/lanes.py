@@ -17,7 +17,9 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """How one lane fares: how many batches it sends at once, failures of the lone batch it is at, and how long it pauses."""
+    """How one lane fares: how many batches it sends at once, failures of the lone batch it is at, and how long it
+    pauses.
+    """
 
     cargo: Cargo
     most_batches: int = POST_BATCHES
@@ -35,7 +37,9 @@ class Lane:
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """One of this many batches may be at fault: the fewer are sent together, the sooner it is seen which, and the sooner they are taken."""
+        """One of this many batches may be at fault: the fewer are sent together, the sooner it is seen which, and
+        the sooner they are taken.
+        """
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 

@@ -1,9 +1,9 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
-A batch is a file from before it is first sent until after it was acknowledged, so a crash at any point repeats it and never loses it; batches carry
-ids the API stores once. When the bound is exceeded, the oldest `samples` (loads, decisions) go first and `history` (bindings, migrations,
-rejections) only when no samples are left. A batch the API cannot take is set aside in the folder `aside`, where it stands in nobody's way. Safe to use
-from several threads.
+A batch is a file from before it is first sent until after it was acknowledged, so a crash at any point repeats it and
+never loses it; batches carry ids the API stores once. When the bound is exceeded, the oldest `samples` (loads,
+decisions) go first and `history` (bindings, migrations, rejections) only when no samples are left. A batch the API
+cannot take is set aside in the folder `aside`, where it stands in nobody's way. Safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class SpooledBatch:
 
 
 class Spool:
-    """Batches in `directory`, which this process alone uses. `dropped` counts records given up, by cargo; `aside` batches set aside."""
+    """Batches in `directory`, which this process alone uses.
+
+    `dropped` counts records given up, by cargo; `aside` batches set aside.
+    """
 
     def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float] = time.time) -> None:
         self._directory = directory
@@ -93,7 +96,10 @@ class Spool:
             return min((next(iter(batches.values())).written_at for batches in self._batches.values() if batches), default=None)
 
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
-        """Keep a batch. After this returns it survives the death of the process; history also that of the machine. Raises OSError."""
+        """Keep a batch.
+
+        After this returns it survives the death of the process; history also that of the machine. Raises OSError.
+        """
         with self._lock:
             path = self._directory / f"{self._next:016d}.{cargo}.{records}.json"
             temporary = path.with_suffix(".tmp")
@@ -110,8 +116,9 @@ class Spool:
             return batch
 
     def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
-        """The oldest neighbours that nobody has been lent, to be sent as one: at least one batch if there is any, within the bounds beyond it.
-        Each goes back by `give_back`, `discard`, `drop` or `set_aside`."""
+        """The oldest neighbours that nobody has been lent, to be sent as one: at least one batch if there is any,
+        within the bounds beyond it. Each goes back by `give_back`, `discard`, `drop` or `set_aside`.
+        """
         with self._lock:
             lent: list[SpooledBatch] = []
             records = size = 0

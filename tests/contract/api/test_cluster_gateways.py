@@ -1,4 +1,6 @@
-"""What plans rely on, held by both the Kubernetes API (the sandbox's server, over HTTP) and the fake the other tests use."""
+"""What plans rely on, held by both the Kubernetes API (the sandbox's server, over HTTP) and the
+fake the other tests use.
+"""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The CRD and `read` give the same answer to every spec: each bound, pattern and rule is declared once and judged twice, by CEL and by Python."""
+"""The CRD and `read` give the same answer to every spec: each bound, pattern and rule is declared once and judged
+twice, by CEL and by Python.
+"""
 
 import copy
 import re
@@ -36,7 +38,9 @@ WRONG: tuple[Any, ...] = ("3", True, 2.5, -7, [], {}, "two words", "", 10**13)
 
 @st.composite
 def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
-    """What a person may write into a field, often at its bounds; where it may be `faulty`, sometimes what cannot stand there."""
+    """What a person may write into a field, often at its bounds; where it may be `faulty`, sometimes
+    what cannot stand there.
+    """
     if faulty and draw(st.integers(0, 9)) == 0:
         beyond = [
             bound + side for bound, side in ((shape.minimum, -1), (shape.maximum, 1)) if bound is not None and shape.kind != "duration"

@@ -1,4 +1,6 @@
-"""The CRD: generated, structural, and in agreement with `parse_spec`; a Kubernetes API accepts the good examples and refuses the bad."""
+"""The CRD: generated, structural, and in agreement with `parse_spec`; a Kubernetes API accepts the good
+examples and refuses the bad.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""The simulated engine held against a recording of vLLM 0.32: same statuses, same media types, same fields in the same order, same order of events."""
+"""The simulated engine held against a recording of vLLM 0.32: same statuses, same media types, same fields in the same
+order, same order of events.
+"""
 
 import json
 from collections.abc import Iterator

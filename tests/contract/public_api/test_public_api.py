@@ -1,4 +1,5 @@
-"""The public API as the web UI uses it, through the shipped client: the fake of the web UI's tests and the real API on Postgres answer alike.
+"""The public API as the web UI uses it, through the shipped client: the fake of the web UI's tests and the real API
+on Postgres answer alike.
 
 What is read is compared with its type field by field, also fields that have a default: the client would not miss those.
 """

@@ -1,4 +1,6 @@
-"""Each test of this folder runs against the fake and against the real API, through the client that the router and the operator ship."""
+"""Each test of this folder runs against the fake and against the real API, through the client that the
+router and the operator ship.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack

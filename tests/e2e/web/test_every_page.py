@@ -1,4 +1,6 @@
-"""Every page, in both themes and both widths: no script trouble, nothing leaves the origin, nothing inaccessible, nothing sticks out."""
+"""Every page, in both themes and both widths: no script trouble, nothing leaves the origin, nothing
+inaccessible, nothing sticks out.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +16,9 @@ pytestmark = pytest.mark.browser
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 INSTANCE = INSTANCES[CHAT][1]
-# What nobody can reach: content wider than a box that hides it (an ellipsis whose whole text is a title apart), and on a wide screen a
-# table whose last column is outside its panel. Boxes for the eyes of screen readers only are one pixel wide.
+# What nobody can reach: content wider than a box that hides it (an ellipsis whose whole text is a title
+# apart), and on a wide screen a table whose last column is outside its panel. Boxes for the eyes of screen
+# readers only are one pixel wide.
 CUT_OFF = """() => {
   const found = [];
   for (const one of document.querySelectorAll("main *, header *")) {

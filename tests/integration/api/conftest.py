@@ -1,4 +1,6 @@
-"""A real Postgres per session, a fresh database per test, and API instances in this process over a streaming transport."""
+"""A real Postgres per session, a fresh database per test, and API instances in this process over a streaming
+transport.
+"""
 
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,4 +1,6 @@
-"""Who may do what: every URL of the document by every role, tokens, login links, sessions, and what the audit log keeps of it."""
+"""Who may do what: every URL of the document by every role, tokens, login links, sessions, and what
+the audit log keeps of it.
+"""
 
 import asyncio
 import itertools

@@ -1,5 +1,6 @@
-"""Lists and details with tens of thousands of rows: for every filter and every pair of filters, no statement looks at more rows than one
-page may. Filters are found in the API's own document; one without values here fails."""
+"""Lists and details with tens of thousands of rows: for every filter and every pair of filters, no statement looks at
+more rows than one page may. Filters are found in the API's own document; one without values here fails.
+"""
 
 import itertools
 import json
@@ -24,10 +25,15 @@ from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUND = 500
-"""Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 5,000 are of a quarter of a million."""
+"""Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 5,000 are
+of a quarter of a million.
+"""
 
 MOST_ROWS = 10 * BOUND
-"""No node of any plan looks at more. Where a filter matches every third row, Postgres rightly reads three for each it wants."""
+"""No node of any plan looks at more.
+
+Where a filter matches every third row, Postgres rightly reads three for each it wants.
+"""
 
 VALUES: dict[str, tuple[str, ...]] = {
     "pool": ("big/p1", "big/none"),
@@ -54,10 +60,14 @@ LEFT_OUT = {
 }
 
 COUNTED_WHOLE = ("count(*) AS bound FROM sessions",)
-"""Statements that must see every row of a pool: how many sessions each of its instances holds, which the index of sessions by instance tells."""
+"""Statements that must see every row of a pool: how many sessions each of its instances holds, which the index of
+sessions by instance tells.
+"""
 
 RECENT = ("load_samples", "load_rollups", "rejections")
-"""Tables read only for a time range, the last minutes unless asked otherwise: how much that is depends on the range, not on how much there is."""
+"""Tables read only for a time range, the last minutes unless asked otherwise: how much that is depends on the range,
+not on how much there is.
+"""
 
 
 @pytest.fixture(scope="module")

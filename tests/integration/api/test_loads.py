@@ -1,4 +1,6 @@
-"""Load samples to heatmaps: rollups, late and repeated reports, partitions and retention, checked against plain arithmetic."""
+"""Load samples to heatmaps: rollups, late and repeated reports, partitions and retention, checked
+against plain arithmetic.
+"""
 
 import math
 import random

@@ -16,7 +16,9 @@ from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report,
 
 
 async def reported(api: ApiInstance, policy: str) -> None:
-    """What a scheduler of this policy did with a few sessions, the first instance draining on the way, as a router would report it."""
+    """What a scheduler of this policy did with a few sessions, the first instance draining on the way, as
+    a router would report it.
+    """
     pool = replace(table(4, policy=policy), pool=CHAT)
     await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(one.id) for one in pool.instances)))
     scheduler = PoolScheduler(pool, "router-0", 1, sample_rate=1.0)

@@ -1,6 +1,7 @@
 """The load tool `guidellm`, run as people run it: a short benchmark through the gateway that must end without an error.
 
-Version 0.3.1, the last that needs no torch. It begins with `GET /v1/models` and a completion of one token; later ones begin with `GET /health`.
+Version 0.3.1, the last that needs no torch. It begins with `GET /v1/models` and a completion of one token; later ones
+begin with `GET /health`.
 """
 
 import asyncio

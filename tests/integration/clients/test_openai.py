@@ -180,7 +180,9 @@ async def test_a_client_that_is_out_of_patience_is_told_so(doors: Doors) -> None
 
 
 async def test_a_pool_that_is_full_says_when_to_come_back(doors: Doors) -> None:
-    """A first token cannot come in time once the engine is busy for seconds, so the next request is refused before it waits."""
+    """A first token cannot come in time once the engine is busy for seconds, so the next request is
+    refused before it waits.
+    """
     table = {"prefills_in_flight": 1, "prefill_tokens_per_second": 10.0, "early_rejection": EarlyRejectionFacts(mode="Load")}
     door = await doors.gateway("--prefill-tokens-per-second", "5", "--time-scale", "1", engines=1, table=table)
     engine = door.engines[0].url
@@ -206,7 +208,9 @@ async def test_a_client_without_the_gateways_key_is_not_let_in(doors: Doors) -> 
 
 
 async def test_a_client_tries_again_where_an_engine_failed(doors: Doors) -> None:
-    """A 5xx of an engine is tried elsewhere by the router; what is left is a 502, which the client retries by itself."""
+    """A 5xx of an engine is tried elsewhere by the router; what is left is a 502, which the client retries by
+    itself.
+    """
     async with client_of(await doors.gateway(), max_retries=1) as client:
         with pytest.raises(openai.InternalServerError) as caught:
             await client.with_options(max_retries=1).chat.completions.create(

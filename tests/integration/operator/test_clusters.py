@@ -1,4 +1,6 @@
-"""One suite for the Protocol `Cluster`, over the real client and the fake the other tests trust; and what only the real one does."""
+"""One suite for the Protocol `Cluster`, over the real client and the fake the other tests trust; and
+what only the real one does.
+"""
 
 import uuid
 from collections.abc import AsyncIterator

@@ -1,4 +1,6 @@
-"""The rights of deploy/operator-rbac.yaml are those the operator asks for, no fewer and no more; and it starts when the API comes back."""
+"""The rights of deploy/operator-rbac.yaml are those the operator asks for, no fewer and no more; and it starts
+when the API comes back.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Pools made by an operator from before v1, whose finalizer had another name, with the operator of today; and what kopf writes on pools."""
+"""Pools made by an operator from before v1, whose finalizer had another name, with the operator of today; and
+what kopf writes on pools.
+"""
 
 from fairlead.tables import PoolKey
 from fairlead_testing.running.operator_process import POOLS, Stage, eventually

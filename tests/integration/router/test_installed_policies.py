@@ -1,4 +1,6 @@
-"""A policy that is not in this repository: installed as a package, it routes in a router process and in the simulator, and the operator knows it."""
+"""A policy that is not in this repository: installed as a package, it routes in a router process and in the simulator,
+and the operator knows it.
+"""
 
 import asyncio
 import json
@@ -67,7 +69,9 @@ print("" if problem is None else f"{problem.reason}: {problem.message}")
 
 
 def installed(directory: Path, entry_points: str) -> dict[str, str]:
-    """The environment of a process that has the package: its module and its metadata are on the path, as pip leaves them."""
+    """The environment of a process that has the package: its module and its metadata are on the
+    path, as pip leaves them.
+    """
     metadata = directory / "acme_policies-1.0.dist-info"
     metadata.mkdir(parents=True)
     (directory / "acme_policies.py").write_text(POLICY)

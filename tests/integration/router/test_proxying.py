@@ -1,4 +1,6 @@
-"""Requests through a real router to engines over loopback: what passes, what is withheld, and what happens when engines or clients fail."""
+"""Requests through a real router to engines over loopback: what passes, what is withheld, and what happens when
+engines or clients fail.
+"""
 
 from __future__ import annotations
 

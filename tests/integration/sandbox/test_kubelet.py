@@ -42,7 +42,10 @@ def a_pod(name: str, *, image: str = "fairlead/engine:test", grace: int = 5, arg
 
 @dataclass
 class Node:
-    """One kubelet and its API server. `processes` remembers every engine seen, so that none can be left behind unnoticed."""
+    """One kubelet and its API server.
+
+    `processes` remembers every engine seen, so that none can be left behind unnoticed.
+    """
 
     state_dir: Path
     client: KubernetesClient

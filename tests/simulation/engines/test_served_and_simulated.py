@@ -1,8 +1,9 @@
-"""One trace through one engine twice: simulated by `fairlead simulate`, and served over HTTP in virtual time. Both must tell the same story.
+"""One trace through one engine twice: simulated by `fairlead simulate`, and served over HTTP in virtual time. Both
+must tell the same story.
 
-Both drive `fairlead_simulator.engine_model`; what can differ is the memory (block ids here, text there), the clock, and what lies between a
-request and the model. Tolerances: a microsecond of engine time for its own timestamps (a virtual loop adds up its pauses), one timer of the server
-for what a client sees. Hits and lengths are equal.
+Both drive `fairlead_simulator.engine_model`; what can differ is the memory (block ids here, text there), the clock, and
+what lies between a request and the model. Tolerances: a microsecond of engine time for its own timestamps (a virtual
+loop adds up its pauses), one timer of the server for what a client sees. Hits and lengths are equal.
 """
 
 import asyncio
@@ -52,7 +53,8 @@ class Served:
 
 
 def a_workload() -> Workload:
-    """Conversations whose answers fill no block: a trace does not name the blocks of answers, so only a server can find one again.
+    """Conversations whose answers fill no block: a trace does not name the blocks of answers, so only a
+    server can find one again.
 
     Such answers never run out of blocks; `test_memories.py` compares both memories where requests are preempted.
     """

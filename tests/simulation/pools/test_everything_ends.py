@@ -1,4 +1,6 @@
-"""Every policy on model engines through failures, scaling, schedules and late news: every request ends, nothing is left anywhere."""
+"""Every policy on model engines through failures, scaling, schedules and late news: every request ends,
+nothing is left anywhere.
+"""
 
 from collections import Counter
 from itertools import islice

@@ -1,6 +1,7 @@
 """Same seed, same numbers: a small experiment against figures written down and reviewed.
 
-To change them on purpose: FAIRLEAD_WRITE_GOLDEN=1 pytest tests/simulation/pools/test_golden.py, then read the difference.
+To change them on purpose: FAIRLEAD_WRITE_GOLDEN=1 pytest tests/simulation/pools/test_golden.py,
+then read the difference.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""Who wins a session: the rule alone, and routers that live by it while reports are delayed, repeated and lost and processes restart."""
+"""Who wins a session: the rule alone, and routers that live by it while reports are delayed, repeated and
+lost and processes restart.
+"""
 
 from collections import deque
 from dataclasses import replace

@@ -48,7 +48,10 @@ def test_ordinals_go_on_after_the_highest_ever_seen_also_when_it_ends_or_is_gone
 @settings(max_examples=200)
 @given(st.integers(0, 6), st.integers(0, 12), st.data())
 def test_two_operators_never_make_more_than_wanted_however_their_looks_interleave(before: int, replicas: int, data: st.DataObject) -> None:
-    """Each looks, then creates one by one; the other may look between any two creations. A name that exists is made by nobody again."""
+    """Each looks, then creates one by one; the other may look between any two creations.
+
+    A name that exists is made by nobody again.
+    """
     pods = list(range(1, before + 1))
     todo: dict[str, list[int]] = {"one": [], "other": []}
     for _ in range(40):

@@ -1,4 +1,7 @@
-"""The client of the internal protocol against answers of every kind. What the API makes of its calls is asked in tests/contract/seams."""
+"""The client of the internal protocol against answers of every kind.
+
+What the API makes of its calls is asked in tests/contract/seams.
+"""
 
 from collections.abc import AsyncIterator
 

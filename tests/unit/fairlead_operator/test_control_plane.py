@@ -16,7 +16,10 @@ OTHER = PoolKey(namespace="ns", name="other")
 
 
 class Scripted:
-    """A ControlPlane that gives one outcome after the other, and Taken when there are no more. Counts the calls that are under way."""
+    """A ControlPlane that gives one outcome after the other, and Taken when there are no more.
+
+    Counts the calls that are under way.
+    """
 
     def __init__(self, *outcomes: Refused | Later) -> None:
         self.outcomes = list(outcomes)

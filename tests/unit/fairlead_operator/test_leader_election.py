@@ -1,4 +1,6 @@
-"""One operator acts at a time, and another one soon after it has stopped: several operators with one Lease, in virtual time."""
+"""One operator acts at a time, and another one soon after it has stopped: several operators with
+one Lease, in virtual time.
+"""
 
 import asyncio
 from dataclasses import dataclass, field

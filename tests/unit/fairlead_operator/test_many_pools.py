@@ -1,4 +1,6 @@
-"""300 pools and a control API that can take only so much, in virtual time: the operator must not be what keeps it down."""
+"""300 pools and a control API that can take only so much, in virtual time: the operator must not be what keeps
+it down.
+"""
 
 import asyncio
 import random
@@ -27,7 +29,9 @@ OBSERVATIONS = msgspec.json.encode(
 
 @dataclass(slots=True)
 class SmallApi:
-    """Computes 6 answers at once, `seconds` each; who has waited a second for a place is told 503, as the control API does."""
+    """Computes 6 answers at once, `seconds` each; who has waited a second for a place is told 503,
+    as the control API does.
+    """
 
     seconds: float
     busy_every: float = 0.0

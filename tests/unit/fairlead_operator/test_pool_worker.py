@@ -14,7 +14,10 @@ PACE = Pace(least=0.001, busy=0.01, settled=0.05)
 
 @dataclass(slots=True)
 class Script:
-    """Steps that answer what `answers` says, the last one for ever, and notice overlaps. While `is_open` is not set, a step does not end."""
+    """Steps that answer what `answers` says, the last one for ever, and notice overlaps.
+
+    While `is_open` is not set, a step does not end.
+    """
 
     answers: list[float | Exception | None]
     steps: list[str] = field(default_factory=list)

@@ -1,4 +1,7 @@
-"""Reconciling when something is in the way: refusals, late answers, objects of others, what an earlier pool left. In virtual time."""
+"""Reconciling when something is in the way: refusals, late answers, objects of others, what an earlier pool left.
+
+In virtual time.
+"""
 
 import copy
 from typing import Any

@@ -22,7 +22,10 @@ OTHER = PoolKey(namespace="default", name="zeta")
 
 
 class CheckingScheduler:
-    """Dispatches at once while fewer than `slots` are dispatched, else queues; refuses ids in `refuse`. Fails on any second end."""
+    """Dispatches at once while fewer than `slots` are dispatched, else queues; refuses ids in `refuse`.
+
+    Fails on any second end.
+    """
 
     def __init__(self, table: RoutingTable, slots: int = 2) -> None:
         if table.routing.policy == "bad":

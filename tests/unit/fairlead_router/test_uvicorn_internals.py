@@ -1,4 +1,7 @@
-"""What the router relies on of uvicorn's own workings. When one of these fails after an upgrade, `client_connections` or `client_requests` must follow."""
+"""What the router relies on of uvicorn's own workings.
+
+When one of these fails after an upgrade, `client_connections` or `client_requests` must follow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a newcomer may get wrong with `fairlead simulate` and `fairlead traces`: one line that names the field, the value and what to write."""
+"""What a newcomer may get wrong with `fairlead simulate` and `fairlead traces`: one line that names the field, the
+value and what to write.
+"""
 
 from itertools import islice
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""`/login`, `/logout`: a one-time link or a pasted token becomes a session. Opening a link changes nothing, so previews do not burn it."""
+"""`/login`, `/logout`: a one-time link or a pasted token becomes a session.
+
+Opening a link changes nothing, so previews do not burn it.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +20,9 @@ from fairlead_web.visits import Site, Visit, preferences_of, problem_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginPage(Context):
-    """`token` is a one-time link's, held in the form until the person presses the button; `problem` says why the last try failed."""
+    """`token` is a one-time link's, held in the form until the person presses the button; `problem` says
+    why the last try failed.
+    """
 
     template: ClassVar[str] = "pages/login.html"
     title: str

@@ -28,7 +28,9 @@ class DecisionsPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One candidate with its place: `role` is chosen, runner-up or empty; `hit_length`, `ttft_length` are bar lengths 0-100."""
+    """One candidate with its place: `role` is chosen, runner-up or empty; `hit_length`,
+    `ttft_length` are bar lengths 0-100.
+    """
 
     term: CandidateScore
     role: str
@@ -38,8 +40,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermRow:
-    """One term over all candidates, in their order. `role` is its place in the choice: what decided, a part of the total, or empty; `best` are the
-    columns with the best value."""
+    """One term over all candidates, in their order. `role` is its place in the choice: what decided, a part of the
+    total, or empty; `best` are the columns with the best value.
+    """
 
     words: str
     unit: str
@@ -117,13 +120,17 @@ async def show(visit: Visit) -> Response:
 
 
 def facts(decision: RoutingDecision) -> list[tuple[str, str]]:
-    """What the router recorded beyond what has its place, in words: `output_tokens` is a number of tokens, as its name says."""
+    """What the router recorded beyond what has its place, in words: `output_tokens` is a number of
+    tokens, as its name says.
+    """
     others = [field.name for field in fields(SampledDecision) if field.name not in PLACED]
     return [(formats.words(name), formats.by_unit(name, getattr(decision, name))) for name in others]
 
 
 def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> list[TermRow]:
-    """Every term any candidate has, with unit and direction: what decided first, then the parts of the total, then the rest."""
+    """Every term any candidate has, with unit and direction: what decided first, then the parts of
+    the total, then the rest.
+    """
     rows: list[TermRow] = []
     order = decision.rule.order
     for term in sorted(decision.terms, key=lambda one: order.index(one.name) if one.name in order else len(order)):

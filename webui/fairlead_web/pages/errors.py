@@ -19,7 +19,9 @@ from fairlead_web.visits import Site, here_of, preferences_of, problem_of, visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
-    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is; `search` a list to look in."""
+    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is;
+    `search` a list to look in.
+    """
 
     problem: Problem
     remedy: str
@@ -77,7 +79,9 @@ async def answer(site: Site, request: Request, error: ClientError) -> Response:
 
 
 async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """An error page, inside the site's navigation for who is signed in; or the bare problem document where a program asked."""
+    """An error page, inside the site's navigation for who is signed in; or the bare problem
+    document where a program asked.
+    """
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
     remedy, command = REMEDIES.get(
@@ -116,7 +120,9 @@ def _bare(site: Site, request: Request, content: ErrorContent) -> BareErrorPage:
 
 
 def session_ended(site: Site, request: Request) -> Response:
-    """No session, or one that ended: pages lead to the login and back; data addresses answer 401; htmx is told to go."""
+    """No session, or one that ended: pages lead to the login and back; data addresses answer 401; htmx is told
+    to go.
+    """
     here = here_of(request, site.settings.base_path)
     had_one = site.settings.cookie_name in request.cookies
     target = here.back if request.method == "GET" else _came_from(request, here.base)
@@ -135,7 +141,9 @@ def session_ended(site: Site, request: Request) -> Response:
 
 
 def _came_from(request: Request, base: str) -> str:
-    """The page whose form was sent, to go on there after signing in; `/` when the browser does not say or it is not ours."""
+    """The page whose form was sent, to go on there after signing in; `/` when the browser does not say or it is not
+    ours.
+    """
     page = urlsplit(request.headers.get("referer", ""))
     if page.netloc != request.headers.get("host", "") or not page.path.startswith(base):
         return "/"

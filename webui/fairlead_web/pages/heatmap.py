@@ -1,4 +1,6 @@
-"""`/pools/{namespace}/{name}/heatmap`: load per instance over time, as picture, canvas data, table, CSV and JSON of one and the same answer."""
+"""`/pools/{namespace}/{name}/heatmap`: load per instance over time, as picture, canvas data, table, CSV and JSON of
+one and the same answer.
+"""
 
 import hashlib
 from dataclasses import dataclass, replace

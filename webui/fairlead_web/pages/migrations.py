@@ -1,4 +1,5 @@
-"""`/migrations` and `/reroutes`: what went from one instance to another, why, whether it paid off; timeline and flow matrix of the same filter.
+"""`/migrations` and `/reroutes`: what went from one instance to another, why, whether it paid off; timeline and flow
+matrix of the same filter.
 
 A migration moves a bound session's home; a re-route sends one request elsewhere. They are listed and counted apart.
 """
@@ -35,7 +36,10 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowMatrix:
-    """Rows are sources, columns targets, both sorted by how many moves they have. `hidden` moves are of instances beyond the ones shown."""
+    """Rows are sources, columns targets, both sorted by how many moves they have.
+
+    `hidden` moves are of instances beyond the ones shown.
+    """
 
     targets: list[str]
     rows: list[tuple[str, list[MatrixCell | None], int]]
@@ -46,7 +50,9 @@ class FlowMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveWords:
-    """How a sort of move is called and where it is listed: `one` and `many` in a sentence, `topic` of the live stream and name of the path."""
+    """How a sort of move is called and where it is listed: `one` and `many` in a sentence, `topic` of the live
+    stream and name of the path.
+    """
 
     one: str
     many: str
@@ -73,7 +79,10 @@ class MovesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One line of the comparison of what was promised and what happened. `length` is its share of the longest, 0-100."""
+    """One line of the comparison of what was promised and what happened.
+
+    `length` is its share of the longest, 0-100.
+    """
 
     words: str
     seconds: float | None

@@ -22,8 +22,10 @@ from fairlead_web.visits import Visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPage(Context):
-    """`confirm` and `reason` are as last sent; `problem` is why applying was refused. `meanwhile` are revisions made since the plan, with what
-    each changed; `wanted` is the number of replicas to plan again, None if it is no longer a change."""
+    """`confirm` and `reason` are as last sent; `problem` is why applying was refused. `meanwhile` are
+    revisions made since the plan, with what each changed; `wanted` is the number of replicas to plan again,
+    None if it is no longer a change.
+    """
 
     template: ClassVar[str] = "pages/plan.html"
     shell: Shell
@@ -47,7 +49,10 @@ async def show(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Applies the plan; safe to send twice. A refusal shows the plan again with what was typed and why nothing happened."""
+    """Applies the plan; safe to send twice.
+
+    A refusal shows the plan again with what was typed and why nothing happened.
+    """
     form = await visit.form()
     confirm, reason = str(form.get("confirm", "")).strip(), str(form.get("reason", "")).strip()
     plan_id = _id(visit)

@@ -19,7 +19,9 @@ from fairlead_web.visits import PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPage(Context):
-    """`created` carries the one answer in which a new token's secret is visible, `login_link` a fresh one-time link with its full address."""
+    """`created` carries the one answer in which a new token's secret is visible, `login_link` a fresh one-time
+    link with its full address.
+    """
 
     template: ClassVar[str] = "pages/settings.html"
     shell: Shell

@@ -1,4 +1,7 @@
-"""`/slo`: latency targets of every pool, version by version, with how well each was met; also as CSV and JSON. Read only."""
+"""`/slo`: latency targets of every pool, version by version, with how well each was met; also as CSV and JSON.
+
+Read only.
+"""
 
 import asyncio
 from dataclasses import dataclass, fields

@@ -16,7 +16,10 @@ FIRST_EVENT_SECONDS = 0.25
 
 
 async def live(visit: Visit) -> Response:
-    """The tab's one event stream. Topics that do not exist are left out; the API limits streams per session and then says `poll`."""
+    """The tab's one event stream.
+
+    Topics that do not exist are left out; the API limits streams per session and then says `poll`.
+    """
     topics = [topic for topic in (visit.param("topics") or "").split(",") if topic in TOPICS]
     query = {"topics": ",".join(topics) or "pools", "pool": visit.param("pool")}
     chunks = visit.api.live_bytes(query, last_event_id=visit.request.headers.get("last-event-id"))

@@ -1,8 +1,12 @@
-"""Requests to an engine and the shapes of its answers, so that the simulated engine can be held against a recording of a real vLLM.
+"""Requests to an engine and the shapes of its answers, so that the simulated engine can be held against a
+recording of a real vLLM.
 
-`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` records: run it against `vllm serve` (with
-VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details), once with a model that generates and once with `--runner pooling
---convert embed` and `classify`; shapes of the kinds a server does not serve are left out and those recorded before are kept."""
+`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` records: run it against `vllm serve`
+(with VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details), once with a model that generates and
+once with `--runner pooling
+--convert embed` and `classify`; shapes of the kinds a server does not serve are left out and those
+recorded before are kept.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,10 @@ from typing import Any
 import httpx
 
 Shape = Any
-"""JSON: the shape of a document, with its fields in order. Values are replaced by their kind, but for those that clients compare."""
+"""JSON: the shape of a document, with its fields in order.
+
+Values are replaced by their kind, but for those that clients compare.
+"""
 
 _COMPARED = ("type", "object", "role", "status", "finish_reason", "stop_reason", "param", "code", "reason", "index", "sequence_number")
 

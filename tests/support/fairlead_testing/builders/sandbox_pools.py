@@ -1,4 +1,6 @@
-"""Pools and replays sized so that the whole sandbox on two cores runs them in seconds: engines twenty times faster than real."""
+"""Pools and replays sized so that the whole sandbox on two cores runs them in seconds: engines
+twenty times faster than real.
+"""
 
 from typing import Any
 

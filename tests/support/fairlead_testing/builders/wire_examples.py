@@ -28,7 +28,10 @@ def example(kind: Any, name: str = "") -> Any:
 
 
 def differences(document: Any, kind: Any, where: str = "") -> list[str]:
-    """Fields that are missing, unknown or of another kind, by their path in the document. A field is there even if it has a default."""
+    """Fields that are missing, unknown or of another kind, by their path in the document.
+
+    A field is there even if it has a default.
+    """
     if kind is Any:
         return []
     if get_origin(kind) in (Union, UnionType):

@@ -1,1 +1,4 @@
-"""Stand-ins for what lies beyond a seam, in memory or on loopback. They must not be cleverer than the real thing. Their danger: drifting from it."""
+"""Stand-ins for what lies beyond a seam, in memory or on loopback.
+
+They must not be cleverer than the real thing. Their danger: drifting from it.
+"""

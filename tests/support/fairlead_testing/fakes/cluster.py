@@ -1,4 +1,6 @@
-"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch, delete."""
+"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch,
+delete.
+"""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""A Kubernetes API for plans, in memory: generations, resource versions, dry runs, refusals, and the accidents of real ones."""
+"""A Kubernetes API for plans, in memory: generations, resource versions, dry runs, refusals, and
+the accidents of real ones.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,8 +14,9 @@ from fairlead_api.services.plans.plans import ClusterPool
 
 @dataclass(kw_only=True)
 class FakeClusterGateway:
-    """Implements ClusterGateway. `status_moves` patches are answered 409 because a status update came between; `lose_answers` makes the next
-    real patch happen without its answer arriving."""
+    """Implements ClusterGateway. `status_moves` patches are answered 409 because a status update came between;
+    `lose_answers` makes the next real patch happen without its answer arriving.
+    """
 
     pools: dict[PoolKey, ClusterPool] = field(default_factory=dict)
     most: int = 64

@@ -1,4 +1,7 @@
-"""Made-up load of two pools, second by second, and heatmaps of it. Everything follows from names and times, so tests can compute it too."""
+"""Made-up load of two pools, second by second, and heatmaps of it.
+
+Everything follows from names and times, so tests can compute it too.
+"""
 
 import hashlib
 import math

@@ -1,7 +1,8 @@
-"""The public API as an ASGI app over `fake_public_data.World`: paging, filters, CSV, plans with state, sessions with roles, a live stream.
+"""The public API as an ASGI app over `fake_public_data.World`: paging, filters, CSV, plans with state, sessions
+with roles, a live stream.
 
-It answers what `tests/contract/public_api` holds it and the real API to, so that the web UI can be tested without Postgres. A path of the real
-API that nobody has made data for answers an example of its type. Tokens: `viewer-token`,
+It answers what `tests/contract/public_api` holds it and the real API to, so that the web UI can be tested without
+Postgres. A path of the real API that nobody has made data for answers an example of its type. Tokens: `viewer-token`,
 `operator-token`, `admin-token`; one-time login tokens are in `login_links`.
 """
 
@@ -79,7 +80,11 @@ class Refusal(Exception):
 
 
 class FakePublicApi:
-    """State and endpoints. `broken` holds path fragments that answer 503; `requests` logs (method, path); `stale_seconds` marks answers as remembered."""
+    """State and endpoints.
+
+    `broken` holds path fragments that answer 503; `requests` logs (method, path); `stale_seconds`
+    marks answers as remembered.
+    """
 
     def __init__(self, world: World, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.world = world
@@ -481,7 +486,10 @@ class FakePublicApi:
 
 @cache
 def public_paths() -> dict[str, Any]:
-    """Every path below /v1 that the real API reads from, with the type of its answer (None where it is no JSON). It needs no database for that."""
+    """Every path below /v1 that the real API reads from, with the type of its answer (None where it is no JSON).
+
+    It needs no database for that.
+    """
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
     included = [route.original_router.routes for route in api.routes if hasattr(route, "original_router")]
     known = [one for routes in included for one in routes if isinstance(one, APIRoute) and one.path.startswith("/v1/")]
@@ -493,7 +501,9 @@ def _template(path: str) -> str:
 
 
 def _example_of(kind: Any) -> Endpoint:
-    """What answers for a path that nobody has made data for: an example of its type, so that a new page can be opened at once."""
+    """What answers for a path that nobody has made data for: an example of its type, so that a new
+    page can be opened at once.
+    """
 
     async def handle(_: Request) -> Response:
         return _json(example(kind))

@@ -1,6 +1,8 @@
-"""A small, deterministic world for the web UI's tests: two pools, twelve instances, an hour of load, sessions, moves, refusals and an audit log.
+"""A small, deterministic world for the web UI's tests: two pools, twelve instances, an hour of load, sessions, moves,
+refusals and an audit log.
 
-Everything follows from `now` and fixed seeds, so a test can compute what a page must show. Names try to break pages: one session is called
+Everything follows from `now` and fixed seeds, so a test can compute what a page must show. Names try to break
+pages: one session is called
 `<img src=x onerror=alert(1)>`.
 """
 
@@ -271,7 +273,10 @@ class World:
         return [replace(move, explanation=explain_move(move, f"Request {move.request}")) for move in moves]
 
     def _move(self, number: int) -> dict[str, Any]:
-        """What migrations and re-routes have in common. Every ninth was predicted to cost time; the twelfth has no prediction for staying."""
+        """What migrations and re-routes have in common.
+
+        Every ninth was predicted to cost time; the twelfth has no prediction for staying.
+        """
         random = Random(number)
         pool = CHAT if number % 5 else CODE
         source, target = random.sample(INSTANCES[pool], 2)

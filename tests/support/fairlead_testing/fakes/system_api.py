@@ -1,6 +1,7 @@
 """The internal protocol over real HTTP with its state in memory, for tests of routers and of the operator.
 
-It can be stopped and started again on the same port, be away, slow, answer an error, and store a report but lose its acknowledgement.
+It can be stopped and started again on the same port, be away, slow, answer an error, and store a report but
+lose its acknowledgement.
 """
 
 from __future__ import annotations
@@ -190,7 +191,10 @@ def _cut(request: web.Request) -> None:
 
 @contextmanager
 def running_fake_system_api() -> Iterator[FakeSystemApi]:
-    """A running one in a thread of its own, for tests that wait without an event loop. It tells operators that two routers follow at once."""
+    """A running one in a thread of its own, for tests that wait without an event loop.
+
+    It tells operators that two routers follow at once.
+    """
     api = FakeSystemApi()
     api.state.pretence.acknowledges, api.state.pretence.live_routers = True, 2
     loop = asyncio.new_event_loop()

@@ -1,7 +1,8 @@
 """The control API's side of the internal protocol, kept in memory: the state behind `FakeSystemApi`.
 
-It decides by the rules of the real one (who wins a session, what a table says, when a state is outdated) and keeps what Postgres would keep. What it
-does not do: audit, history, metrics, and whatever else no router and no operator hears of. `tests/contract/seams` holds it to the real API.
+It decides by the rules of the real one (who wins a session, what a table says, when a state is outdated) and keeps what
+Postgres would keep. What it does not do: audit, history, metrics, and whatever else no router and no operator hears of.
+`tests/contract/seams` holds it to the real API.
 """
 
 from collections.abc import Callable, Iterator, Sequence

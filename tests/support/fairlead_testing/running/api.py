@@ -1,4 +1,6 @@
-"""A control API running in the test's own process and loop, with a clock to move and a client per role; builders for what is sent to it."""
+"""A control API running in the test's own process and loop, with a clock to move and a client per role;
+builders for what is sent to it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

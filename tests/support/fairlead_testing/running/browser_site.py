@@ -62,7 +62,10 @@ def running_site() -> Iterator[RunningSite]:
 
 
 def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **options: object) -> BrowserContext:
-    """A browser context with a session cookie of that role. Options go to the context (viewport, java_script_enabled, …)."""
+    """A browser context with a session cookie of that role.
+
+    Options go to the context (viewport, java_script_enabled, …).
+    """
     settings = {"viewport": {"width": 1280, "height": 900}, **options}
     context = chromium.new_context(**settings)  # type: ignore[arg-type]  # options vary by test
     context.set_default_timeout(10_000)
@@ -82,7 +85,10 @@ def watch_troubles(page: Page, origin: str) -> list[str]:
 
 
 def wait_until(page: Page, expression: str, seconds: float = 5.0) -> None:
-    """Polls a JavaScript expression until it is true. Playwright's own wait evaluates a string inside the page, which the pages forbid."""
+    """Polls a JavaScript expression until it is true.
+
+    Playwright's own wait evaluates a string inside the page, which the pages forbid.
+    """
     deadline = time.monotonic() + seconds
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, f"not true within {seconds} s: {expression}"

@@ -1,4 +1,7 @@
-"""Doors for real clients: a simulated engine itself, and a router before two of them. What holds at one must hold at the other."""
+"""Doors for real clients: a simulated engine itself, and a router before two of them.
+
+What holds at one must hold at the other.
+"""
 
 from dataclasses import dataclass
 from typing import Any

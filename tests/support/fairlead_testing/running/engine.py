@@ -30,7 +30,9 @@ StartEngine = Callable[..., RunningEngine]
 
 @contextmanager
 def engine_starter() -> Iterator[StartEngine]:
-    """A function that starts engines on free ports, serving `m` and ready at once unless its flags say otherwise; all end with the block."""
+    """A function that starts engines on free ports, serving `m` and ready at once unless its flags say
+    otherwise; all end with the block.
+    """
     running: list[RunningEngine] = []
 
     def start(*flags: str) -> RunningEngine:

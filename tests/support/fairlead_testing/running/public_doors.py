@@ -1,4 +1,6 @@
-"""Two doors of the public API for one suite: the real API on Postgres with a little history, and the fake that the web UI is tested with."""
+"""Two doors of the public API for one suite: the real API on Postgres with a little history, and the fake that
+the web UI is tested with.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -87,7 +89,9 @@ async def fake_door() -> AsyncIterator[Door]:
 
 @asynccontextmanager
 async def real_door(database_url: str) -> AsyncIterator[Door]:
-    """The API on Postgres: a pool with two instances, a session that moved, a re-route, decisions, refusals and load."""
+    """The API on Postgres: a pool with two instances, a session that moved, a re-route, decisions, refusals and
+    load.
+    """
     cluster = FakeClusterGateway()
     cluster.add(CHAT, 2)
     async with running_api(database_url, overrides={"cluster": cluster}) as api:

@@ -1,4 +1,7 @@
-"""A proxy before a Kubernetes API that writes down which right each request needs. It can be started late: until then its port refuses."""
+"""A proxy before a Kubernetes API that writes down which right each request needs.
+
+It can be started late: until then its port refuses.
+"""
 
 import asyncio
 import ssl

@@ -143,7 +143,9 @@ class RunningSandbox:
         return {}
 
     def until_ready(self, name: str, replicas: int, seconds: float = 90.0) -> None:
-        """Wait until the pool is Ready with exactly so many instances serving in the routing table and nothing draining."""
+        """Wait until the pool is Ready with exactly so many instances serving in the routing table and nothing
+        draining.
+        """
 
         def settled() -> bool:
             if self.condition(name, "Ready").get("status") != "True":

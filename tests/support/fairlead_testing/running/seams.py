@@ -1,4 +1,7 @@
-"""Both sides that answer the internal protocol, over HTTP on loopback: the real API on Postgres, and the fake. Contract tests ask them the same."""
+"""Both sides that answer the internal protocol, over HTTP on loopback: the real API on Postgres, and the fake.
+
+Contract tests ask them the same.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,6 @@
-"""A transport that calls an ASGI app in the same process and streams its answer, which httpx's own ASGITransport cannot (it waits for the end)."""
+"""A transport that calls an ASGI app in the same process and streams its answer, which httpx's own ASGITransport
+cannot (it waits for the end).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -30,7 +32,10 @@ class _Body(httpx.AsyncByteStream):
 
 
 class StreamingAsgiTransport(httpx.AsyncBaseTransport):
-    """Requests go to `app`; the client address is `client`. An error of the app before its answer began is raised to the caller."""
+    """Requests go to `app`; the client address is `client`.
+
+    An error of the app before its answer began is raised to the caller.
+    """
 
     def __init__(self, app: App, client: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._app = app

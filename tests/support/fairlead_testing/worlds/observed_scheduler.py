@@ -1,4 +1,6 @@
-"""A scheduler that logs what it is told and what it answers, to prove that a second scheduler decides alike from the same."""
+"""A scheduler that logs what it is told and what it answers, to prove that a second scheduler
+decides alike from the same.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +77,9 @@ def observed_scheduler(table: RoutingTable, router_id: str, seed: int) -> Observ
 
 
 def replay_observations(log: Sequence[Observation], scheduler: PoolScheduler) -> int | None:
-    """Tell another scheduler the same; returns the position of the first call answered differently, None when all agree."""
+    """Tell another scheduler the same; returns the position of the first call answered differently, None when all
+    agree.
+    """
     for position, observation in enumerate(log):
         answer = getattr(scheduler, observation.method)(*observation.arguments)
         found = answer if isinstance(answer, tuple) else () if answer is None else (answer,)

@@ -134,7 +134,9 @@ class VirtualStage:
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
 
     async def round(self) -> float | None:
-        """One step, as kopf would have it taken: it adds the finalizer, calls the daemon or the deletion handler, removes the finalizer."""
+        """One step, as kopf would have it taken: it adds the finalizer, calls the daemon or the deletion
+        handler, removes the finalizer.
+        """
         if self.reconciler is None:
             self.restart()
         assert self.reconciler is not None

@@ -1,4 +1,6 @@
-"""A pretended cluster for reconciling: pods that start, fail and end, routers that acknowledge late, a clock that jumps. Nothing random in here."""
+"""A pretended cluster for reconciling: pods that start, fail and end, routers that acknowledge late, a clock that
+jumps. Nothing random in here.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -63,7 +65,10 @@ def answer(*instances: InstanceObservation, live_routers: int = 2) -> PoolObserv
 
 @dataclass(slots=True)
 class World:
-    """Pods and routers. `step` runs one round of the operator; the invariants of reconciling are asserted at every action."""
+    """Pods and routers.
+
+    `step` runs one round of the operator; the invariants of reconciling are asserted at every action.
+    """
 
     desired: DesiredRole
     now: float = 1000.0
@@ -106,7 +111,10 @@ class World:
         }
 
     def step(self, *, crash_after: int | None = None) -> int:
-        """One round; with `crash_after`, the operator dies after so many actions. Returns how many actions were planned."""
+        """One round; with `crash_after`, the operator dies after so many actions.
+
+        Returns how many actions were planned.
+        """
         observed = tuple(self.pods.values())
         observations = self.observations()
         actions = next_actions(self.desired, observed, observations, self.now, last_ordinal=self.created)

@@ -1,5 +1,6 @@
-"""Worlds for tests of routers: a router in this process behind a real server, a fake control API over HTTP, and engines that do what a request's
-header says."""
+"""Worlds for tests of routers: a router in this process behind a real server, a fake control API over HTTP, and engines
+that do what a request's header says.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,10 @@ async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> b
 
 @dataclass
 class ScriptedEngine:
-    """An HTTP engine over a plain socket. The request header `x-script` chooses what it does; `seen` holds the requests it got."""
+    """An HTTP engine over a plain socket.
+
+    The request header `x-script` chooses what it does; `seen` holds the requests it got.
+    """
 
     name: str
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -59,7 +63,9 @@ class ScriptedEngine:
     raw: bytes = b""
     """What the script `raw` answers, byte for byte."""
     events: list[str] = field(default_factory=list)
-    """What streams consist of, instead of chunks of a chat; `stepwise_events` makes all but the first wait for `step`."""
+    """What streams consist of, instead of chunks of a chat; `stepwise_events` makes all but the first wait for
+    `step`.
+    """
     stepwise_events: bool = False
     hang_up_after_events: bool = False
     disconnects: int = 0

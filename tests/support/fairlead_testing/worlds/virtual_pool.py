@@ -1,6 +1,8 @@
-"""A pool of ideal instances on a virtual clock: drives a scheduler with arrivals and answers its dispatches by the speed of the table.
+"""A pool of ideal instances on a virtual clock: drives a scheduler with arrivals and answers its dispatches
+by the speed of the table.
 
-An instance prefills one request at a time at the table's speed and decodes without slowing down; its real cache is one LRU of blocks.
+An instance prefills one request at a time at the table's speed and decodes without slowing down; its real
+cache is one LRU of blocks.
 """
 
 import random
@@ -104,7 +106,9 @@ class VirtualPool:
 
 
 def conversations(count: int, rate: float, seed: int, *, turns: int = 6, live: int = 60) -> list[RoutingRequest]:
-    """Requests of conversations that all begin with one system block and grow by 1-4 blocks of 512 tokens a turn; Poisson arrivals at `rate`."""
+    """Requests of conversations that all begin with one system block and grow by 1-4 blocks of 512 tokens a turn;
+    Poisson arrivals at `rate`.
+    """
     source = random.Random(seed)
     histories: list[tuple[str, list[int]]] = []
     requests: list[RoutingRequest] = []

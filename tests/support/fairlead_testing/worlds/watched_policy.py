@@ -1,4 +1,6 @@
-"""A policy under watch: every answer of the one inside is checked against the table and the circuits, worked out here from nothing else."""
+"""A policy under watch: every answer of the one inside is checked against the table and the circuits, worked
+out here from nothing else.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +40,10 @@ class Recorded:
 
 
 class WatchedPolicy:
-    """Answers as `inner` does; raises AssertionError when `inner` names an instance it may not name. `seen` counts what was named."""
+    """Answers as `inner` does; raises AssertionError when `inner` names an instance it may not name.
+
+    `seen` counts what was named.
+    """
 
     def __init__(self, inner: Policy, seen: Counter[str]) -> None:
         self._inner = inner
@@ -105,7 +110,9 @@ class WatchedPolicy:
 
 
 def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
-    """Instances of the table that may be given new requests: accepting, circuit closed, and with someone to decode if they only prefill."""
+    """Instances of the table that may be given new requests: accepting, circuit closed, and with someone to
+    decode if they only prefill.
+    """
     someone_decodes = bool(able_to_decode(view, now))
     return {
         name: load

@@ -1,4 +1,6 @@
-"""What moves when instances come and go: of each pair only the member concerned, also where both rings name one instance."""
+"""What moves when instances come and go: of each pair only the member concerned, also where both
+rings name one instance.
+"""
 
 from dataclasses import replace
 

@@ -24,7 +24,9 @@ from fairlead_testing.builders.reports import a_change, batch_ids
 
 
 class Api:
-    """An API that stores reports once by id, and does to each POST what the test says: take, refuse, fail, or take and lose the answer."""
+    """An API that stores reports once by id, and does to each POST what the test says: take, refuse, fail, or
+    take and lose the answer.
+    """
 
     def __init__(self) -> None:
         self.stored: dict[str, Report] = {}

@@ -1,4 +1,7 @@
-"""Types and costs of rules. Every figure and sentence here is what the real server's compiler (1.36) said of the same rule and schema."""
+"""Types and costs of rules.
+
+Every figure and sentence here is what the real server's compiler (1.36) said of the same rule and schema.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""KV memory against plain references: an LRU list for the DRAM tier, recounts for what is pinned, private and cached."""
+"""KV memory against plain references: an LRU list for the DRAM tier, recounts for what is pinned, private and
+cached.
+"""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

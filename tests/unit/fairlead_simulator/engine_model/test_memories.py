@@ -1,4 +1,6 @@
-"""One contract for both memories: an engine does the same whether its prompts are known by block ids or by their text."""
+"""One contract for both memories: an engine does the same whether its prompts are known by block ids or by
+their text.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

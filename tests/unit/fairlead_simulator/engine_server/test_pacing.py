@@ -14,7 +14,9 @@ def a_generation() -> Generation:
 
 
 def test_requests_may_come_faster_than_the_loops_timers_tell_apart() -> None:
-    """uvloop makes of a timer that is due within half a millisecond a plain handle, which does not know when it is due."""
+    """uvloop makes of a timer that is due within half a millisecond a plain handle, which does not know when it
+    is due.
+    """
 
     async def pairs() -> list[int]:
         engine = ServedEngine(preset("dualmap-910b4-qwen7b"), bytes_per_token=4, max_waiting=8, statistics=EngineStatistics())

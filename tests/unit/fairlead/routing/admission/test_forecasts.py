@@ -153,7 +153,9 @@ def split_scheduler(mode: str) -> PoolScheduler:
 
 
 def outcome_of_the_fourth(mode: str) -> tuple[PoolScheduler, Refusal | None, Refusal | None]:
-    """Three requests decode (0.11 s per token, over the SLO of 0.1 s); the fourth's refusal at arrival and after its prefill."""
+    """Three requests decode (0.11 s per token, over the SLO of 0.1 s); the fourth's refusal at
+    arrival and after its prefill.
+    """
     scheduler = split_scheduler(mode)
     for number in range(3):
         scheduler.submit(request(f"r{number}"), 0.0)

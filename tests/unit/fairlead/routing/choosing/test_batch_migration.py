@@ -79,7 +79,9 @@ def test_only_as_many_queued_requests_are_examined_as_allowed() -> None:
 
 
 def bottleneck(interval: float) -> Sequence[QueuedMove]:
-    """One queued request predicted at 1.2 s on an instance whose last first token is `interval` seconds ago; j is idle."""
+    """One queued request predicted at 1.2 s on an instance whose last first token is `interval` seconds ago; j
+    is idle.
+    """
     queues = {"i": [queued("r", "i", "j", 7_500, 7_500)]}
     view = pool_view({"i": 0, "j": 0}, queues, {})
     view.loads["i"].last_first_token_at = 100.0

@@ -62,7 +62,9 @@ def test_an_idle_pool_sends_a_request_to_the_longest_prefix() -> None:
 
 
 def test_on_a_nearly_idle_pool_a_cached_second_is_worth_little_more_than_a_second_of_waiting() -> None:
-    """Of ten instances one holds 6,144 tokens, 0.98 s of prefill, and waits 1.2 s: mean 2.4 % of the SLO, affinity 1 + 7 x 0.048 = 1.34."""
+    """Of ten instances one holds 6,144 tokens, 0.98 s of prefill, and waits 1.2 s: mean 2.4 % of the SLO,
+    affinity 1 + 7 x 0.048 = 1.34.
+    """
     idle = [busy(f"i{number}") for number in range(1, 10)]
     assert decided(busy("i0", 1.2), *idle, hits={"i0": 6144}).instance == "i0"
     assert decided(busy("i0", 1.5), *idle, hits={"i0": 6144}).instance == "i1"
@@ -83,7 +85,9 @@ def test_a_short_prefix_does_not_gather_sessions_on_a_full_instance() -> None:
 
 
 def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -> None:
-    """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is better."""
+    """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is
+    better.
+    """
     decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144})
     assert (decision.instance, decision.fallbacks) == ("i0", ("i1",))
     assert decided(busy("i0", 2.5), busy("i1", 4.1), hits={"i1": 6144}).instance == "i1"
@@ -255,7 +259,9 @@ def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> No
     st.sampled_from(["Disabled", "Load"]),
 )
 def test_no_request_waits_beyond_the_queue_timeout(arrivals: list[tuple[int, float]], share: float, mode: str) -> None:
-    """An instance that computes what it gets: every request is dispatched or refused within the timeout, however late it is."""
+    """An instance that computes what it gets: every request is dispatched or refused within the
+    timeout, however late it is.
+    """
     timeout, step = 8.0, 0.05
     scheduler = pool(mode=mode, queue_timeout_seconds=timeout, late_share=share)
     due = []

@@ -1,6 +1,8 @@
-"""Long busy histories of every policy, by seed: nobody unfit is named for anything, every end leaves nothing, every refusal helps its client.
+"""Long busy histories of every policy, by seed: nobody unfit is named for anything, every end leaves nothing, every
+refusal helps its client.
 
-`test_scheduler_histories.py` looks for the shortest history that breaks a rule; these are long enough to fill queues, fetch prefixes and migrate.
+`test_scheduler_histories.py` looks for the shortest history that breaks a rule; these are long enough to fill queues,
+fetch prefixes and migrate.
 """
 
 from collections import Counter
@@ -157,7 +159,9 @@ class History:
         self.take(self.scheduler.tick(self.now))
 
     def change(self) -> None:
-        """Instances come, go, drain, are lost (at times all of them) and take other roles; the early rejection mode may change too."""
+        """Instances come, go, drain, are lost (at times all of them) and take other roles; the early
+        rejection mode may change too.
+        """
         fit = self.draw.choice([0.0, 0.5, 0.8, 1.0, 1.0])
         if self.split and self.draw.random() < 0.4:
             self.draw.shuffle(self.roles)

@@ -1,4 +1,6 @@
-"""Random histories of a scheduler: whatever happens, each request ends once, counters are exact, and nobody unfit is chosen."""
+"""Random histories of a scheduler: whatever happens, each request ends once, counters are exact,
+and nobody unfit is chosen.
+"""
 
 from collections import Counter
 from collections.abc import Sequence, Set
@@ -88,7 +90,9 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
 
     def fits(self, load: InstanceLoad, someone_decodes: bool) -> bool:
-        """Whether an instance may be chosen now, worked out here: the view keeps `lacks_decode` only as fresh as its last question."""
+        """Whether an instance may be chosen now, worked out here: the view keeps `lacks_decode` only as
+        fresh as its last question.
+        """
         role = load.entry.role
         able = role is Role.BOTH or (role is Role.PREFILL and someone_decodes)
         return able and load.entry.accepting and load.broken_until <= self.now
@@ -96,8 +100,8 @@ class SchedulerHistory(RuleBasedStateMachine):
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
         """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
 
-        Calls that end a request (they give `unfit`) may make its own instance fit again: if it was the probe of an open circuit, there is room
-        for another; and with an instance that decodes, the prefill instances that lacked one.
+        Calls that end a request (they give `unfit`) may make its own instance fit again: if it was the probe of an open
+        circuit, there is room for another; and with an instance that decodes, the prefill instances that lacked one.
         """
         if unfit is not None:
             unfit = unfit - self.lacking_decodes
@@ -127,7 +131,9 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.snapshot()
 
     def see_decode(self, outcome: Dispatch, chosen: InstanceEntry, unfit: Set[str | None] | None) -> None:
-        """A prefill instance always comes with an accepting instance that decodes, and any other decodes itself; blocks are fetched elsewhere."""
+        """A prefill instance always comes with an accepting instance that decodes, and any other decodes itself;
+        blocks are fetched elsewhere.
+        """
         assert (outcome.decode is not None) == (chosen.role is Role.PREFILL)
         assert outcome.transfer_from != outcome.instance
         assert (outcome.transfer_tokens > 0) == (outcome.transfer_from is not None)
