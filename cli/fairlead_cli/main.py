@@ -1,4 +1,4 @@
-"""Entry point of `fairlead`: a lazy click group, and errors in one line."""
+"""Entry point of `fairlead`: a lazy click group that prints an error as one line."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from fairlead_process.starting import debug, line_of
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand when it is run (or its own help is asked for), never to list it."""
+    """Imports a subcommand when it is run or asked for its help, never to list it."""
 
     def __init__(self, subcommands: Mapping[str, Subcommand]) -> None:
         super().__init__(name="fairlead", help="Cache-aware routing and audited scaling for LLM inference pools.", no_args_is_help=True)

@@ -1,4 +1,4 @@
-"""The subcommands: what `fairlead --help` says of each without importing it, and how it is imported when it is run."""
+"""The subcommands: the line `fairlead --help` prints for each without importing it, and the path it is imported from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,10 @@ import click
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subcommand:
-    """`load` imports the command; `extra` of the distribution brings what that needs (empty: nothing more than
-    the command line itself).
+    """A subcommand and the function `load` that imports its command.
+
+    `extra` names the extra of the distribution that installs what the command needs. Empty: it needs nothing more than
+    the command line itself.
     """
 
     help: str

@@ -1,4 +1,4 @@
-"""`fairlead verify`: does what the control API says about itself fit together? Reads the public API only."""
+"""`fairlead verify` checks that the control API's records agree with each other. It reads the public API only."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,9 +25,9 @@ Item = TypeVar("Item")
 def verify(url: str, token: str | None, pool: str | None, decisions: int, moves: int) -> None:
     """Compute recorded choices again and look for contradictions.
 
-    Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen; every migration
-    must be a step of its session's history, with an outcome and a verdict its own numbers bear out. Prints what does
-    not fit; the exit code is 1 if anything does not.
+    Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen. Every migration
+    must be a step of its session's history, with an outcome and a verdict that its own numbers support. Prints each
+    contradiction; the exit code is 1 if there is any.
     """
     try:
         verifier = asyncio.run(_verify(url, token, pool, decisions, moves))
@@ -49,7 +49,7 @@ async def _verify(url: str, token: str | None, pool: str | None, decisions: int,
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
-    """What does not fit among the newest of each."""
+    """Check the newest decisions and moves; the verifier returned holds the contradictions."""
     verifier = Verifier()
     await _each(api.decisions, pool, decisions, verifier.decision)
     await _each(api.reroutes, pool, moves, verifier.reroute)

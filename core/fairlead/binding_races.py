@@ -1,10 +1,10 @@
-"""Who wins when routers bind or move one session at the same time. Pure.
+"""Decides which router wins when several bind or move one session at the same time. Pure.
 
-The first writer wins: a change counts only if its router knew the binding it replaces. A router knows a binding by the
-version the API told it, or, before that answer has reached it, because the binding is its own change before this one
-(`after`). So the first change of a router that loses takes down everything the router built on it, in the same report
-or a later one, without anything to remember. Two things are not races: naming the host that holds the session (a sign
-of life), and taking a session nobody holds.
+The first writer wins: a change counts only if its router knew the binding that it replaces. A router knows a binding
+in one of two ways: the API told it the version, or the binding is the router's previous change, whose version has not
+come back yet (`after`). So when a router's change loses, every later change that the router built on it loses too, in
+the same report or in a later one, and nobody has to remember the loser. Two cases are not races: a change that names
+the instance which already holds the session (a sign of life), and a change that takes a session nobody holds.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fairlead.reports import BindingChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A session's current home; `instance` None = nobody's.
+    """The instance that holds a session now; `instance` None = nobody holds it.
 
     `version` 0 = never bound. `change` is the id of the change that made it so.
     """
@@ -35,10 +35,11 @@ class Verdict(Enum):
 
 
 def judge(change: BindingChange, held: Held) -> Verdict:
-    """Whether a change binds, only confirms, or lost.
+    """Decide whether a change binds the session, only confirms its binding, or lost the race.
 
-    A session the database has never seen takes any version its router knows: the database was restored from before it.
-    Above the version of a session it does know, nothing is believed.
+    A session that the database has never seen accepts any version its router knows, because the database may have
+    been restored from a backup older than the session. For a session the database does know, a version above the
+    stored one is not believed.
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT
@@ -50,7 +51,8 @@ def judge(change: BindingChange, held: Held) -> Verdict:
 
 
 def next_version(change: BindingChange, held: Held) -> int:
-    """The version a change that binds gets: the next one, which for a session unknown here follows
-    the one its router knew.
+    """The version given to a change that binds: the one after the version in force.
+
+    For a session unknown here, it is the one after the version its router knew.
     """
     return (held.version or change.based_on) + 1

@@ -1,4 +1,4 @@
-"""A pool's status in words: conditions with named reasons, computed from what was observed.
+"""The conditions of a pool's status, with named reasons, computed from what was observed.
 
 Pure; times come from the caller.
 """
@@ -27,7 +27,7 @@ NOT_ANSWERED_YET = "NotAnsweredYet"
 
 
 class SpecRefusal(StrEnum):
-    """Why a spec that got past the schema is refused; reason of Ready=False and of the event SpecRefused."""
+    """Why a spec that passed the schema is refused: the reason of Ready=False and of the event SpecRefused."""
 
     INVALID_SPEC = "InvalidSpec"
     INVALID_ROUTING = "InvalidRouting"
@@ -42,7 +42,7 @@ class SpecProblem:
 
 
 class ActionFailureReason(StrEnum):
-    """Why an action of the operator failed; reason of Degraded=True and of the event about it."""
+    """Why an action of the operator failed: the reason of Degraded=True and of the event about it."""
 
     ACTION_FAILED = "ActionFailed"
     CHILD_NOT_OURS = "ChildNotOurs"
@@ -68,11 +68,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """What the conditions are drawn from. `observations` None = the API did not answer, for `api_problem`; when that is
-    None too, it has been asked too short a time ago to say so.
+    """The facts from which the conditions are computed.
 
-    `troubles` are containers that cannot run, as reason → instances; `apply_problem` is why the last action failed, if
-    it did; `strangers` are pods that carry the pool's label and are not its instances.
+    `observations` None = the API did not answer, and `api_problem` says why. Both None = the API was asked too
+    recently to call it unanswered. `troubles` maps a reason to the instances whose containers cannot run because of
+    it. `apply_problem` says why the last action failed, if it did. `strangers` are pods that carry the pool's label
+    and are not its instances.
     """
 
     problem: SpecProblem | None
@@ -87,7 +88,7 @@ class PoolFacts:
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
-    """All conditions of a pool, one per type, always the same types in the same order."""
+    """All conditions of a pool: one per type, always the same types in the same order."""
     instances_ready = _instances_ready(facts)
     degraded = _degraded(facts)
     return (
@@ -104,10 +105,10 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
 def merge_conditions(
     previous: Iterable[Mapping[str, Any]], fresh: Iterable[Condition], generation: int, now: str
 ) -> tuple[dict[str, Any], ...]:
-    """The status.conditions list. `now` (RFC 3339) becomes lastTransitionTime only where the status differs
-    from the previous one's.
+    """The new status.conditions list.
 
-    What is not known yet leaves the previous condition as it stands.
+    `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one. A condition whose
+    status is not known yet keeps its previous value.
     """
     before = {str(condition.get("type")): condition for condition in previous}
     merged = []

@@ -1,6 +1,6 @@
 """The CustomResourceDefinition of InferencePool, generated from the typed spec of the core.
 
-Pure; `scripts/generate_crds.py` writes it down.
+Pure; `scripts/generate_crds.py` writes the file.
 """
 
 from typing import Any

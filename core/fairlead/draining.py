@@ -1,4 +1,4 @@
-"""Which instance to give up, where its sessions go, and when an emptied one may be deleted."""
+"""Chooses the instance to remove and the targets of its sessions, and says when a drained one may be deleted."""
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,9 +8,10 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 
 
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether every live router knows the state last reported.
+    """Whether every live router knows the state last reported for the instance.
 
-    No live router: nobody can send work, so yes. API silent: nobody knows, so no.
+    True without live routers, because then nobody can send work. False when the API is silent,
+    because then nobody knows.
     """
     if observations is None:
         return False
@@ -20,9 +21,7 @@ def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def is_drained(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether an instance marked as draining has nothing left: no router may still choose it, and
-    none has a request there.
-    """
+    """Whether a draining instance is empty: no router may still choose it, and no router has a request there."""
     if not acknowledged(observations, instance):
         return False
     in_flight = 0
@@ -32,9 +31,10 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """What to plan by when the control API has answered only for a moment: that no router has reported to it yet
-    does not mean that none routes. Draining instances count as unacknowledged then; all else stays. With live
-    routers nothing is changed.
+    """The observations to plan with when the control API has been answering only for a moment.
+
+    If no router has reported to it yet, routers may still be routing; so draining instances count as unacknowledged
+    then, and everything else stays. With live routers the observations are returned unchanged.
     """
     if observations.live_routers > 0:
         return observations
@@ -43,10 +43,9 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_second: float) -> float:
-    """What giving up an instance costs, counted in disturbed requests: bound sessions × cache value + requests in
-    flight.
+    """The cost of removing an instance, in disturbed requests: bound sessions × cache value + requests in flight.
 
-    A session's cache value is 1 (it is moved) plus the seconds of prefill its cached tokens save it.
+    A session's cache value is 1 (it has to move) plus the seconds of prefill that its cached tokens save it.
     """
     if observation is None:
         return 0.0
@@ -57,8 +56,10 @@ def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_secon
 
 
 def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_tokens_per_second: float) -> list[tuple[float, str]]:
-    """Instances with their cost, cheapest first. Equal costs are ordered by id, which says nothing of age: newest-first
-    loses fresh capacity to keep full caches, oldest-first the reverse.
+    """Instances with their cost, cheapest first.
+
+    Equal costs are ordered by id, which says nothing about age. Removing the newest first would lose fresh capacity to
+    keep full caches; removing the oldest first would do the reverse.
     """
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)

@@ -11,10 +11,10 @@ class FairleadError(Exception):
 
 
 class InvalidInput(FairleadError):
-    """A value a person gave cannot be used.
+    """A value that a person gave cannot be used.
 
-    `field` is the path in the user's own document (`spec.routing.parameters.slo_fraction`), `value` what stood there,
-    `remedy` what to write instead.
+    `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there,
+    `remedy` says what to write instead.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
@@ -29,12 +29,12 @@ class InvalidInput(FairleadError):
         return self.field.rpartition(".")[2]
 
     def __reduce__(self) -> tuple[type["InvalidInput"], tuple[str, object, str]]:
-        """So that it comes back whole from another process."""
+        """Makes the error picklable, so that it arrives complete from another process."""
         return type(self), (self.field, self.value, self.remedy)
 
 
 class UnknownName(FairleadError):
-    """A name that is not registered; the message lists the known ones."""
+    """A name that is not registered; the message lists the names that are."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
         self.kind = kind

@@ -1,15 +1,15 @@
-"""Instance states and roles, and which transitions are legal.
+"""Instance states and roles, and the legal transitions between states.
 
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
-Ring anchors exist exactly in Warming and Serving. New work may be placed exactly there too.
+An instance has ring anchors exactly in Warming and Serving, and only then may it get new work.
 """
 
 from enum import StrEnum
 
 
 class InstanceState(StrEnum):
-    """Where an instance is in its life; stored, shown and sent on the wire by these words."""
+    """The stage of an instance's life. These words are stored, shown and sent on the wire."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -22,7 +22,7 @@ class InstanceState(StrEnum):
 
 
 class Role(StrEnum):
-    """What part of a request an instance computes. Only `both` is accepted in pools today."""
+    """The part of a request that an instance computes. Pools accept only `both` today."""
 
     BOTH = "both"
     PREFILL = "prefill"
@@ -33,7 +33,7 @@ ACCEPTING = frozenset({InstanceState.WARMING, InstanceState.SERVING})
 """States in which an instance has ring anchors and may be chosen for new requests."""
 
 REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
-"""States in which requests already dispatched are expected to finish."""
+"""States in which requests already dispatched to the instance are expected to finish."""
 
 TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
     InstanceState.PENDING: frozenset(

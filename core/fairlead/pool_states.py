@@ -1,8 +1,8 @@
-"""What the operator tells the control API about a pool, and what it learns back: one level-triggered exchange.
+"""The exchange between the operator and the control API about one pool.
 
-The operator sends everything it observes each time something changed and at least every few seconds; sending the same
-state twice changes nothing. The answer carries what only routers and Postgres know: who still works for whom. These
-dataclasses are the wire format (JSON).
+The operator sends everything it observes after each change and at least every few seconds; sending the same state
+twice changes nothing (the exchange is level-triggered). The answer carries what only routers and Postgres know: such
+as the sessions and requests that each instance still has. These dataclasses are the wire format (JSON).
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fairlead.instances import InstanceState, Role
 class InstanceReport:
     """One instance as the operator sees it.
 
-    `address` is host:port, None until the pod has an IP; `reason` says why it is in this state.
+    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state.
     """
 
     id: str
@@ -32,12 +32,11 @@ class InstanceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """A pool as the operator sees it: the object's identity and spec verbatim, who last changed the spec, and
-    all instances not yet gone.
+    """A pool as the operator sees it: the object's identity and verbatim spec, and all instances not yet gone.
 
     `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
-    argocd-controller, …); `paused` is set when the spec was refused (`problem` says why): the last good spec stays in
-    force and nothing that serves is changed.
+    argocd-controller, …). `paused` is set when the spec was refused, and `problem` says why: the last good spec stays
+    in force and nothing that serves is changed.
     """
 
     uid: str
@@ -54,9 +53,10 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObservation:
-    """What routers and the database know of one instance. `acknowledged` = every live router routes by a table in
-    which the instance has the state last reported; `in_flight` sums live routers; `cache_tokens` estimates the cached
-    tokens sessions would lose.
+    """What the routers and the database know about one instance.
+
+    `acknowledged` = every live router routes by a table in which the instance has the state last reported. `in_flight`
+    is summed over live routers. `cache_tokens` estimates the cached tokens that sessions would lose.
     """
 
     id: str
@@ -70,7 +70,7 @@ class InstanceObservation:
 class PoolObservations:
     """The answer to a PoolState.
 
-    `live_routers` is how many routers reported in the last 10 s; attainment is over the last 5 minutes.
+    `live_routers` counts the routers that reported in the last 10 s; attainment covers the last 5 minutes.
     """
 
     table_version: int
@@ -83,8 +83,8 @@ class PoolObservations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
-    """Something the operator did or refused, for history and audit: scale steps, drains,
-    replacements, policy changes.
+    """Something the operator did or refused, for history and audit: a scale step, a drain, a
+    replacement, a policy change.
     """
 
     at: float

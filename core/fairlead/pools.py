@@ -1,7 +1,7 @@
-"""The InferencePool's spec, typed. The only source: the CRD is generated from these classes, and `parse_spec`
-reads documents by them.
+"""The typed spec of an InferencePool.
 
-Attribute names are the document's in snake_case; durations are in seconds and end in `_seconds`.
+This is the only definition: the CRD is generated from these classes, and `parse_spec` reads documents by them.
+Attribute names are the document's names in snake_case; durations are in seconds and their names end in `_seconds`.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -80,7 +80,7 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSpec:
-    """Where the engine's own metrics are read."""
+    """How the engine's metrics are read."""
 
     path: str = text("Path of the Prometheus metrics on the engine's port.", "/metrics", pattern="^/", max_length=256)
     kv_usage: str = text(
@@ -105,7 +105,7 @@ class SimulatedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec(EngineSpecFacts):
-    """What runs in an instance, and the figures routing needs of it."""
+    """The engine that runs in an instance, and the figures about it that routing needs."""
 
     RULES: ClassVar = (
         Rule(
@@ -139,7 +139,10 @@ class DrainSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What of a spec goes into a RoutingTable. `anchors_per_instance` is for its instance entries."""
+    """The part of a spec that goes into a RoutingTable.
+
+    `anchors_per_instance` goes into the table's instance entries.
+    """
 
     model: str
     engine: EngineFacts
@@ -197,7 +200,7 @@ class PoolSpec:
         return (self.engine.simulated or SimulatedSpec()) if self.engine.type == "simulated" else None
 
     def facts(self) -> TableFacts:
-        """What routers must know; the prefill speed is multiplied by a simulated engine's time scale."""
+        """The facts that routers must know; the prefill speed is multiplied by a simulated engine's time scale."""
         time_scale = self.simulated.time_scale if self.simulated else 1.0
         return TableFacts(
             model=self.model,
@@ -218,7 +221,7 @@ class PoolSpec:
 
 
 def _part(of: type[Facts], section: object, **others: Any) -> Facts:
-    """The facts that a section of the spec gives, field by field of the same name, beside `others`."""
+    """Build `of` from the fields of the same name in a section of the spec, and from `others`."""
     told = {item.name: getattr(section, item.name) for item in fields(of) if hasattr(section, item.name)}  # type: ignore[arg-type]  # facts are dataclasses
     return of(**{**told, **others})
 
@@ -226,7 +229,8 @@ def _part(of: type[Facts], section: object, **others: Any) -> Facts:
 def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     """Read the `spec` of an InferencePool (the part under `spec:`), with all defaults.
 
-    Raises InvalidInput naming `spec.…`, the value and the remedy. It checks all the CRD does but transitions, so it can
-    be trusted alone. Policies are checked by whoever has a catalogue of them.
+    Raises InvalidInput naming `spec.…`, the value and the remedy. It makes every check that the CRD
+    makes except transition rules, so a caller needs no other check. Policies are checked by the caller
+    that has the catalogue of them.
     """
     return read(PoolSpec, document, "spec")

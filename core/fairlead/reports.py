@@ -1,7 +1,8 @@
-"""What routers tell the control API: one batch, idempotent by id, covering everything since the last.
+"""The reports by which routers tell the control API what they did.
 
-These dataclasses are the wire format (JSON). All times are Unix seconds as floats; all durations seconds; all amounts
-tokens. A batch is stored at most once however often it is sent, so a router may resend until it is acknowledged.
+One batch covers everything since the last one and is idempotent by its id: it is stored at most once however often it
+is sent, so a router may resend it until it is acknowledged. These dataclasses are the wire format (JSON). All times
+are Unix seconds as floats; all durations are in seconds; all amounts are in tokens.
 """
 
 from dataclasses import dataclass, field
@@ -12,21 +13,23 @@ from fairlead.tables import PoolKey
 from fairlead.values import value
 
 Pool = TypeVar("Pool")
-"""How a record names its pool: PoolKey in a report, `namespace/name` in the public API
-(`fairlead_client.resources`).
+"""The type by which a record names its pool: PoolKey in a report, `namespace/name` in the public API.
+
+For the public API see `fairlead_client.resources`.
 """
 
 Time = TypeVar("Time")
-"""How a record tells time: Unix seconds in a report, datetime in the public API."""
+"""The type of a record's times: Unix seconds in a report, datetime in the public API."""
 
 
 class BindingReason(StrEnum):
     """Why a session's KV home is where it is.
 
-    `cold` first placement · `hot-migration` its host was hot · `slo` the other candidate of its pair was sooner ·
-    `hotspot` moved with a queued request · `drain` its host leaves · `instance-lost` its host is gone or failing ·
-    `ring-change` its place on the ring is another, as instances came or went · `prefix-key` its place is another, as
-    its prefix's key grew or shrank with the prefix's heat · `operator` a person moved it.
+    `cold` first placement · `hot-migration` the instance that held it was hot · `slo` the other candidate of its
+    pair could serve it sooner · `hotspot` moved with a queued request · `drain` its instance is leaving ·
+    `instance-lost` its instance is gone or failing · `ring-change` its place on the ring changed because instances
+    came or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat ·
+    `operator` a person moved it.
     """
 
     COLD = "cold"
@@ -79,13 +82,13 @@ class RejectionReason(StrEnum):
 
 @value
 class BindingChange:
-    """A session's home set or moved. It says exactly which binding it replaces, and loses the race when that is
-    no longer the session's.
+    """A session's home set or moved.
 
-    `based_on` is the newest version the API has told this router (0 = none), `after` the id of the change
-    this router made since then and has no answer to yet, None when there is none. `id` is unique for ever;
-    the move's MigrationRecord has the same one. With `previous` equal to `instance` it is only a sign of life
-    of a session that stays.
+    The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
+    `based_on` is the newest version the API has told this router (0 = none). `after` is the id of a later change by
+    this router that the API has not answered yet, None when there is none. `id` is unique for ever; the
+    MigrationRecord of the same move has the same id. A change with `previous` equal to `instance` is only a sign of
+    life of a session that stays.
     """
 
     id: str = ""
@@ -101,9 +104,7 @@ class BindingChange:
 
 
 class MoveOutcome(StrEnum):
-    """What became of the request that carried a move; `underway` until it has had its first token or ended
-    without one.
-    """
+    """The fate of the request that carried a move; `underway` until it got its first token or ended without one."""
 
     UNDERWAY = "underway"
     COMPLETED = "completed"
@@ -114,14 +115,13 @@ class MoveOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(Generic[Pool, Time]):
-    """What a session migration and a re-route have in common, as a router reports them and as the public API shows
-    them.
+    """The fields that a session migration and a re-route share, in routers' reports and in the public API.
 
-    TTFTs are the predictions at decision time for the request that carried the move; `benefit_seconds` is their
-    difference, negative when leaving was predicted to cost time. They are None where nothing could be predicted: the
-    source is gone, or no request carried the move.
-    `actual_ttft_seconds` is that request's real TTFT, None while it has none. Subclasses write `pool` and `at` again
-    with their types, since the OpenAPI document does not see through type variables.
+    TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
+    difference, negative when leaving was predicted to cost time. All are None where nothing could be predicted,
+    because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
+    None until it has one. Subclasses declare `pool` and `at` again with their types, since the OpenAPI document
+    cannot express type variables.
     """
 
     id: str
@@ -135,7 +135,7 @@ class Move(Generic[Pool, Time]):
     predicted_source_ttft_seconds: float | None
     predicted_target_ttft_seconds: float | None
     benefit_seconds: float | None
-    """Predicted for staying minus predicted for moving: negative when the move was predicted to cost time."""
+    """Predicted TTFT for staying minus that for moving: negative when the move was predicted to cost time."""
     actual_ttft_seconds: float | None = None
     tokens_moved: int = 0
     tokens_recomputed: int = 0
@@ -144,9 +144,9 @@ class Move(Generic[Pool, Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRecord(Move[PoolKey, float]):
-    """A session migration: the home of a bound session moved, at a request of it or together with a queued one.
+    """A session migration: the home of a bound session moved, at one of its requests or together with a queued one.
 
-    It has the id of its BindingChange and travels in the same report: the API stores it exactly when that change binds.
+    It has the id of its BindingChange and travels in the same report; the API stores it exactly when that change binds.
     """
 
     pool: PoolKey
@@ -157,9 +157,9 @@ class MigrationRecord(Move[PoolKey, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRouteRecord(Move[PoolKey, float]):
-    """A re-route: a request that was queued or sent somewhere went elsewhere.
+    """A re-route: a request that was queued or already sent to one instance went to another.
 
-    No session's home moved; `session` is only what the request named.
+    No session's home moved; `session` is only the session that the request named.
     """
 
     pool: PoolKey
@@ -169,9 +169,7 @@ class ReRouteRecord(Move[PoolKey, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOutcome:
-    """What became of an earlier MigrationRecord or ReRouteRecord: the TTFT its request really had, or why it
-    had none.
-    """
+    """The result of an earlier MigrationRecord or ReRouteRecord: the real TTFT of its request, or why it had none."""
 
     id: str
     pool: PoolKey
@@ -181,9 +179,11 @@ class MigrationOutcome:
 
 @value
 class CandidateScore:
-    """One candidate of a decision. `total` is what the policy compared, None when it compares nothing;
-    `fairlead.routing.explanations.grounds` says in which unit and direction, and what `terms` there are.
-    `predicted_ttft_seconds` is the policy's own prediction where it makes one.
+    """One candidate of a decision.
+
+    `total` is the value the policy compared, None when it compares nothing.
+    `fairlead.routing.explanations.grounds` gives its unit and direction, and the possible `terms`.
+    `predicted_ttft_seconds` is the policy's prediction, if it makes one.
     """
 
     instance: str
@@ -197,9 +197,10 @@ class CandidateScore:
 
 @value
 class Weighing:
-    """How a policy came to its choice: the rule that decided, the chosen candidate and the next best, how many
-    instances were considered, the instance another rule would have given (`passed_over`), and the thresholds and
-    weights in force (`limits`).
+    """How a policy came to its choice.
+
+    It holds the rule that decided, the chosen candidate and the next best, the number of instances considered, the
+    instance that another rule would have given (`passed_over`), and the thresholds and weights in force (`limits`).
     """
 
     rule: str
@@ -211,11 +212,11 @@ class Weighing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDecision(Generic[Pool, Time]):
-    """A routing decision as a router reports it and as the public API shows it. `sample_rate` is the share of decisions
-    recorded (0-1]; all moves and refusals are kept.
+    """A routing decision as a router reports it and as the public API shows it.
 
-    `ttft_seconds` is what the request had in the end, at `served_by`: another instance than `chosen` when it was
-    re-routed or moved meanwhile. Subclasses write `pool` and `at` again with their types, as those of `Move` do.
+    `sample_rate` is the share of decisions recorded (0-1]; moves and refusals are always recorded. `ttft_seconds` is
+    the TTFT the request finally had, at `served_by`: an instance other than `chosen` when the request was re-routed or
+    moved meanwhile. Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
 
     id: str
@@ -237,7 +238,7 @@ class SampledDecision(Generic[Pool, Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord(SampledDecision[PoolKey, float]):
-    """A sampled decision with what was weighed for it."""
+    """A sampled decision with the values that were weighed for it."""
 
     pool: PoolKey
     at: float
@@ -261,11 +262,11 @@ class RejectionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSample:
-    """One instance in one second as this router saw it. Counts are of that second; gauges are its last value.
+    """One instance in one second as this router saw it.
 
-    `ttft_seconds`/`tpot_seconds` hold every completed first token / finished request of the second (bounded to 64 by
-    uniform sampling), so that percentiles can be formed over routers and longer buckets. `kv_usage` 0-1 comes from the
-    engine's own metrics, None if unknown.
+    Counts cover that second; gauges hold its last value. `ttft_seconds` and `tpot_seconds` hold every first token and
+    every finished request of the second, at most 64 each by uniform sampling, so that percentiles can be computed over
+    several routers and longer buckets. `kv_usage` (0-1) comes from the engine's metrics, None if unknown.
     """
 
     pool: PoolKey
@@ -309,8 +310,9 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterState:
-    """What is true of a router at `sent_at`, not since its last report: the tables it routes by and what it has under
-    way.
+    """A router's present state, true at `sent_at`: the tables it routes by and the work it has under way.
+
+    It does not accumulate since the last report, as a batch does.
     """
 
     sent_at: float
@@ -320,7 +322,7 @@ class RouterState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """What one router recorded since its last batch, as it waits on the router's disk. `id` is unique for ever."""
+    """Everything one router recorded since its last batch, as it waits on the router's disk. `id` is unique for ever."""
 
     id: str
     router: str
@@ -336,8 +338,9 @@ class ReportBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(ReportBatch):
-    """A batch as it is sent: with the members of RouterState beside its own. Of neighbours in one post, the first
-    carries the whole state and the others only `sent_at`.
+    """A batch as it is sent, with the fields of RouterState added.
+
+    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`.
     """
 
     sent_at: float
@@ -347,9 +350,10 @@ class Report(ReportBatch):
 
 @value
 class Binding:
-    """A session's current home as the API knows it, streamed to all routers. `version` grows by one with every
-    move; `instance` None = unbound (expired). `change` is the id of the BindingChange that made it so, by which
-    its router knows its own.
+    """A session's current home as the API knows it, streamed to all routers.
+
+    `version` grows by one with every move; `instance` None = unbound (expired). `change` is the id of the
+    BindingChange that made the binding; by it a router recognises its own change.
     """
 
     pool: PoolKey
@@ -378,7 +382,7 @@ class ReportReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterGone:
-    """Sent by a router as its last act: forget its in-flight counts and do not wait for its acknowledgements."""
+    """A router's last message: forget its in-flight counts and do not wait for its acknowledgements."""
 
     router: str
     at: float

@@ -1,6 +1,6 @@
-"""What a pool's routing table says, from the pool's facts and its instances.
+"""Computes the content of a pool's routing table from the pool's facts and its instances.
 
-Pure; a table's version changes exactly when this changes.
+Pure; a table gets a new version exactly when this content changes.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFacts:
-    """What of the last good spec stays in force."""
+    """The parts of the last good spec that stay in force."""
 
     table: TableFacts
     migrate_sessions: bool
@@ -26,7 +26,7 @@ class MirroredFacts:
 
 
 def table_of(pool: PoolKey, uid: str, generation: int, facts: TableFacts, instances: Iterable[InstanceReport]) -> RoutingTable:
-    """A table without version (0): instances that can be reached, by id; ring anchors only where new work may go."""
+    """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go."""
     entries = tuple(
         InstanceEntry(
             id=instance.id,

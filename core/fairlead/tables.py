@@ -1,12 +1,12 @@
 """The routing table: everything a router must know to serve one pool, immutable and versioned.
 
-The control API builds a new version whenever its content changes; routers keep the last one they saw and go on
-serving from it when the API is away. These dataclasses are the wire format itself: the API validates and serves
+The control API builds a new version whenever the content changes. Routers keep the last one they received and go
+on serving from it when the API is away. These dataclasses are the wire format: the API validates and serves
 them, routers decode them.
 
-What routers obey of a spec is declared here, and only here: the `…Facts` below are sections of the spec as well
-(`fairlead.pools`), or the part of one that goes into the table. A field added to one of them is in the CRD, in every
-table and in the pool's history of changes.
+The spec fields that routers obey are declared here, and only here: each `…Facts` class below is a section of the spec
+as well (`fairlead.pools`), or the part of a section that goes into the table. A field added to one of them is in the
+CRD, in every table and in the pool's history of changes.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -18,9 +18,9 @@ from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.schemas.shapes import Rule, duration, free, number, text, truth, whole
 
 POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""What a policy's name looks like.
+"""Pattern of a policy's name.
 
-Which policies there are is the operator's to say, as they may come from other packages.
+The operator checks that the policy exists, as policies may come from other packages.
 """
 
 
@@ -47,7 +47,7 @@ class PoolKey:
 class InstanceEntry:
     """One instance in a table.
 
-    `address` is host:port of its OpenAI API; `anchors` its ring points (0 unless accepting).
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting).
     """
 
     id: str
@@ -65,7 +65,7 @@ class InstanceEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpecFacts:
-    """What routers obey of `spec.engine` as it is written there."""
+    """The fields of `spec.engine` that routers obey, as they are written there."""
 
     type: str = text(
         "Engine of the instances; cannot be changed later.",
@@ -90,15 +90,16 @@ class EngineSpecFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledFacts:
-    """What only a model of engines can say, so only the simulator fills it; `PoolSpec.facts` leaves the defaults,
-    by which nothing is known.
+    """Facts that only a model of engines can give. Only the simulator sets them.
 
-    In a real pool decode steps are learnt from finished requests (`fairlead.routing.knowledge.estimators`, for the
-    early rejection mode `Predicted`), and instances fetch nothing from each other.
+    `PoolSpec.facts` leaves the defaults, which mean that nothing is known. In a real pool routers learn decode step
+    times from finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`),
+    and instances fetch nothing from each other.
     """
 
     decode_base_seconds: float = 0.0
-    """A decode step takes this, and the next two for each context token and each request in it; all 0 = not known."""
+    """Base time of a decode step. The next two fields are added per context token and per request; all 0 = not known.
+    """
     decode_seconds_per_context_token: float = 0.0
     decode_seconds_per_request: float = 0.0
     kv_bytes_per_token: int = 57_344
@@ -114,15 +115,15 @@ class ModelledFacts:
 
     @property
     def decode_known(self) -> bool:
-        """Whether anything is known of decode times."""
+        """Whether decode times are known."""
         return self.decode_base_seconds > 0 or self.decode_seconds_per_context_token > 0 or self.decode_seconds_per_request > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts(EngineSpecFacts):
-    """What routing must know of the engines.
+    """The facts about engines that routing needs.
 
-    Speeds are of one instance, already multiplied by a simulated engine's time scale.
+    Speeds are per instance, already multiplied by a simulated engine's time scale.
     """
 
     block_tokens: int = 512
@@ -132,7 +133,7 @@ class EngineFacts(EngineSpecFacts):
     kv_usage_metric: str = "vllm:kv_cache_usage_perc"
     """Gauge with the used share (0-1) of the KV cache."""
     modelled: ModelledFacts = ModelledFacts()
-    """Unknown in a real pool."""
+    """The defaults, unknown, in a real pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +161,10 @@ class SloFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
-    """`spec.earlyRejection`: refusing at arrival what cannot be served in time. The simulator also knows the
-    mode `AfterPrefill`; see
-    `fairlead.routing.admission.gates`.
+    """`spec.earlyRejection`: refuses at arrival a request that cannot be served in time.
 
-    A load is a predicted latency over its SLO; a request is refused when it exceeds `headroom`.
+    A load is a predicted latency divided by its SLO; a request is refused when its load exceeds `headroom`. The
+    simulator also knows the mode `AfterPrefill`; see `fairlead.routing.admission.gates`.
     """
 
     mode: str = text(
@@ -178,8 +178,9 @@ class EarlyRejectionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingFacts:
-    """What routers obey of `spec.routing`: the policy, its parameters (checked against the policy's schema) and
-    queueing.
+    """The fields of `spec.routing` that routers obey: the policy, its parameters and queueing.
+
+    The parameters are checked against the policy's schema.
     """
 
     policy: str = text(

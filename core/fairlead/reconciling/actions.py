@@ -1,4 +1,4 @@
-"""What the operator may do to a pool's instances, one action per instance and round."""
+"""The actions that the operator may take on a pool's instances, one per instance and round."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,7 +28,7 @@ class DrainReason(StrEnum):
 class CreateInstance:
     """Create one pod of this role from the template with this hash.
 
-    Its name follows from `ordinal` (see `naming`); one that exists is fine.
+    Its name follows from `ordinal` (see `naming`); if a pod of that name exists, the action is already done.
     """
 
     role: Role
@@ -39,7 +39,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordState:
-    """Write an instance's new state, and that it began now, on its pod."""
+    """Write an instance's new state on its pod, with now as the time it began."""
 
     instance: str
     before: InstanceState
@@ -49,15 +49,15 @@ class RecordState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Mark an instance as draining since now: no new requests, sessions move away, the pod goes when it is empty.
+    """Mark an instance as draining since now. A drain is never undone.
 
-    Never undone.
+    It gets no new requests, its sessions move away, and its pod is deleted once it is empty.
     """
 
     instance: str
     reason: DrainReason
     cost: float
-    """What the victim choice took it to cost; the least of the candidates."""
+    """The cost computed for this instance when it was chosen: the lowest of the candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

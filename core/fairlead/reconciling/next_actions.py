@@ -1,7 +1,8 @@
 """`next_actions`: the next actions for one role of a pool.
 
-Scaling up while instances drain creates new ones: a draining instance has lost its sessions and its place in the rings,
-so nothing of value would be saved by turning it round, and a state that is never left is one race less.
+When the pool scales up while instances drain, new instances are created and the drains go on: a draining instance
+has lost its sessions and its place in the rings, so reviving it would save nothing of value, and a state that is
+never left has one race less.
 """
 
 from dataclasses import dataclass, field
@@ -26,13 +27,13 @@ def next_actions(
     limits: Limits = _DEFAULT_LIMITS,
     last_ordinal: int = 0,
 ) -> tuple[Action, ...]:
-    """What to do now, at most one action per instance. Total: every combination of arguments has a plan; a
-    settled pool has an empty one.
+    """The actions to take now, at most one per instance.
 
-    `desired` None = no valid spec was ever seen: only states are recorded. `observations` is the API's answer to the
-    states of exactly these instances, None when it did not answer: then nothing starts that needs the routers' consent.
-    `now` in Unix seconds may jump.
-    `last_ordinal` is the highest ordinal known to have been given, for when its instance is gone.
+    Total: every combination of arguments has a plan, and a settled pool has an empty one. `desired` None = no valid
+    spec was ever seen, so only states are recorded. `observations` is the API's answer to the states of exactly
+    these instances, None when it did not answer: then nothing starts that needs the routers' consent. `now` is in
+    Unix seconds and may jump. `last_ordinal` is the highest ordinal known to have been given, needed when that
+    instance is already gone.
     """
     actions_ = _NextActions(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
     actions_.record_states()
@@ -59,7 +60,7 @@ class _NextActions:
             if state is not instance.state:
                 self._record(instance, state, reason)
             elif self._timer_of(instance) > self.now + _CLOCK_TOLERANCE_SECONDS:
-                # The clock went back: start the timer again, or it would run for as long as the clock jumped.
+                # The clock went back: start the timer again, or it would run longer by the size of the jump.
                 self._record(instance, state, "ClockWentBack")
 
     def delete_finished(self, desired: DesiredRole) -> None:
@@ -79,8 +80,8 @@ class _NextActions:
             self._delete(instance, DeletionReason.LOST_TOO_LONG)
 
     def delete_outdated_unborn(self, desired: DesiredRole) -> None:
-        """A pod that never served and has an old template is replaced at once: a corrected image must
-        not wait for the wrong one.
+        """Replace a pod with an old template at once if it never served: a corrected image must not wait for the wrong
+        one.
         """
         for instance in self._free():
             if self._is_live(instance) and instance.state in _UNBORN and instance.spec_hash != desired.spec_hash:
@@ -89,8 +90,8 @@ class _NextActions:
     def scale(self, desired: DesiredRole) -> None:
         live = [instance for instance in self.observed if self._is_live(instance)]
         rolling = [instance for instance in live if instance.spec_hash != desired.spec_hash and instance.state not in _UNBORN]
-        # A surge is not started while somebody drains, so that a rollout holds one pod more at most;
-        # but one begun is kept.
+        # A surge does not start while an instance drains, so that a rollout adds one pod at most; a
+        # surge already begun goes on.
         surges = bool(rolling) and _surges(desired) and (len(live) > desired.replicas or not self._somebody_drains())
         target = desired.replicas + (1 if surges else 0)
         if len(live) < target:
@@ -109,8 +110,9 @@ class _NextActions:
             self.creations.append(action)
 
     def _give_up(self, desired: DesiredRole, live: list[ObservedInstance], surplus: int, target: int) -> None:
-        """First what serves nobody, then the cheapest of those that serve, outdated ones before; at
-        least `target` go on serving.
+        """Remove instances that do not serve first, then the cheapest that serve, outdated before current.
+
+        At least `target` instances go on serving.
         """
         free = [instance for instance in live if instance.id not in self.actions]
         lost = [instance for instance in free if instance.state is InstanceState.LOST]
@@ -130,7 +132,7 @@ class _NextActions:
             self._drain(victim, DrainReason.SCALED_DOWN, cost)
 
     def _replace_one(self, desired: DesiredRole, live: list[ObservedInstance], rolling: list[ObservedInstance]) -> None:
-        """Rolling replacement, one at a time: everybody else serves and nobody drains."""
+        """Replace outdated instances one at a time: the next one only when all others serve and none drains."""
         if self._somebody_drains():
             return
         fresh = [instance for instance in live if instance.spec_hash == desired.spec_hash]
@@ -156,7 +158,7 @@ class _NextActions:
         return any(instance.draining_since is not None and not instance.terminating for instance in self.observed)
 
     def _is_live(self, instance: ObservedInstance) -> bool:
-        """Whether it is or will again be of use: not leaving, not deleted by this plan."""
+        """Whether the instance is useful or will be again: it is not leaving and this plan does not delete it."""
         return (
             not instance.terminating and instance.draining_since is None and not isinstance(self.actions.get(instance.id), DeleteInstance)
         )
@@ -178,8 +180,9 @@ class _NextActions:
 
 
 def _surges(desired: DesiredRole) -> bool:
-    """Whether rolling replacement may have one instance more; at the maximum it makes room first,
-    unless the minimum forbids.
+    """Whether rolling replacement may add one instance above the target.
+
+    At the maximum it removes an instance first instead, unless the minimum forbids that; then it adds one.
     """
     if desired.replicas == 0:
         return False

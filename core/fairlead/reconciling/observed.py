@@ -1,4 +1,4 @@
-"""What a plan is made of: the wish, and the instances as the cluster shows them."""
+"""The inputs of a plan: the desired role, and the instances as the cluster shows them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,17 +7,17 @@ from fairlead.instances import InstanceState, Role
 
 
 class PodHealth(StrEnum):
-    """A pod in the only words that matter for planning."""
+    """The health of a pod, in the few words that planning needs."""
 
     PENDING = "Pending"
     """No IP yet, or no container runs yet."""
     RUNNING = "Running"
-    """Containers run, not ready."""
+    """Containers run but are not ready."""
     READY = "Ready"
     UNREACHABLE = "Unreachable"
     """Its node stopped reporting; it may still run."""
     FAILED = "Failed"
-    """Ended for good; it never comes back."""
+    """It ended and never comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +32,15 @@ class ObservedInstance:
     spec_hash: str
     created_at: float
     terminating: bool = False
-    """Somebody deleted the pod; it is in its grace period."""
+    """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     ordinal: int = 0
-    """Which of the pool's instances it is, counted from 1; 0 = made before they were counted."""
+    """Its number in the pool, counted from 1; 0 = made before instances were counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
-    """What the spec in force wants of one role."""
+    """What the spec in force wants for one role."""
 
     role: Role = Role.BOTH
     replicas: int
@@ -49,18 +49,17 @@ class DesiredRole:
     spec_hash: str
     drain_timeout_seconds: float
     prefill_tokens_per_second: float = 6250.0
-    """Turns cached tokens into the seconds a session would wait elsewhere (victim choice)."""
+    """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How patient and how fast reconciling is."""
+    """Time limits and rates of reconciling."""
 
     creations_per_second: int = 16
     """Most pods of a pool created within one second."""
     failed_backoff_seconds: float = 10.0
-    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in
-    a loop.
+    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in a loop.
     """
     lost_timeout_seconds: float = 60.0
-    """An instance lost for so long is replaced."""
+    """An instance that has been lost for this long is replaced."""

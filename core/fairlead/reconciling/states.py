@@ -1,14 +1,14 @@
-"""Which state an instance is in, from what was recorded before and what its pod shows now."""
+"""Computes an instance's state from the state recorded before and from what its pod shows now."""
 
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
-    """The instance's state and why. `in_every_table` = every live router routes by a table with the state last
-    reported.
+    """The instance's state, and why.
 
-    Always legal to go to from the recorded state, one step at a time; the recorded state itself when nothing changed.
+    `in_every_table` = every live router routes by a table with the state last reported. The result is always a legal
+    next step from the recorded state, one step at a time, or the recorded state itself when nothing changed.
     """
     recorded = instance.state
     if instance.health is PodHealth.FAILED and recorded is not InstanceState.LOST:

@@ -1,4 +1,4 @@
-"""The OpenAPI v3 structural schema, as Kubernetes understands it, of a class whose fields were made by `shapes`."""
+"""The OpenAPI v3 structural schema, as Kubernetes reads it, of a class whose fields were made by `shapes`."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
@@ -33,7 +33,8 @@ def _schema_of(shape: Shape) -> dict[str, Any]:
     else:
         schema = _scalar_schema(shape)
     if shape.kind == "list":
-        # Kubernetes checks a default as it is written, before it fills in those nested in it: so it is written out.
+        # Kubernetes checks a default before it fills in the defaults nested in it, so every nested default is written
+        # out.
         schema["default"] = [written(item) for item in shape.default]
     elif shape.default is not MISSING and shape.default is not None:
         schema["default"] = shape.default
@@ -67,7 +68,9 @@ def _scalar_schema(shape: Shape) -> dict[str, Any]:
 
 
 def _rules_of_bounds(shape: Shape) -> tuple[Rule, ...]:
-    """Kubernetes cuts the decimals off a bound before it compares a whole number with it, so 0
+    """Bounds as CEL rules, where an OpenAPI bound is not enough.
+
+    Kubernetes truncates a bound to a whole number before it compares a whole number with it, so 0
     would pass a minimum of 0.01.
     """
     if shape.kind != "number" or shape.minimum is None or shape.minimum == int(shape.minimum):

@@ -1,6 +1,4 @@
-"""Reading a document into a class whose fields were made by `shapes`, by the same shapes and rules as the CRD's
-schema.
-"""
+"""Reads a document into a class whose fields were made by `shapes`, by the shapes and rules of the CRD's schema."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,11 +21,11 @@ def read(
     named: Callable[[Field[Any]], str] = document_name,
     owner: str | None = None,
 ) -> Document:
-    """Build `of` from a document found at `path`, with defaults for what is left out (or null). `named` says how a
-    field is called there, `owner` whose fields they are, when the path does not say it.
+    """Build `of` from a document found at `path`, with defaults for fields that are left out or null.
 
-    Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and for rules
-    that do not hold. Rules between this document and the one before it are Kubernetes' to ask.
+    `named` gives the document's name of a field. `owner` says whose fields these are, for errors where the path does
+    not say it. Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and
+    for rules that do not hold. Transition rules, which compare with the previous document, are left to Kubernetes.
     """
     if not isinstance(document, Mapping):
         raise InvalidInput(path, document, "write an object with fields")
@@ -107,7 +105,7 @@ def _read_text(shape: Shape, value: object, path: str) -> Any:
 
 
 def _as_in_kubernetes(pattern: str) -> str:
-    """Python's `$` also matches before a last newline, Kubernetes' does not."""
+    """The pattern with Kubernetes' meaning of `$`; Python's also matches before a final newline."""
     return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
 
 
@@ -115,8 +113,9 @@ _TYPES = {"object": Mapping, "array": list, "string": str}
 
 
 def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
-    """Hold a value kept verbatim to its schema: type, required, properties, items, minItems and minLength,
-    of which it may consist.
+    """Check a value that is kept verbatim against its schema.
+
+    Checked are type, required, properties, items, minItems and minLength; the schema may use only these.
     """
     kind = schema.get("type")
     if kind is not None and not isinstance(value, _TYPES[kind]):

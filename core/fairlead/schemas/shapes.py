@@ -1,4 +1,4 @@
-"""What may stand in a field of a document, and the functions that declare it on a dataclass."""
+"""The shapes that a document's field may have, and the functions that declare them on a dataclass."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field
@@ -7,19 +7,19 @@ from typing import Any
 from fairlead.durations import DURATION_PATTERN, format_duration, parse_duration
 
 REQUIRED: Any = MISSING
-"""Default of a field that must be written."""
+"""Default of a field that has none and must be written."""
 
 _SHAPE = "fairlead.shape"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule between fields of one object: `cel` for the Kubernetes API, `holds` for `read`, and the sentence a
-    person reads when it fails.
+    """A rule between fields of one object.
 
-    `holds` gets the object as it was read. It is None for a transition rule, which compares with the object before and
-    which Kubernetes alone asks.
-    `field` is the field at fault, as the document names it: `replicas`.
+    `cel` is the rule for the Kubernetes API, `holds` the same rule for `read`, and the sentence is what a
+    person reads when it fails. `holds` gets the object as it was read. It is None for a transition rule, which
+    compares with the previous object and which only Kubernetes checks. `field` is the field at fault, by its
+    name in the document: `replicas`.
     """
 
     cel: str
@@ -30,12 +30,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What may stand in one field. `kind` is an OpenAPI type, or `duration`, `object`, `list`, `free`, `verbatim`."""
+    """The values one field may hold. `kind` is an OpenAPI type, or `duration`, `object`, `list`, `free`, `verbatim`."""
 
     kind: str
     description: str
     default: Any
-    """As it would be written in the document; MISSING = required, None = may be left out and has no default."""
+    """The default as the document would write it; MISSING = required, None = may be left out and has no default."""
     minimum: float | None = None
     maximum: float | None = None
     pattern: str | None = None
@@ -50,7 +50,7 @@ class Shape:
 
     @property
     def wanted(self) -> str:
-        """What may be written, in words: `a number from 0 to 1`."""
+        """The allowed values in words: `a number from 0 to 1`."""
         if self.enum:
             return "one of " + ", ".join(self.enum)
         return _NOUNS[self.kind] + self._bounds()
@@ -95,7 +95,7 @@ def text(
     rules: tuple[Rule, ...] = (),
     convert: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A string, by pattern or out of a closed list; `convert` makes the attribute's value of it."""
+    """A string, limited by a pattern or a closed list; `convert` turns it into the attribute's value."""
     shape = Shape(
         kind="string",
         description=description,
@@ -126,35 +126,35 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
 
 
 def duration(description: str, default: str, *, minimum: float, maximum: float) -> Any:
-    """A duration written with a unit; the attribute is named `…_seconds`, the document's field without that.
+    """A duration written with a unit. Bounds are in seconds.
 
-    Bounds in seconds.
+    The attribute is named `…_seconds`; the document's field has the name without that ending.
     """
     shape = Shape(kind="duration", description=description, default=default, minimum=minimum, maximum=maximum, pattern=DURATION_PATTERN)
     return _shaped(shape, parse_duration(default, "default"))
 
 
 def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
-    """An object described by another class. Left out: that class's defaults, or None when `optional`."""
+    """An object described by another class. If left out: that class's defaults, or None when `optional`."""
     shape = Shape(kind="object", description=description, of=of, default=None if optional else {})
     return _shaped(shape, None if optional else of)
 
 
 def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: str, max_items: int) -> Any:
-    """A list of objects that is a map by `key`, never empty; read as a tuple.
+    """A list of objects, unique by `key` and never empty; read as a tuple.
 
-    `default` are objects of the class `of`.
+    `default` holds objects of the class `of`.
     """
     return _shaped(Shape(kind="list", description=description, of=of, default=default, list_key=key, max_items=max_items), default)
 
 
 def free(description: str) -> Any:
-    """An object of any content, checked elsewhere; read as a dict, `{}` when left out."""
+    """An object with any content, checked elsewhere; read as a dict, `{}` when left out."""
     return _shaped(Shape(kind="free", description=description, default={}), dict)
 
 
 def verbatim(description: str, schema: Mapping[str, Any]) -> Any:
-    """An optional object whose schema is given, kept as it is written."""
+    """An optional object with a given schema, kept exactly as it is written."""
     return _shaped(Shape(kind="verbatim", description=description, default=None, schema=schema), None)
 
 

@@ -1,4 +1,4 @@
-"""Writing objects out as the documents they could have been read from, and naming what differs between two."""
+"""Writes objects back as the documents they could have been read from, and lists the differences between two documents."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -9,9 +9,9 @@ from fairlead.schemas.shapes import Shape, document_name, shape_of
 
 
 def written(value: Any) -> dict[str, Any]:
-    """The document of an object whose fields were made by `shapes`, with every default; what is None is left out.
+    """The document of an object whose fields were made by `shapes`, with every default; None values are left out.
 
-    Reading it gives the object back.
+    Reading the document gives the object back.
     """
     values = ((document_name(item), shape_of(item), getattr(value, item.name)) for item in fields(value))
     return {name: _written(shape, one) for name, shape, one in values if one is not None}
@@ -28,8 +28,9 @@ def _written(shape: Shape, value: Any) -> Any:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
-    """Path → values before and after (None: absent) of every field that differs between two documents:
-    `{"session.ttl": ("30m", "1h")}`.
+    """Path → values before and after (None: absent) of every field that differs between two documents.
+
+    Example: `{"session.ttl": ("30m", "1h")}`.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for name in (*before, *(name for name in after if name not in before)):
