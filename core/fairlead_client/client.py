@@ -1,7 +1,7 @@
 """`ControlApi`: one method per endpoint of the public API, returning the shared dataclasses.
 
-It never retries: the caller knows whether waiting is worth it. `with_token` gives the same connection pool another
-identity, which is how one web process serves many people.
+It never retries: the caller knows whether waiting is worth it. `with_token` gives another identity the same connection
+pool, so that one web process can serve many people.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -35,10 +35,10 @@ Query = Mapping[str, str | int | float | bool | None]
 
 
 class ControlApi:
-    """Client of one control API at `base_url`, as the bearer of `token`. `transport` replaces the network
-    (httpx.ASGITransport in one process).
+    """Client of the control API at `base_url`, as the bearer of `token`.
 
-    Raises ApiProblem for every problem document and ApiUnreachable when there was no usable answer.
+    `transport` replaces the network (httpx.ASGITransport in one process). Raises ApiProblem for every problem document
+    and ApiUnreachable when there was no usable answer.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class ControlApi:
         self._token = token
 
     def with_token(self, token: str | None) -> "ControlApi":
-        """The same connections, another bearer."""
+        """A client with the same connections and another bearer token."""
         return ControlApi("", token, http=self._http)
 
     async def close(self) -> None:
-        """Closes the connections, also of every client made by `with_token`."""
+        """Closes the connections, also those of every client made by `with_token`."""
         await self._http.aclose()
 
     async def __aenter__(self) -> "ControlApi":
@@ -70,7 +70,6 @@ class ControlApi:
         await self.close()
 
     # --- identity
-    # -------------------------------------------------------------------------------------------------------------------
 
     async def whoami(self) -> Identity:
         return await self._call("GET", "/v1/whoami", Identity)
@@ -94,7 +93,6 @@ class ControlApi:
         await self._call("DELETE", f"/v1/tokens/{_segment(token_id)}", None)
 
     # --- pools
-    # ----------------------------------------------------------------------------------------------------------------------
 
     async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
         return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})
@@ -134,8 +132,7 @@ class ControlApi:
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/heatmap", Heatmap, query=query)
 
-    # --- sessions, migrations, decisions, rejections, audit; `filters` are the query names of the endpoint
-    # (`from`, `to`, `pool`, …) ---
+    # --- sessions, migrations, decisions, rejections, audit; `filters` are the endpoint's query names (`from`, `pool`, …)
 
     async def sessions(self, filters: Query | None = None) -> Page[SessionSummary]:
         return await self._call("GET", "/v1/sessions", Page[SessionSummary], query=filters)
@@ -184,7 +181,6 @@ class ControlApi:
         return await self._call("GET", "/v1/audit/head", AuditHead)
 
     # --- plans
-    # ----------------------------------------------------------------------------------------------------------------------
 
     async def create_scale_plan(self, pool: PoolKey, replicas: int) -> Plan:
         body = ScalePlanRequest(kind=PlanKind.SCALE, replicas=replicas)
@@ -200,13 +196,13 @@ class ControlApi:
         return await self._call("POST", f"/v1/plans/{_segment(plan_id)}/undo", Plan)
 
     # --- streams of text
-    # ------------------------------------------------------------------------------------------------------------
 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
     ) -> AsyncIterator[LiveEvent]:
-        """Server-sent events, decoded; ends when the API closes the stream (an event `poll` first means: too
-        many streams, poll instead).
+        """Server-sent events, decoded; ends when the API closes the stream.
+
+        A first event `poll` means that too many streams are open: poll instead.
         """
         query = {"topics": ",".join(topics), "pool": str(pool) if pool else None}
         headers = {"last-event-id": last_event_id} if last_event_id else {}
@@ -236,8 +232,7 @@ class ControlApi:
             async for chunk in response.aiter_raw():
                 yield chunk
 
-    # --- plumbing
-    # -------------------------------------------------------------------------------------------------------------------
+    # --- sending and decoding
 
     async def _call(
         self,

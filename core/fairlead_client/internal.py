@@ -1,8 +1,7 @@
-"""`SystemApi`: the internal protocol, by which the operator and routers speak with the control API.
-One method per endpoint.
+"""`SystemApi`: the internal protocol between the control API and the operator or routers, one method per endpoint.
 
-Each call is made once and its outcome is a value: taken, refused for ever, or later. Whether, when and what to send
-again is the caller's business.
+Each call is made once and returns its outcome as a value: taken, refused for ever, or later. The caller decides
+whether, when and what to send again.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -33,10 +32,10 @@ _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
 class SystemApi:
-    """One control API at `url`, as the bearer of `token`. `timeout_seconds` bounds each wait of a call,
-    `connect_seconds` that for a connection.
+    """Client of the control API at `url`, as the bearer of `token`.
 
-    `transport` replaces the network in tests.
+    `timeout_seconds` bounds each wait of a call, `connect_seconds` the wait for a connection. `transport`
+    replaces the network in tests.
     """
 
     def __init__(
@@ -70,17 +69,17 @@ class SystemApi:
     # ── as the operator ──
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Say everything that is seen of a pool, and learn what routers do with it. Saying it again changes nothing."""
+        """Send everything observed of a pool, and get what the routers do with it. Sending it again changes nothing."""
         outcome = await self._send("PUT", _of(pool, internal_paths.POOL_STATE), msgspec.json.encode(state))
         return _read(outcome, _observations)
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
-        """Add to a pool's history. An event that comes again is stored once."""
+        """Add events to a pool's history. An event that is sent again is stored once."""
         body = msgspec.json.encode(PoolEvents(events=tuple(events)))
         return _done(await self._send("POST", _of(pool, internal_paths.POOL_EVENTS), body))
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
-        """The pool is gone. Taken also when the API does not know it (404), so that it may be said twice."""
+        """Report that the pool is gone. A pool unknown to the API (404) counts as taken, so this may be repeated."""
         return _done(await self._send("DELETE", _of(pool, internal_paths.POOL), b"", done=frozenset({404})))
 
     # ── as a router ──
@@ -88,7 +87,7 @@ class SystemApi:
     async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncGenerator[StreamLine, None]:
         """Tables and bindings: a snapshot, SyncedLine, then every change.
 
-        Ends only by StreamLost, also after `silence_seconds` without a line.
+        Ends only by raising StreamLost, also after `silence_seconds` without a line.
         """
         cutter = LineCutter()
         timeout = httpx.Timeout(self._connect_seconds, read=silence_seconds)
@@ -108,16 +107,18 @@ class SystemApi:
     async def post_reports(
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send neighbouring batches (of `encode_batch`) of one router, at least one; a receipt for each, in their
-        order. The API stores a batch once however often it comes. `Later` by Cause.UNREADABLE means stored, with
-        receipts that cannot be read.
+        """Send neighbouring batches (of `encode_batch`) of one router, at least one; returns a
+        receipt for each, in order.
+
+        The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
+        stored but the receipts cannot be read.
         """
         body = post_body(batches, state)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
         return _read(outcome, _receipts)
 
     async def post_router_gone(self, gone: RouterGone) -> Outcome[None]:
-        """A router's last act."""
+        """Send a router's last message."""
         return _done(await self._send("POST", internal_paths.ROUTER_GONE, msgspec.json.encode(gone)))
 
     # ── one call ──
@@ -128,7 +129,10 @@ class SystemApi:
     async def _send(
         self, method: str, path: str, body: bytes, *, seconds: float | None = None, done: frozenset[int] = frozenset()
     ) -> Outcome[bytes]:
-        """`seconds` replaces the usual bound of each wait; `done` are statuses that mean success besides 2xx."""
+        """Make one call.
+
+        `seconds` replaces the usual bound of each wait; `done` lists statuses besides 2xx that mean success.
+        """
         headers = {"content-type": "application/json"} if body else None
         timeout = self._timeout(self._timeout_seconds if seconds is None else seconds)
         try:

@@ -1,8 +1,7 @@
-"""The lines of the stream that routers follow: one JSON object a line, told apart by its member `type`.
+"""The lines of the stream that routers follow: one JSON object per line; its member `type` says which kind it is.
 
 The control API encodes with these classes and routers decode with them, so neither side can rename a member alone. A
-line of a kind that this version does not know, and a member that a kind does not have here, are skipped: a router may
-be older than the API, or newer.
+kind of line, or a member, that this version does not know is skipped: a router may be older than the API, or newer.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import UnreadableLine
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes after which a line without an end is given up."""
+"""A line that has no end after this many bytes is given up."""
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
@@ -25,7 +24,7 @@ class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pool_deleted"):
-    """The pool is gone: its table and its bindings are to be forgotten."""
+    """The pool is gone: forget its table and its bindings."""
 
     pool: PoolKey
 
@@ -33,7 +32,7 @@ class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="bindings"):
     """Sessions that were bound or moved.
 
-    A binding may come twice or late: the one with the highest version of its session counts.
+    A binding may arrive twice or late: the one with the highest version for its session counts.
     """
 
     bindings: tuple[Binding, ...] = ()

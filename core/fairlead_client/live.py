@@ -1,11 +1,11 @@
-"""What comes over the stream of live events, for people."""
+"""Events of the live stream that people watch."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEvent:
-    """One server-sent event: `event` is the topic, `data` its JSON text, `id` what to send back as Last-Event-ID."""
+    """One server-sent event: `event` is its topic, `data` its JSON text, `id` the value to send back as Last-Event-ID."""
 
     event: str
     data: str

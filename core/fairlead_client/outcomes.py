@@ -1,6 +1,6 @@
-"""What became of one call of the internal protocol.
+"""The possible outcomes of one call of the internal protocol.
 
-The caller only decides what to do about it; nothing here was tried twice.
+No call was tried twice here; the caller decides what to do about its outcome.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[Answer]):
-    """The API did it and said so."""
+    """The API accepted the call and answered."""
 
     answer: Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The API understood the body and will never take it (400, 413, 422), so that sending it again is pointless.
+    """The API understood the body and will never take it (400, 413, 422), so sending it again is pointless.
 
     `problem` is one line.
     """
@@ -35,24 +35,24 @@ class Cause(Enum):
     TIMED_OUT = "timed-out"
     """Sent, but not answered in time. The API may still be working on it."""
     FAULT = "fault"
-    """Answered 500: the API failed at this very body, or at everything."""
+    """Answered 500: the API failed at this particular body, or at everything."""
     UNAVAILABLE = "unavailable"
     """Answered 429, or 5xx other than 500: the API or its database is away or busy."""
     DECLINED = "declined"
     """Any other answer, such as 401 for a token it does not know or 409 for a state older than the stored one."""
     UNREADABLE = "unreadable"
-    """Answered that it took the body, in words this version cannot read."""
+    """The API took the body, but this version cannot read its answer."""
 
 
 OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAVAILABLE})
-"""Causes that lie with the API, so that other calls would fare no better."""
+"""Causes that lie with the API, so that other calls would fail as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """Not taken now, or not known to be: the same call may succeed later, and may be repeated without
-    harm. `problem` is one line;
-    `retry_after_seconds` is the pause that was asked for, None when none was.
+    """Not taken now, or not known to be taken: the same call may succeed later, and repeating it does no harm.
+
+    `problem` is one line; `retry_after_seconds` is the pause the API asked for, None when it asked for none.
     """
 
     cause: Cause

@@ -1,9 +1,8 @@
-"""A post of reports: neighbouring batches, encoded once when they were recorded, with the state of the router
-at the moment of sending.
+"""A post of reports: neighbouring batches, each encoded once when recorded, and the router's state when they are sent.
 
-A batch may wait on a router's disk through an outage. Its records stay true meanwhile; counts of what is in flight
-would not, and would mislead an operator that waits for an instance to fall idle. So a batch is kept without them, and
-they are put in, as bytes, when it is sent.
+A batch may wait on a router's disk through an outage. Its records stay true meanwhile, but counts of requests in
+flight would not, and would mislead an operator that waits for an instance to fall idle. So a batch is kept without
+those counts; they are inserted, as bytes, when it is sent.
 """
 
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ _batch = msgspec.json.Decoder(ReportBatch)
 
 
 def encode_batch(batch: ReportBatch) -> bytes:
-    """A batch as JSON, as it waits on disk."""
+    """A batch as JSON, the form in which it waits on disk."""
     return _encoder.encode(batch)
 
 
 def decode_batch(content: bytes) -> ReportBatch:
-    """The batch of `encode_batch`, or of an earlier version's. Raises msgspec.DecodeError."""
+    """The batch that `encode_batch` wrote, in this version or an earlier one. Raises msgspec.DecodeError."""
     return _batch.decode(content)
 
 

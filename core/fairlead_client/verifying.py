@@ -1,5 +1,6 @@
-"""Contradictions in the public record: decisions, re-routes and migrations against their own numbers and
-against the sessions' history.
+"""Finds contradictions in the public record.
+
+Decisions, re-routes and migrations are checked against their own numbers, and migrations against the sessions' history.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from fairlead_client.resources.sessions import SessionDetail
 
 
 class Verifier:
-    """Looks at one item at a time and keeps what does not fit, in words, with the item's path."""
+    """Checks one item at a time and collects the contradictions, in words, with the item's path."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -26,7 +27,7 @@ class Verifier:
         self._sessions: dict[tuple[str, str], SessionDetail] = {}
 
     async def decision(self, decision: RoutingDecision) -> None:
-        """Computes the choice again."""
+        """Computes the choice again and compares."""
         self.looked_at["decisions"] += 1
         self.rules.setdefault(decision.policy, Counter())[decision.rule.code] += 1
         problems = contradictions(decision, tuple(decision.parts), decision.considered, decision.reason)
@@ -38,7 +39,7 @@ class Verifier:
         self._note(f"/v1/reroutes/{reroute.id}", _move(reroute, f"Request {reroute.request}"))
 
     async def migration(self, migration: Migration, api: ControlApi) -> None:
-        """Checks its numbers, and that it is a step of the session's history."""
+        """Checks a migration's numbers, and that it is a step of the session's history."""
         self.looked_at["migrations"] += 1
         problems = _move(migration, f"Session {migration.session}")
         try:
@@ -61,7 +62,7 @@ class Verifier:
 
 
 def _sentence(decision: RoutingDecision) -> list[str]:
-    """Whether the sentence says what the numbers say."""
+    """The contradictions between the sentence and the numbers."""
     found = [] if decision.explanation == explain(decision) else ["the sentence is not the one its numbers give"]
     chosen = candidate(decision, decision.chosen)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)
@@ -113,7 +114,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
 
 
 def _step(migration: Migration, detail: SessionDetail) -> list[str]:
-    """Whether the history of the session has exactly this move."""
+    """The contradictions between a migration and the session's history, which must contain exactly this move."""
     history = sorted(detail.history, key=lambda holder: holder.version)
     steps = [index for index, holder in enumerate(history) if holder.migration == migration.id]
     if len(steps) != 1:

@@ -1,4 +1,4 @@
-"""Clocks that processes hand to what needs the time."""
+"""Clocks that a process hands to the code that needs the time."""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,9 @@ def utc_now() -> datetime:
 
 
 class SteadyClock:
-    """Unix seconds that never go back, even when the machine's wall clock is stepped: read once and
-    advanced by the monotonic clock.
+    """Unix seconds that never go back, even when the machine's wall clock is set back.
+
+    The wall clock is read once; after that the monotonic clock advances the time.
     """
 
     __slots__ = ("_anchor", "_monotonic")

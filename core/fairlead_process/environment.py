@@ -1,12 +1,12 @@
-"""The one reader of the environment. Settings are dataclasses whose fields carry the variable they come from:
+"""Reads all settings from the environment. Settings are dataclasses whose fields name their variable:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class RouterSettings:
-        max_retries: int = field(default=2, metadata=variable("FAIRLEAD_MAX_RETRIES", Whole("retries"), "other instances
-        that are tried")) timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
+        max_retries: int = field(default=2, metadata=variable("FAIRLEAD_MAX_RETRIES", Whole("retries"), "…"))
+        timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))
 
-`read(RouterSettings, os.environ)` gives the settings or raises InvalidInput; the same fields make docs/settings.md, so
-no variable is undocumented.
+`read(RouterSettings, os.environ)` gives the settings or raises InvalidInput. docs/settings.md is generated from the
+same fields, so no variable is undocumented.
 """
 
 import difflib
@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 PREFIX = "FAIRLEAD_"
 NOT_SETTINGS = ("FAIRLEAD_SANDBOX_", "FAIRLEAD_TEST_")
-"""Marks of the sandbox and of the tests: no process reads them as settings, and none complains of them."""
+"""Prefixes of variables for the sandbox and the tests: no process reads these as settings, and none reports them."""
 
 
 class MissingSetting(InvalidInput):
@@ -34,8 +34,10 @@ class MissingSetting(InvalidInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable. `meaning` says what it sets, `consequence` what another value changes; `default_shown`
-    stands for a default that is worked out at the start.
+    """One environment variable.
+
+    `meaning` says what it sets, `consequence` what another value changes. `default_shown` replaces a default that is
+    only computed at the start.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Variable:
     default_shown: str = ""
 
     def parse(self, text: str) -> Any:
-        """Raises InvalidInput naming the variable. A secret's text is never repeated."""
+        """The value of `text`. Raises InvalidInput naming the variable; the text of a secret never appears in it."""
         try:
             return self.kind.parse(text)
         except InvalidInput as problem:
@@ -60,14 +62,14 @@ def variable(name: str, kind: Kind[Any], meaning: str, consequence: str = "", *,
 
 
 def group(settings: type[Any]) -> Mapping[str, Any]:
-    """Metadata of a dataclass field whose value is such a dataclass itself."""
+    """Metadata of a dataclass field whose value is itself a dataclass of settings."""
     return {"group": settings}
 
 
 def read(settings: type[S], environment: Mapping[str, str]) -> S:
-    """The settings as the environment has them; an empty variable counts as not set.
+    """The settings that the environment gives; an empty variable counts as not set.
 
-    Raises InvalidInput for the first that cannot be used.
+    Raises InvalidInput for the first one that cannot be used.
     """
     values: dict[str, Any] = {}
     for one in fields(settings):  # type: ignore[arg-type]  # a type variable cannot say that it is a dataclass
@@ -97,9 +99,7 @@ def names(*settings: type[Any]) -> frozenset[str]:
 
 
 def unread(environment: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
-    """Fairlead's variables that are set and not among `known`, each with the known name most like it (empty:
-    none is).
-    """
+    """Fairlead's variables that are set and not among `known`, each with the most similar known name (empty: none)."""
     strange = sorted(name for name in environment if name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS) and name not in known)
     return {name: next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "") for name in strange}
 

@@ -1,4 +1,4 @@
-"""What an environment variable may hold: how its text is read, and how that is said to a person."""
+"""The kinds of value an environment variable may hold: how its text is read, and how a person is told what to write."""
 
 import math
 from collections.abc import Callable
@@ -12,8 +12,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(Protocol[T_co]):
-    """`wanted` completes the sentence "write …"; `unit` is what docs/settings.md says of values; a
-    `secret` is shown nowhere.
+    """One kind of value.
+
+    `wanted` completes the sentence "write …"; docs/settings.md shows `unit`; a `secret` is shown nowhere.
     """
 
     @property
@@ -26,12 +27,12 @@ class Kind(Protocol[T_co]):
     def secret(self) -> bool: ...
 
     def parse(self, text: str) -> T_co:
-        """Raises ValueError, or InvalidInput where `wanted` is not remedy enough."""
+        """The value of `text`. Raises ValueError, or InvalidInput where `wanted` is not enough of a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Anything that is not empty."""
+    """Any text that is not empty."""
 
     wanted: str
     unit: str = "text"
@@ -43,7 +44,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """What `parse` makes of the text; it raises ValueError or InvalidInput."""
+    """The value that the function `parse` makes of the text; it raises ValueError or InvalidInput."""
 
     parser: Callable[[str], T]
     wanted: str
@@ -56,7 +57,7 @@ class Parsed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number of `noun`, such as bytes, within bounds that are included."""
+    """A whole number of `noun`, such as bytes; both bounds are included."""
 
     noun: str
     least: int = 0
@@ -82,9 +83,9 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of `noun` (empty: a mere number).
+    """A number of `noun` (empty: a plain number), never infinite.
 
-    `least` is excluded where `above` says so, `most` always included; never infinite.
+    `least` is excluded if `above` is set; `most` is always included.
     """
 
     noun: str
@@ -168,7 +169,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names with commas between them."""
+    """Names separated by commas."""
 
     wanted: str = field(default="names with commas between them", init=False)
     unit: str = field(default="names with commas", init=False)
@@ -180,7 +181,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A path, not looked at before it is used."""
+    """A path; the file is not looked at before it is used."""
 
     wanted: str = field(default="the path of a file", init=False)
     unit: str = field(default="path", init=False)

@@ -1,8 +1,7 @@
-"""Requests to the Kubernetes API, for every process that makes some: who we are, time limits, credentials that
-expire, and what errors mean.
+"""Requests to the Kubernetes API, for every process that makes some.
 
-It stands on the official asyncio client. Objects are plain JSON documents; which objects there are
-is the callers' business.
+It handles credentials, which expire, time limits, and the meaning of errors. It uses the official asyncio client.
+Objects are plain JSON documents; the callers choose the objects.
 """
 
 import json
@@ -44,7 +43,7 @@ class ClusterNotConfigured(ClusterUnavailable):
 
 
 class ClusterRefused(ClusterError):
-    """Refused, with the HTTP status, the server's reason word and its own `text` about it."""
+    """Refused, with the HTTP status, the server's reason word and its message `text`."""
 
     def __init__(self, status: int, reason: str, message: str, text: str = "") -> None:
         self.status = status
@@ -54,7 +53,10 @@ class ClusterRefused(ClusterError):
 
 
 class KubernetesApi:
-    """Make it with `connect`, end it with `close`. Credentials that expired are read anew, once per call."""
+    """A connection to the Kubernetes API. Create it with `connect`, end it with `close`.
+
+    Expired credentials are read again, once per call.
+    """
 
     def __init__(self, api: client.ApiClient, kubeconfig: str | None) -> None:
         self._api = api
@@ -62,7 +64,7 @@ class KubernetesApi:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "KubernetesApi":
-        """From a kubeconfig file, or from the pod's service account when None; nothing is asked yet.
+        """Connect with a kubeconfig file, or with the pod's service account when None; no request is made yet.
 
         Raises ClusterNotConfigured.
         """
@@ -82,7 +84,7 @@ class KubernetesApi:
         content: str = "application/json",
         absent: int | None = None,
     ) -> dict[str, Any] | None:
-        """One request within ten seconds, and its answer; None when the answer's status is `absent`.
+        """Make one request, within ten seconds, and return its answer; None when the answer's status is `absent`.
 
         Raises ClusterUnavailable, ClusterRefused.
         """
@@ -117,9 +119,9 @@ class KubernetesApi:
 
 
 async def open_session(kubeconfig: str | None, connections: int) -> tuple[str, aiohttp.ClientSession]:
-    """The server's address and a session with the same credentials, for a framework that makes its own requests, with so many connections at most.
+    """The server's address and a session with the same credentials, for a framework that makes its own requests.
 
-    Raises ClusterNotConfigured.
+    The session opens at most `connections` connections. Raises ClusterNotConfigured.
     """
     api = await _log_in(kubeconfig)
     authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")

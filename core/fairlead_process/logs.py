@@ -1,15 +1,15 @@
-"""One format of log lines for all processes. What happened is a fixed sentence, its data are named values (`extra=`),
-never formatted into it:
+"""One format of log lines for all processes.
+
+The event is a fixed sentence; its data are named values (`extra=`), never formatted into the sentence:
 
     logger.warning("report set aside", extra={"file": path.name, "error": str(error)})
 
     2026-11-21T10:00:00.000Z WARNING fairlead_router.reporting report set aside file=7.json error="disk full"
-    {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event":
-    "report set aside", "file": …}
+    {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set
+     aside", "file": …}
 
-Prompts, keys and tokens are never logged. Names of values are the same everywhere: `error` for what went wrong,
-`pool` as namespace/name,
-`instance`, `router`, `request`, `session`.
+Prompts, keys and tokens are never logged. Values have the same names everywhere: `error` for the problem, `pool` as
+namespace/name, `instance`, `router`, `request`, `session`.
 """
 
 import json
@@ -24,11 +24,11 @@ from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Choice
 
 CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
-"""Loggers of libraries that say at INFO what our own lines say, or what nobody needs."""
+"""Library loggers whose INFO lines repeat ours or help nobody."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
-"""What uvicorn and kopf attach for their own formatters."""
+"""Attributes that uvicorn and kopf attach to records for their own formatters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlyLogs:
-    """Settings of a process that is told everything else on its command line."""
+    """Log settings of a process that gets all its other settings on its command line."""
 
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
@@ -88,14 +88,14 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """Quoted where a reader, or `cut`, could take it for more than one value."""
+    """The value as text, quoted if a reader, or `cut`, could take it for more than one value."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Sends all logs of this process to `stream`, standard error unless told."""
+    """Sends all logs of this process to `stream`; None = standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogLines(as_json=settings.format == "json"))
     logging.basicConfig(level=settings.level, handlers=[handler], force=True)

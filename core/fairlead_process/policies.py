@@ -1,8 +1,8 @@
-"""The routing policies of this process: Fairlead's own and those of installed packages.
+"""The routing policies of this process: Fairlead's and those of installed packages.
 
-A package brings one by an entry point of the group `fairlead.policies`, named as the policy and leading to its
-`PolicyEntry`. Reading what is installed is I/O, so it happens here and not in the core. Routers, the operator and the
-simulator need the package to use the policy, the control API to explain its decisions.
+A package adds a policy with an entry point of the group `fairlead.policies` that has the policy's name and points to
+its `PolicyEntry`. Reading the installed packages is I/O, so it happens here and not in the core. Routers, the operator
+and the simulator need the package to use the policy, the control API needs it to explain the policy's decisions.
 """
 
 from functools import cache
@@ -16,8 +16,8 @@ GROUP = "fairlead.policies"
 
 @cache
 def installed_policies() -> PolicyCatalogue:
-    """Looked up once per process; a policy's module is loaded when it is first asked for.
+    """The catalogue, built once per process; a policy's module is loaded when it is first asked for.
 
-    Raises InvalidInput when a name is taken.
+    Raises InvalidInput when two policies have the same name.
     """
     return BUILT_IN.extended({point.name: point.load for point in entry_points(group=GROUP)})

@@ -1,4 +1,4 @@
-"""docs/settings.md: every environment variable of every process, made of the settings' own fields."""
+"""Writes docs/settings.md: every environment variable of every process, from the fields of the settings."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
@@ -10,7 +10,7 @@ from fairlead_process.environment import Variable, variables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """The settings of one process, and how that is started."""
+    """The settings of one process, and how to start it."""
 
     title: str
     started_by: str
@@ -19,7 +19,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOption:
-    """An option of a command that a variable can give instead."""
+    """A command's option that can also be given by a variable."""
 
     variable: str
     commands: tuple[str, ...]
@@ -28,7 +28,7 @@ class CommandOption:
 
 
 def page(introduction: str, common: Section, sections: Sequence[Section], options: Sequence[CommandOption]) -> str:
-    """The page as Markdown. What is in `common` is not repeated in the other sections."""
+    """The page as Markdown. Variables in `common` are not repeated in the other sections."""
     everywhere = {found.name for settings in common.settings for found, _ in variables(settings)}
     parts = [introduction.strip(), _section(common, set()), *(_section(one, everywhere) for one in sections), _options(options)]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Variables that several processes are read from, each described once."""
+"""Variables that several processes read, each described once."""
 
 from fairlead_process.environment import variable
 from fairlead_process.kinds import Address, Text

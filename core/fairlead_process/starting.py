@@ -1,8 +1,7 @@
-"""How a process begins: its settings, its logs, its sockets; and how a start that is impossible ends:
-one line, and an exit code.
+"""How a process starts: settings, logs, sockets. An impossible start ends with one line and an exit code.
 
-2 for what a person wrote (a setting, an address that cannot be listened on), as for a wrong command
-line; 1 for anything else.
+The exit code is 2 for a person's input (a setting, an address that cannot be bound), as for a wrong command line,
+and 1 for anything else.
 """
 
 import logging
@@ -23,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProcessSettings(Protocol):
-    """Settings of a process, whatever else they have."""
+    """The part of its settings that every process has."""
 
     @property
     def logs(self) -> LogSettings: ...
@@ -44,10 +43,10 @@ class FaultSettings:
 
 @contextmanager
 def one_line_errors(program: str) -> Iterator[None]:
-    """Ends the process with one line on standard error when the block raises a FairleadError or OSError: with code 2 if
-    it names an input, else 1.
+    """Ends the process with one line on standard error when the block raises a FairleadError or OSError.
 
-    Anything else it raises is a fault of ours: logged with its traceback, code 1.
+    The exit code is 2 if the error names an input, else 1. Any other error is a bug in Fairlead: it is logged with its
+    traceback, and the code is 1.
     """
     try:
         yield
@@ -63,17 +62,16 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 
 def line_of(problem: Exception) -> str | None:
-    """One line for a person, of an error that was raised on purpose or by the operating system;
-    None for a fault of ours.
-    """
+    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead."""
     if isinstance(problem, OSError) and problem.filename and problem.strerror:
         return f"{problem.filename}: {problem.strerror}"
     return " ".join(str(problem).splitlines()) if isinstance(problem, FairleadError | OSError) else None
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
-    """Reads the process' settings, sets up its logs, and reports variables that are set and that the process does not
-    read. Raises InvalidInput.
+    """Reads the process's settings, sets up its logs, and reports variables that are set but not read by it.
+
+    Raises InvalidInput.
     """
     settings = reader(os.environ)
     configure(settings.logs)
@@ -82,20 +80,20 @@ def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
 
 
 def report_unread(environment: Mapping[str, str], known: frozenset[str]) -> None:
-    """A log line for each variable of ours that nobody here reads: it may be misspelt."""
+    """Logs each Fairlead variable that this process does not read: it may be misspelt."""
     for name, similar in unread(environment, known).items():
         logger.warning("a setting is set that this process does not have", extra={"variable": name, "did_you_mean": similar or None})
 
 
 def debug(environment: Mapping[str, str]) -> bool:
-    """Whether tracebacks are wanted."""
+    """Whether tracebacks should be shown."""
     return read(FaultSettings, environment).debug
 
 
 def bind(options: str, host: str, port: int, *, shared: bool = False) -> socket.socket:
     """A TCP socket bound to an address, ready to listen. `shared` lets other processes bind it too (SO_REUSEPORT).
 
-    Raises InvalidInput naming the options, host and port when it cannot be had.
+    Raises InvalidInput, which names the options, host and port, when the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

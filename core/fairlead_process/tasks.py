@@ -1,7 +1,7 @@
-"""What a process does in the background: activities that go on for ever, and work that is done every few seconds.
+"""Background tasks of a process: activities that run for ever, and work that repeats every few seconds.
 
-Nothing that goes wrong in one ends the process or the others: it is logged with its traceback and begun again. Ending
-waits until all have ended.
+A failure in one ends neither the process nor the others: it is logged with its traceback and the task starts again.
+Stopping waits until all tasks have ended.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 RESTART_SECONDS = 1.0
-"""Pause after a failure, so that a fault that stays fills no disk with tracebacks."""
+"""Pause after a failure, so that a permanent fault does not fill the disk with tracebacks."""
 
 LEAST_PAUSE_SECONDS = 0.005
-"""Work that takes longer than its interval leaves the event loop so much between two runs."""
+"""Least pause between two runs, left to the event loop when the work takes longer than its interval."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +25,16 @@ class Tasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, activity: Callable[[], Awaitable[None]]) -> None:
-        """Runs `activity`, which goes on until it is cancelled; one that fails is begun again, one that
-        returns has done its part.
+        """Runs `activity`, which normally goes on until it is cancelled.
+
+        If it fails, it is started again; if it returns, it is finished.
         """
         self._tasks[name] = asyncio.create_task(_kept_going(name, activity), name=name)
 
     def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` at once and then every `seconds`, counted from one beginning to the next; runs never overlap, and
-        missed ones are left out.
+        """Runs `work` at once and then every `seconds`, counted from one start to the next.
+
+        Runs never overlap; missed ones are skipped.
         """
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 

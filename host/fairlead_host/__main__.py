@@ -1,5 +1,6 @@
-"""The process of the control API and the web UI: `python -m fairlead_host --host H --port P`, or `fairlead api`;
-settings from the environment.
+"""The process of the control API and the web UI: `python -m fairlead_host --host H --port P`, or `fairlead api`.
+
+Settings come from the environment.
 """
 
 import click

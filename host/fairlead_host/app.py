@@ -1,4 +1,4 @@
-"""One ASGI app of two: the control API, and the web UI that asks it without a socket between them."""
+"""One ASGI app that joins the control API and the web UI, which calls the API without a socket."""
 
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -8,12 +8,13 @@ from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
 
 API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
-"""What the API answers itself; everything else is the web UI's."""
+"""Paths that the API answers; all others go to the web UI."""
 
 
 def create_app(settings: Settings, public_url: str) -> ASGIApp:
-    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts. Raises
-    InvalidInput for a `public_url` that nobody can open.
+    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts.
+
+    Raises InvalidInput for a `public_url` that nobody can open.
     """
     api = create_api(settings)
     web = create_web_app(api_url="http://fairlead-api", api_transport=httpx.ASGITransport(app=api), public_url=public_url)
@@ -21,7 +22,7 @@ def create_app(settings: Settings, public_url: str) -> ASGIApp:
 
 
 class BesideWeb:
-    """Sends API paths to the API and all others to the web UI; lifespan belongs to the API."""
+    """Sends API paths to the API and all others to the web UI. The API handles lifespan."""
 
     def __init__(self, api: ASGIApp, web: ASGIApp) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""Settings of the host: those of the control API, and what joining it to the web UI needs."""
+"""Settings of the host: those of the control API, and those for joining it to the web UI."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from fairlead_process.shared_variables import PUBLIC_URL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """`public_url` None = the address it listens on."""
+    """Settings of the host process. `public_url` None = the address it listens on."""
 
     web: bool = field(
         default=True,
@@ -23,7 +23,7 @@ class HostSettings:
 
     @property
     def logs(self) -> LogSettings:
-        """The whole process logs as the API is told to."""
+        """The API's log settings, which apply to the whole process."""
         return self.api.logs
 
 

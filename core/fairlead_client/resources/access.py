@@ -1,4 +1,4 @@
-"""Who is asking: identities, logins, API tokens."""
+"""Identities, logins and API tokens."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,10 @@ from enum import StrEnum
 
 
 class AccessRole(StrEnum):
-    """What the holder of a credential may do. A person's role reaches what the lower ones may do; the operator process
-    and routers have roles that stand apart: neither does the other's work nor reads what people read.
+    """The role of a credential, which decides what its holder may do.
+
+    A person's role includes everything that lower ones allow. The roles of the operator process and of routers stand
+    apart: neither may do the other's work or read what people read.
     """
 
     VIEWER = "viewer"
@@ -22,12 +24,12 @@ class AccessRole(StrEnum):
 
 
 PEOPLE = (AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN)
-"""Roles of people, each with all that the ones before it may do."""
+"""Roles of people; each includes everything that the ones before it allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who is asking. `expires_at` None for a bootstrap token."""
+    """The caller's identity. `expires_at` is None for a bootstrap token."""
 
     subject: str
     role: AccessRole
@@ -37,7 +39,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """`token` is a one-time login link's token, or an API token pasted by a person."""
+    """`token` is the token of a one-time login link, or an API token that a person pasted."""
 
     token: str
 

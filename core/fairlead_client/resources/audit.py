@@ -7,9 +7,9 @@ from typing import Any
 
 
 class AuditAction(StrEnum):
-    """What people and processes do that is audited.
+    """The actions of people and processes that are audited.
 
-    What the operator process tells of is `operator.` and the reason of its event.
+    The action of an event from the operator process is `operator.` and the event's reason.
     """
 
     LOGIN = "login"
@@ -27,11 +27,11 @@ class AuditAction(StrEnum):
 
 
 OPERATOR_EVENT = "operator."
-"""Beginning of the actions that are events of the operator process, such as `operator.DrainStarted`."""
+"""Prefix of actions that are events of the operator process, such as `operator.DrainStarted`."""
 
 
 class AuditResult(StrEnum):
-    """How it ended: done, not allowed, failed on the way, or refused for what it asked."""
+    """How the action ended: done, not allowed, failed on the way, or refused because of its input."""
 
     OK = "ok"
     DENIED = "denied"
@@ -41,9 +41,11 @@ class AuditResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """`action` is an AuditAction, or OPERATOR_EVENT and the event's reason; `role` is an AccessRole, `cluster` for
-    what came from outside, or
-    `none` where nobody was recognized. `chain` is the hash linking this entry to the one before it on the same day.
+    """One entry of the audit log.
+
+    `action` is an AuditAction, or OPERATOR_EVENT and the event's reason. `role` is an AccessRole, `cluster` for an
+    action from outside, or `none` where nobody was recognized. `chain` is the hash that links this entry to the one
+    before it on the same day.
     """
 
     id: int
@@ -66,7 +68,7 @@ class AuditEntry:
 class AuditHead:
     """An entry's place in the audit log's chain.
 
-    Whoever keeps one elsewhere can prove later that nothing up to it was changed or cut off.
+    Keep one outside the database: it proves later that nothing up to it was changed or cut off.
     """
 
     id: int
@@ -76,9 +78,11 @@ class AuditHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerification:
-    """Whether the audit log is whole. `first_broken` is the id of the first entry that does not fit or is gone,
-    `missing` how many entries the newest head knows of and the log has not, `kept_head_holds` whether the head asked
-    about is still in the chain (None: none was).
+    """Whether the audit log is whole.
+
+    `first_broken` is the id of the first entry that does not fit or is gone. `missing` counts the entries that the
+    newest head knows of and the log lacks. `kept_head_holds` says whether the head asked about is still in the chain
+    (None: the caller asked about none).
     """
 
     intact: bool

@@ -10,9 +10,10 @@ from fairlead.routing.explanations.grounds import LimitValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingDecision(SampledDecision[str, datetime]):
-    """A sampled decision: the router's record, and what explains it. Which candidate wins follows from `rule`, the
-    candidates' values of its terms, and `limits`: `terms` say in which unit and direction each counts (`total` is among
-    them), `parts` name the terms whose sum the total is.
+    """A sampled decision: the router's record, and the fields that explain it.
+
+    `rule`, the candidates' values of its terms, and `limits` determine which candidate wins. `terms` say in which unit
+    and direction each term counts (`total` is one of them); `parts` name the terms that add up to the total.
     `candidates` are the chosen one, the next best and the one passed over, out of `considered` instances.
     """
 

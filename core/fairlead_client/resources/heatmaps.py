@@ -23,12 +23,12 @@ class HeatmapRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heatmap:
-    """`metric` is one of METRICS; columns are `step_seconds` wide from `start`; cells are the maximum
-    (or mean) of their seconds.
-    `maximum` is the scale's top: the data's maximum, at least the limit; 1 for shares. `migrations_total` are
-    all of the range; those in
-    `migrations` are fewer only where there are more pairs of instances and columns than can be shown,
-    and the busiest are kept.
+    """One metric of a pool's instances over time.
+
+    `metric` is one of METRICS. Columns are `step_seconds` wide from `start`; a cell is the maximum (or mean) of its
+    seconds. `maximum` is the top of the scale: the data's maximum, at least the limit; 1 for shares.
+    `migrations_total` counts all migrations of the range. `migrations` holds fewer only where there are more pairs of
+    instances and columns than can be shown; then the busiest are kept.
     """
 
     pool: str
@@ -48,8 +48,9 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapMigration:
-    """The `count` migrations from one instance to another within one column; `id`, `at` and
-    `trigger` are the newest one's.
+    """The `count` migrations from one instance to another within one column.
+
+    `id`, `at` and `trigger` are those of the newest one.
     """
 
     id: str

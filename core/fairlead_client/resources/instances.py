@@ -8,8 +8,10 @@ from fairlead.instances import InstanceState, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSummary:
-    """`key_share` is the share of the hash ring owned (0 unless accepting); load figures are of the newest complete
-    second.
+    """One instance.
+
+    `key_share` is the share of the hash ring that it owns (0 unless accepting); load figures are of
+    the newest complete second.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Session migrations and re-routes: what went from one instance to another, why, and whether it paid off."""
+"""Session migrations and re-routes: what moved from one instance to another, why, and whether it paid off."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,24 +9,26 @@ from fairlead.reports import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(reports.Move[str, datetime]):
-    """What migrations and re-routes have in common: the router's record, the router, and what follows from both."""
+    """The fields that migrations and re-routes share: the router's record, the router, and conclusions from both."""
 
     pool: str
     at: datetime
     router: str
     explanation: str
-    """What moved, why, what was promised and whether it came true, in sentences made from the other fields."""
+    """What moved, why, which gain was predicted and whether it came true, in sentences made from the other fields."""
     paid_off: bool | None
-    """False when the real TTFT was not below the one predicted for staying, true when it was and a gain had
-    been predicted, else None.
+    """Whether the move was worth it.
+
+    False when the real TTFT was not below the one predicted for staying; true when it was below and a gain had been
+    predicted; otherwise None.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration(Move):
-    """A bound session's home moved: a step of the session's history.
+    """A move of a bound session's home, which is a step of the session's history.
 
-    `request` is the one that carried it, None when none did.
+    `request` is the request that carried the move, None when none did.
     """
 
     session: str
@@ -34,7 +36,10 @@ class Migration(Move):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRoute(Move):
-    """A queued or unbound request went elsewhere; no session's home moved. `session` is only what the request named."""
+    """A queued or unbound request went to another instance; no session's home moved.
+
+    `session` is only the session that the request named.
+    """
 
     request: str
 
@@ -48,8 +53,10 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationMatrix:
-    """Flows between instances, of migrations or of re-routes. Not more than the newest 10,000 of the range are counted:
-    `complete` says whether those are all, and `counted_from` is the time from which on all are counted.
+    """Flows between instances, of migrations or of re-routes.
+
+    At most the newest 10,000 moves of the range are counted. `complete` says whether those are all; `counted_from` is
+    the time since which all are counted.
     """
 
     flows: list[MigrationFlow]

@@ -8,10 +8,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[Item]):
-    """One page of a list. `next_cursor` None = the last page; a page before it may hold fewer items than asked for, or
-    none, when filters are combined that take long to look for. `total` is exact up to 1,000; beyond, or when not all
-    was looked at, it is None and
-    `total_at_least` says how many there are at least.
+    """One page of a list.
+
+    `next_cursor` None = the last page. An earlier page may hold fewer items than asked for, or none, when a
+    combination of filters takes long to search. `total` is exact up to 1,000; beyond that, or when not everything was
+    searched, it is None and `total_at_least` is a lower bound.
     """
 
     items: list[Item]

@@ -1,4 +1,4 @@
-"""Plans: a change previewed, applied, undone."""
+"""Plans: a change is previewed, applied and undone."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,13 +7,13 @@ from typing import Any
 
 
 class PlanKind(StrEnum):
-    """What a plan changes."""
+    """The kind of change that a plan makes."""
 
     SCALE = "scale"
 
 
 class PlanState(StrEnum):
-    """What became of a plan: an open one can be applied; the others are closed for good."""
+    """The fate of a plan: an open one can be applied; the others are closed for good."""
 
     OPEN = "open"
     APPLIED = "applied"
@@ -24,11 +24,11 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
-    """What applying would do, estimated from what is bound and flowing now.
+    """The expected effect of applying, estimated from present sessions and traffic.
 
-    Sessions of a removed instance move to others, or are lost (`sessions_lost`) where none is left to take them.
-    `predicted_attainment` is the share of requests whose TTFT would be in time, as `prediction_basis` says; both None
-    where nothing flows, and then nothing is promised.
+    Sessions of a removed instance move to others, or are lost (`sessions_lost`) where no instance is left to take
+    them. `predicted_attainment` is the share of requests whose TTFT would be in time, as `prediction_basis` says; both
+    are None where there is no traffic, and then nothing is promised.
     """
 
     instances_added: int
@@ -39,14 +39,14 @@ class PlanEffect:
     predicted_attainment: float | None
     warnings: list[str]
     heavy: bool
+    """Scales to zero or moves more than 10 % of sessions; applying it then needs the pool's name and a reason."""
     sessions_lost: int = 0
     prediction_basis: str | None = None
-    """Heavy plans (to zero, or moving more than 10 % of sessions) want the pool's name and a reason to be applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A previewed change. It can be applied until `expires_at` if the object did not change."""
+    """A previewed change. It can be applied until `expires_at`, unless the object changed meanwhile."""
 
     id: str
     pool: str
@@ -74,7 +74,7 @@ class ScalePlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """`confirm` must equal the pool's name and `reason` be given for heavy plans."""
+    """For a heavy plan `confirm` must equal the pool's name and `reason` must be given."""
 
     confirm: str | None = None
     reason: str | None = None

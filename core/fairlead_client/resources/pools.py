@@ -1,4 +1,4 @@
-"""Pools: what is declared, how it is, and how it came to be so."""
+"""Pools: their spec, their state and their history."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,15 +18,15 @@ class PoolCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSummary:
-    """`attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
-    `reroutes_per_hour`, `lost_moves_per_hour` are over the last 5 minutes (None: no traffic). A lost move is one a
-    router made of a session that another writer had moved first: the request was served where it went, the session's
-    home and history are the first writer's.
-    `attainment` is meant at `slo_percentile` (0-100); `ttft_at_percentile_seconds` is the TTFT there, to be held
-    against `ttft_slo_seconds`.
-    `state_digest` changes with the generation, the routing table, the conditions and the instances'
-    states, and with nothing else.
-    `owner` names the GitOps tool that owns the object, if any: then it is read-only here.
+    """One pool.
+
+    `attainment`, `hit_rate`, `requests_per_second`, `rejections_per_second`, `migrations_per_hour`,
+    `reroutes_per_hour` and `lost_moves_per_hour` cover the last 5 minutes (None: no traffic). A lost move is one a
+    router made of a session that another writer had moved first: the request was served where the router sent it, but
+    the session's home and history are the first writer's. `attainment` holds for `slo_percentile` (0-100);
+    `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
+    changes with the generation, the routing table, the conditions and the instances' states, and with nothing else.
+    `owner` names the GitOps tool that owns the object, if any: then the pool is read-only here.
     """
 
     namespace: str
@@ -78,7 +78,7 @@ class PoolRevision:
     reason: str | None
     spec: dict[str, Any]
     diff: list[dict[str, Any]]
-    """JSON-patch-like list of {op, path, before, after} against the previous revision."""
+    """The changes from the previous revision, like a JSON patch: a list of {op, path, before, after}."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

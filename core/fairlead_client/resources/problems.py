@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """RFC 9457 problem document. `field`, `value` and `remedy` are there when a person's input was wrong."""
+    """RFC 9457 problem document. `field`, `value` and `remedy` are present when a person's input was wrong."""
 
     type: str
     title: str

@@ -8,7 +8,7 @@ from fairlead.reports import RejectionReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionGroup:
-    """`sparkline` is the count per bucket of the asked range, oldest first."""
+    """Refused requests of one cause. `sparkline` is the count per bucket of the requested range, oldest first."""
 
     pool: str
     reason: RejectionReason
