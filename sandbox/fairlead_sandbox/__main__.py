@@ -1,4 +1,6 @@
-"""The sandbox's commands without the rest of `fairlead`: `python -m fairlead_sandbox up …`; how `up --detach` starts its supervisor."""
+"""The sandbox's commands without the rest of `fairlead`: `python -m fairlead_sandbox up …`; how `up
+--detach` starts its supervisor.
+"""
 
 import sys
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Delays doubling from `first_seconds` to `longest_seconds`, forgotten after the process ran for `forgive_after_seconds`."""
+    """Delays doubling from `first_seconds` to `longest_seconds`, forgotten after the process ran for
+    `forgive_after_seconds`.
+    """
 
     first_seconds: float
     longest_seconds: float

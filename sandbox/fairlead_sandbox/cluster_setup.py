@@ -1,4 +1,6 @@
-"""What the sandbox puts into its Kubernetes API at start: Fairlead's resource definitions, and the demo pool if there is none yet."""
+"""What the sandbox puts into its Kubernetes API at start: Fairlead's resource definitions, and the demo
+pool if there is none yet.
+"""
 
 import asyncio
 import importlib.resources
@@ -84,7 +86,10 @@ class ClusterSetup:
 
 
 def read_definitions() -> list[dict[str, Any]]:
-    """The custom resource definitions: packaged with the sandbox, or in the repository's `crds/`. Raises SandboxError without any."""
+    """The custom resource definitions: packaged with the sandbox, or in the repository's `crds/`.
+
+    Raises SandboxError without any.
+    """
     packaged = Path(str(importlib.resources.files("fairlead_sandbox"))) / "crds"
     repository = Path(__file__).resolve().parents[2] / "crds"
     for folder in (packaged, repository):

@@ -1,4 +1,7 @@
-"""The sandbox's subcommands of `fairlead`: up, status, logs, login, down. Each imports what it needs only when it runs."""
+"""The sandbox's subcommands of `fairlead`: up, status, logs, login, down.
+
+Each imports what it needs only when it runs.
+"""
 
 import asyncio
 import os

@@ -7,7 +7,9 @@ POOL_NAMESPACE = "default"
 POOL_NAME = "demo"
 MODEL = "Qwen/Qwen3-32B"
 TIME_SCALE = 2.0
-"""The demo's engines work twice as fast as the real ones: the load below keeps them about half busy, with waiting now and then."""
+"""The demo's engines work twice as fast as the real ones: the load below keeps them about half busy,
+with waiting now and then.
+"""
 
 REQUESTS_PER_SECOND = 3.0
 
@@ -30,7 +32,9 @@ def demo_pool(engine_port: int) -> dict[str, Any]:
 
 
 def load_arguments(urls: Sequence[str]) -> tuple[str, ...]:
-    """Arguments of `fairlead replay` for the background load: a generated conversation trace, over and over, at a modest rate."""
+    """Arguments of `fairlead replay` for the background load: a generated conversation trace, over
+    and over, at a modest rate.
+    """
     return (
         *("--generate", "conversation", "--seed", "7", "--loop", "--rate", str(REQUESTS_PER_SECOND)),
         *("--pool", f"{POOL_NAMESPACE}/{POOL_NAME}", "--model", MODEL),

@@ -1,4 +1,6 @@
-"""`fairlead up --detach`: the supervisor in a session of its own, and waiting here until it is ready or has given up."""
+"""`fairlead up --detach`: the supervisor in a session of its own, and waiting here until it is ready or has
+given up.
+"""
 
 import subprocess
 import sys
@@ -12,7 +14,10 @@ WAIT_SECONDS = 180.0
 
 
 def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Callable[[str], None]) -> str:
-    """Start `up` in the background; returns its summary. Raises StartFailed or AlreadyRunning with what it said last."""
+    """Start `up` in the background; returns its summary.
+
+    Raises StartFailed or AlreadyRunning with what it said last.
+    """
     directory.create()
     if directory.is_locked():
         note = directory.read_run()

@@ -1,4 +1,7 @@
-"""Ending a sandbox: ask its supervisor, then end whatever carries its mark. Nothing survives, and doing it twice is fine."""
+"""Ending a sandbox: ask its supervisor, then end whatever carries its mark.
+
+Nothing survives, and doing it twice is fine.
+"""
 
 import shutil
 import signal
@@ -40,9 +43,11 @@ def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
 
 
 def sweep(directory: StateDirectory) -> int:
-    """End every process that belongs to the directory and is not its supervisor (the caller); returns how many there were.
+    """End every process that belongs to the directory and is not its supervisor (the caller);
+    returns how many there were.
 
-    Processes are found by their mark, by the last note, and Postgres (which overwrites its environment) by its working directory.
+    Processes are found by their mark, by the last note, and Postgres (which overwrites its environment)
+    by its working directory.
     """
     note = directory.read_run()
     noted = [

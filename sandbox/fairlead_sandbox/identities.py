@@ -1,7 +1,8 @@
-"""Which process is meant: pid and start time, so that a reused pid is never taken for ours; finding and ending processes by that.
+"""Which process is meant: pid and start time, so that a reused pid is never taken for ours; finding and
+ending processes by that.
 
-Linux only (`/proc`, pidfd). The mark is an environment variable that every process of one sandbox inherits, so that strays are found
-even when nobody wrote down their pid.
+Linux only (`/proc`, pidfd). The mark is an environment variable that every process of one sandbox inherits, so that
+strays are found even when nobody wrote down their pid.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ MARK = "FAIRLEAD_SANDBOX_STATE_DIR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """One process for good: `started_ticks` is its start time in clock ticks since boot, as `/proc/<pid>/stat` tells."""
+    """One process for good: `started_ticks` is its start time in clock ticks since boot, as
+    `/proc/<pid>/stat` tells.
+    """
 
     pid: int
     started_ticks: int
@@ -82,7 +85,10 @@ def marked_processes(state_dir: Path) -> list[ProcessIdentity]:
 
 
 def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
-    """Ask each process to end, wait up to `grace_seconds` for all together, then kill what is left. Returns how many were alive."""
+    """Ask each process to end, wait up to `grace_seconds` for all together, then kill what is left.
+
+    Returns how many were alive.
+    """
     alive = [identity for identity in identities if send_signal(identity, first_signal)]
     deadline = time.monotonic() + grace_seconds
     for identity in alive:

@@ -1,4 +1,6 @@
-"""The few requests the sandbox itself makes to a Kubernetes API: JSON over aiohttp, errors as ClusterProblem, watches as iterators."""
+"""The few requests the sandbox itself makes to a Kubernetes API: JSON over aiohttp, errors as
+ClusterProblem, watches as iterators.
+"""
 
 import asyncio
 import json
@@ -41,7 +43,10 @@ class KubernetesClient:
     async def request(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json", query: Mapping[str, str] | None = None
     ) -> Document:
-        """Send one request and decode the answer. Raises ClusterProblem for an error status or an unreachable server."""
+        """Send one request and decode the answer.
+
+        Raises ClusterProblem for an error status or an unreachable server.
+        """
         data = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type} if data is not None else {}
         try:
@@ -60,7 +65,10 @@ class KubernetesClient:
         return document
 
     async def watch(self, path: str, *, resource_version: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Document]:
-        """Events after `resource_version` until the server ends the watch. Raises ClusterProblem (status 410: list again)."""
+        """Events after `resource_version` until the server ends the watch.
+
+        Raises ClusterProblem (status 410: list again).
+        """
         wanted = {
             **(query or {}),
             "watch": "true",

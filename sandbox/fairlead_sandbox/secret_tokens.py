@@ -11,7 +11,9 @@ from fairlead_sandbox.state_directory import write_private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretTokens:
-    """Bootstrap secrets of the control API: `admin` for people, `operator` and `router` for the processes of that name."""
+    """Bootstrap secrets of the control API: `admin` for people, `operator` and `router` for the processes of
+    that name.
+    """
 
     admin: str
     operator: str

@@ -61,7 +61,8 @@ class SandboxRun:
     async def run(self) -> None:
         """Start everything, serve until SIGINT or SIGTERM, stop everything.
 
-        Raises AlreadyRunning when the directory is held, SandboxError or StartFailed when the start fails; nothing is left running then.
+        Raises AlreadyRunning when the directory is held, SandboxError or StartFailed when the start fails;
+        nothing is left running then.
         """
         if sys.platform != "linux":
             raise SandboxError(

@@ -1,4 +1,6 @@
-"""Where a sandbox keeps what it knows: paths in the state directory, its lock, and `run.json`, the note about the current run."""
+"""Where a sandbox keeps what it knows: paths in the state directory, its lock, and `run.json`, the
+note about the current run.
+"""
 
 import fcntl
 import hashlib
@@ -13,7 +15,9 @@ from typing import Any
 from fairlead_sandbox.errors import SandboxError
 
 SOCKET_PATH_LIMIT = 90
-"""Bytes a Unix socket's path may have here; the kernel stops at 107 and Postgres adds its own name and a lock file's."""
+"""Bytes a Unix socket's path may have here; the kernel stops at 107 and Postgres adds its own name and a lock
+file's.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,9 @@ class StateDirectory:
 
     @property
     def socket_directory(self) -> Path:
-        """Where Postgres puts its socket: in the state directory, or in a short private folder when that path would be too long."""
+        """Where Postgres puts its socket: in the state directory, or in a short private folder when
+        that path would be too long.
+        """
         own = self.root / "run"
         if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
             return own
@@ -121,7 +127,10 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessNote:
-    """One process as last seen by the supervisor. `state` is waiting, starting, ready, backing-off, stopping, stopped or done."""
+    """One process as last seen by the supervisor.
+
+    `state` is waiting, starting, ready, backing-off, stopping, stopped or done.
+    """
 
     name: str
     state: str = "waiting"

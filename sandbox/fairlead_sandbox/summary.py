@@ -47,7 +47,10 @@ def activate_script() -> Path | None:
 
 
 async def make_login_link(api_url: str, admin_token: str) -> str:
-    """A link that signs its first visitor in as admin, for ten minutes. Raises SandboxError when the API refuses or is away."""
+    """A link that signs its first visitor in as admin, for ten minutes.
+
+    Raises SandboxError when the API refuses or is away.
+    """
     try:
         async with ControlApi(api_url, admin_token) as api:
             link = await api.create_login_link(LoginLinkRequest(role=AccessRole.ADMIN))
@@ -57,7 +60,10 @@ async def make_login_link(api_url: str, admin_token: str) -> str:
 
 
 def render(summary: StartReport, *, width: int, coloured: bool) -> str:
-    """The framed summary as text. Lines to be copied stand outside the frame, so that no border gets into the clipboard."""
+    """The framed summary as text.
+
+    Lines to be copied stand outside the frame, so that no border gets into the clipboard.
+    """
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")

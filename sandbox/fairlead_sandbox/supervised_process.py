@@ -21,7 +21,9 @@ from fairlead_sandbox.state_directory import ProcessNote
 
 ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5
-"""Exits before the first readiness after which a start counts as failed; once it was ready, a process is restarted for ever."""
+"""Exits before the first readiness after which a start counts as failed; once it was ready, a
+process is restarted for ever.
+"""
 
 RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_seconds=30.0)
 
@@ -38,7 +40,10 @@ class _Run:
 
 
 class SupervisedProcess:
-    """Keeps one ProcessSpec running. `note` is what is known of it; `ready` is set at its first readiness and stays set."""
+    """Keeps one ProcessSpec running.
+
+    `note` is what is known of it; `ready` is set at its first readiness and stays set.
+    """
 
     def __init__(
         self,
@@ -84,7 +89,10 @@ class SupervisedProcess:
         self._note(state="stopped", pid=None, started_ticks=None, detail="")
 
     async def stop(self) -> None:
-        """End the process: its stop signal, then SIGKILL after the grace. Returns when it is gone; safe to call twice."""
+        """End the process: its stop signal, then SIGKILL after the grace.
+
+        Returns when it is gone; safe to call twice.
+        """
         self._stopping.set()
         run = self._run
         if run is None:

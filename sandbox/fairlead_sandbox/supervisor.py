@@ -1,6 +1,8 @@
-"""The supervisor: starts a table of processes and steps by real readiness, keeps them running, and stops them in reverse order.
+"""The supervisor: starts a table of processes and steps by real readiness, keeps them running, and
+stops them in reverse order.
 
-It knows nothing of Fairlead. Whatever needs nothing that is missing starts at once; a failed start stops what had started.
+It knows nothing of Fairlead. Whatever needs nothing that is missing starts at once; a failed start stops what had
+started.
 """
 
 import asyncio
@@ -19,7 +21,8 @@ from fairlead_sandbox.supervised_process import RESTARTS, SupervisedProcess
 class Supervisor:
     """Runs one table. `changed` is called, at most once per turn of the loop, when any note has changed.
 
-    `environment` is what every process gets besides its own. Use: `await start()`, wait for a reason to stop, `await stop()`.
+    `environment` is what every process gets besides its own. Use: `await start()`, wait for a reason
+    to stop, `await stop()`.
     """
 
     def __init__(
@@ -61,7 +64,10 @@ class Supervisor:
         return tuple(self._processes[node.name].note if node.name in self._processes else self._steps[node.name] for node in self._nodes)
 
     async def start(self) -> None:
-        """Return when every process was ready once and every step is done. Raises StartFailed; call `stop` then, too."""
+        """Return when every process was ready once and every step is done.
+
+        Raises StartFailed; call `stop` then, too.
+        """
         for node in self._nodes:
             self._tasks[node.name] = asyncio.create_task(self._bring_up(node), name=node.name)
         ready = asyncio.create_task(self._until_all_done())
@@ -75,7 +81,9 @@ class Supervisor:
             ready.cancel()
 
     async def until_failure(self) -> None:
-        """After `start`: raises what ended the supervision of a process, should that ever happen; else waits for ever."""
+        """After `start`: raises what ended the supervision of a process, should that ever happen; else waits
+        for ever.
+        """
         working = {task for name, task in self._tasks.items() if name in self._processes}
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:

@@ -1,4 +1,6 @@
-"""Which loopback address a pod gets: 127.N.0.1 upward, never one in use, and one given back only after all others had their turn."""
+"""Which loopback address a pod gets: 127.N.0.1 upward, never one in use, and one given back only after
+all others had their turn.
+"""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +12,10 @@ _CAPACITY = 250 * _PER_SUBNET
 
 @dataclass(slots=True)
 class AddressPool:
-    """Addresses of one node, 127.`node`.x.y. `position` moves on with every address given, so that none is reused soon."""
+    """Addresses of one node, 127.`node`.x.y.
+
+    `position` moves on with every address given, so that none is reused soon.
+    """
 
     node: int
     position: int = 0

@@ -1,4 +1,7 @@
-"""The node's agent: follows the cluster's pods, binds pending ones, and keeps one worker per pod. Survives outages of the API."""
+"""The node's agent: follows the cluster's pods, binds pending ones, and keeps one worker per pod.
+
+Survives outages of the API.
+"""
 
 import asyncio
 import logging
@@ -28,7 +31,10 @@ FAREWELL_SECONDS = 3.0
 
 
 class NodeAgent:
-    """All pods of one node. `memory` is what the last kubelet remembered; it is saved to `memory_path` whenever a pod's state changed."""
+    """All pods of one node.
+
+    `memory` is what the last kubelet remembered; it is saved to `memory_path` whenever a pod's state changed.
+    """
 
     def __init__(
         self,
@@ -139,7 +145,9 @@ class NodeAgent:
             self._begin(pod, manifest)
 
     async def _tolerantly(self, request: Awaitable[None], pod: str) -> None:
-        """One pod's refused request must not keep the others waiting; an unreachable API is raised, and everything listed again soon."""
+        """One pod's refused request must not keep the others waiting; an unreachable API is raised, and
+        everything listed again soon.
+        """
         try:
             await request
         except ClusterProblem as problem:
@@ -184,7 +192,9 @@ class NodeAgent:
         task.add_done_callback(lambda done: self._ended(pod, done))
 
     def _adopt(self, pod: PodSpec, state: PodState) -> PodState:
-        """Take over what an earlier kubelet started; what does not run any more counts as ended now, and is started again at once."""
+        """Take over what an earlier kubelet started; what does not run any more counts as ended now, and
+        is started again at once.
+        """
         now = self._clock()
         containers = []
         for container in state.containers:

@@ -1,4 +1,7 @@
-"""What the kubelet knows of a container and of a pod, and how that changes with what happens. Pure; kept in the state file as it is."""
+"""What the kubelet knows of a container and of a pod, and how that changes with what happens.
+
+Pure; kept in the state file as it is.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -25,9 +28,11 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerState:
-    """One container. It runs when `process` is set; else it waits until `start_at` (monotonic) or has ended for good (`ended`).
+    """One container. It runs when `process` is set; else it waits until `start_at` (monotonic) or has
+    ended for good (`ended`).
 
-    `stop_at` is when it was asked to stop, `killed` whether it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
+    `stop_at` is when it was asked to stop, `killed` whether it got SIGKILL; `waiting_reason` and `waiting_message`
+    say why it does not run.
     """
 
     name: str
@@ -133,7 +138,10 @@ def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: 
 def after_exit(
     state: ContainerState, *, exit_code: int, signal: int, message: str, restarts_allowed: bool, stamp: str, now: float
 ) -> ContainerState:
-    """The process ended. `restarts_allowed` says what the pod's restart policy wants for this exit (False too while it is being deleted)."""
+    """The process ended.
+
+    `restarts_allowed` says what the pod's restart policy wants for this exit (False too while it is being deleted).
+    """
     failed_probe = next((probe for probe in (state.liveness, state.startup) if probe is not None and probe.passed is False), None)
     last = Termination(
         exit_code=128 + signal if signal else exit_code,

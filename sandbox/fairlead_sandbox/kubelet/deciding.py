@@ -108,7 +108,9 @@ def _reason_to_stop(pod: PodSpec, container: ContainerState) -> str | None:
 
 
 def _active_probes(pod: PodSpec, spec: ContainerSpec, container: ContainerState) -> Iterator[tuple[str, ProbeSpec, ProbeState]]:
-    """Startup alone until it has passed, then liveness and readiness; a container that is stopping is asked for readiness only."""
+    """Startup alone until it has passed, then liveness and readiness; a container that is stopping is
+    asked for readiness only.
+    """
     if container.startup is not None and spec.startup is not None and container.startup.passed is None:
         if container.stop_at is None:
             yield "startup", spec.startup, container.startup

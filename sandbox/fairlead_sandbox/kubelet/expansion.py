@@ -1,4 +1,6 @@
-"""`$(NAME)` in commands, arguments and values, expanded as Kubernetes does: unknown names stay as they are, `$$(NAME)` escapes."""
+"""`$(NAME)` in commands, arguments and values, expanded as Kubernetes does: unknown names stay as they
+are, `$$(NAME)` escapes.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""From an image to a command line: the sandbox has no container runtime, it runs `fairlead/engine` from the installed package."""
+"""From an image to a command line: the sandbox has no container runtime, it runs `fairlead/engine`
+from the installed package.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +31,10 @@ def command_line(container: ContainerSpec, variables: Mapping[str, str], *, pyth
 
 
 def container_variables(container: ContainerSpec, pod: PodSpec, manifest: Mapping[str, Any], *, pod_ip: str, node: str) -> dict[str, str]:
-    """The container's environment by its manifest, in order, each value expanded with those before it. Raises PodRefused."""
+    """The container's environment by its manifest, in order, each value expanded with those before it.
+
+    Raises PodRefused.
+    """
     variables: dict[str, str] = {"HOSTNAME": pod.name}
     for entry in container.env:
         name = entry["name"]

@@ -1,7 +1,7 @@
 """The kubelet as a process: `python -m fairlead_sandbox.kubelet.main --kubeconfig F --state-dir D [--node NAME]`.
 
-It prints `ready NODE` once the node is registered. SIGTERM and SIGINT take the node down: every pod's process is ended. A kubelet that
-is killed leaves its pods running, and the next one with the same state directory takes them over.
+It prints `ready NODE` once the node is registered. SIGTERM and SIGINT take the node down: every pod's process is ended.
+A kubelet that is killed leaves its pods running, and the next one with the same state directory takes them over.
 """
 
 import asyncio

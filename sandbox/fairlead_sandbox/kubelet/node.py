@@ -51,7 +51,10 @@ def node_status(node: str, stamp: str) -> Document:
 
 
 async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], None]) -> None:
-    """For ever: register the node, then renew its lease; start over when the API lost it. Calls `registered` after the first success."""
+    """For ever: register the node, then renew its lease; start over when the API lost it.
+
+    Calls `registered` after the first success.
+    """
     known = False
     while True:
         try:
@@ -70,9 +73,11 @@ async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], 
 
 
 async def claim_addresses(preferred: int) -> tuple[int, asyncio.Server]:
-    """Claim 127.N.0.0/16 for this kubelet: N, and the server on 127.N.255.254 that both holds the claim and answers `/healthz`.
+    """Claim 127.N.0.0/16 for this kubelet: N, and the server on 127.N.255.254 that both holds the
+    claim and answers `/healthz`.
 
-    Two sandboxes on one machine must not give their pods the same addresses. Raises SandboxError when all ranges are taken.
+    Two sandboxes on one machine must not give their pods the same addresses. Raises SandboxError
+    when all ranges are taken.
     """
     refusal = ""
     for number in [preferred, *(candidate for candidate in range(FIRST_NODE, LAST_NODE + 1) if candidate != preferred)]:

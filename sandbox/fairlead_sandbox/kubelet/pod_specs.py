@@ -1,4 +1,7 @@
-"""What the kubelet needs of a Pod's manifest, typed. A part it cannot honour is refused with a reason, never ignored."""
+"""What the kubelet needs of a Pod's manifest, typed.
+
+A part it cannot honour is refused with a reason, never ignored.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +10,9 @@ from typing import Any
 
 
 class PodRefused(Exception):
-    """The pod asks for something this kubelet does not do; `reason` is the container's waiting reason, the text its message."""
+    """The pod asks for something this kubelet does not do; `reason` is the container's waiting
+    reason, the text its message.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
@@ -16,7 +21,10 @@ class PodRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSpec:
-    """One probe; times in seconds. `path` None means a TCP connection is enough. `host` None means the pod's own address."""
+    """One probe; times in seconds.
+
+    `path` None means a TCP connection is enough. `host` None means the pod's own address.
+    """
 
     port: int
     path: str | None = None
@@ -45,7 +53,11 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """One pod. `deletion_at` is the deadline (POSIX seconds) of a pod being deleted, None otherwise; `grace_seconds` what it was granted."""
+    """One pod.
+
+    `deletion_at` is the deadline (POSIX seconds) of a pod being deleted, None otherwise;
+    `grace_seconds` what it was granted.
+    """
 
     uid: str
     namespace: str

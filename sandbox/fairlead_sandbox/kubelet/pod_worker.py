@@ -1,4 +1,7 @@
-"""One pod's life on the node: asks `decide`, does what it says, tells the API. One task per pod; errors of the API are retried."""
+"""One pod's life on the node: asks `decide`, does what it says, tells the API.
+
+One task per pod; errors of the API are retried.
+"""
 
 import asyncio
 import logging
@@ -41,7 +44,10 @@ STARTING_SECONDS = 8.0
 
 
 class PodWorker:
-    """Runs one pod until its deletion is finished. `remember` is called after every change that must survive a kubelet's restart."""
+    """Runs one pod until its deletion is finished.
+
+    `remember` is called after every change that must survive a kubelet's restart.
+    """
 
     def __init__(
         self,
@@ -136,7 +142,9 @@ class PodWorker:
                 pass  # done, or to be tried again after the API came back
 
     async def _start(self, spec: ContainerSpec) -> None:
-        """Start one container when a start slot is free: Python's start is expensive, and 64 at once would fail their probes."""
+        """Start one container when a start slot is free: Python's start is expensive, and 64 at once
+        would fail their probes.
+        """
         await self._slots.acquire()
         self._starting.discard(spec.name)
         try:

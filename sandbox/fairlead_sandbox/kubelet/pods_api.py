@@ -89,7 +89,10 @@ class PodsApi:
                 raise
 
     def record_event(self, pod: PodSpec, kind: str, reason: str, message: str, stamp: str) -> None:
-        """Queue a Kubernetes Event about the pod. Never raises and never waits: events are for people, the oldest are dropped."""
+        """Queue a Kubernetes Event about the pod.
+
+        Never raises and never waits: events are for people, the oldest are dropped.
+        """
         name = f"{pod.name}.{pod.uid[:8]}.{next(self._numbers):x}.{stamp.translate({ord(c): None for c in ':-.+TZ'})}".lower()
         reference = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         event: dict[str, Any] = {

@@ -7,7 +7,10 @@ from fairlead_sandbox.kubelet.pod_specs import ProbeSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeState:
-    """One probe's history in a container's current life. `passed` is the verdict, None before there is one; `asking` while one is under way."""
+    """One probe's history in a container's current life.
+
+    `passed` is the verdict, None before there is one; `asking` while one is under way.
+    """
 
     next_at: float
     passed: bool | None = None

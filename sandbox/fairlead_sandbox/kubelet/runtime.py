@@ -74,7 +74,10 @@ class ProcessRuntime:
         self.log_path(namespace, name).unlink(missing_ok=True)
 
     async def bound_logs(self, every_seconds: float = 5.0) -> None:
-        """For ever: cut log files that grew over the limit to their last part. Lines written during the cut may be lost."""
+        """For ever: cut log files that grew over the limit to their last part.
+
+        Lines written during the cut may be lost.
+        """
         while True:
             await asyncio.sleep(every_seconds)
             for path in self._logs.glob("*.log"):

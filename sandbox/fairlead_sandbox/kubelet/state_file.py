@@ -20,7 +20,9 @@ class Memory:
 
 
 def load(path: Path) -> Memory:
-    """The memory of the last kubelet; an empty one when there is none or it is damaged (its processes are found by their mark then)."""
+    """The memory of the last kubelet; an empty one when there is none or it is damaged (its processes are
+    found by their mark then).
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Memory)
     except (OSError, msgspec.MsgspecError):

@@ -11,7 +11,10 @@ HOST_IP = "127.0.0.1"
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole status. Conditions that did not change keep the transition time they have in `previous`; readiness gates are read in `live`."""
+    """The whole status.
+
+    Conditions that did not change keep the transition time they have in `previous`; readiness gates are read in `live`.
+    """
     phase = _phase(state)
     ready_containers = phase == "Running" and all(container.ready for container in state.containers)
     unready = ", ".join(container.name for container in state.containers if not container.ready)

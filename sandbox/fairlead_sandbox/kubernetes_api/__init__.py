@@ -12,6 +12,6 @@ In a test, on a free port of the loopback interface:
     async with running_server(state_dir) as server:
         server.url, server.kubeconfig, server.token("admin"), server.certificate_authority
 
-`running_server` is in `fairlead_sandbox.kubernetes_api.serving.server`. The danger to keep in mind: all state is read and
-written on one event loop, so a slow request handler stalls every watch.
+`running_server` is in `fairlead_sandbox.kubernetes_api.serving.server`. The danger to keep in mind: all state is read
+and written on one event loop, so a slow request handler stalls every watch.
 """

@@ -1,8 +1,9 @@
 """The type, the worst cost and the faults of a rule, from its text and the declared types alone.
 
-After cel-go's type checker and cost estimate, as the real server uses both when a definition is created. What is not known here counts as
-right: functions without a signature below give `unknown`, which fits everywhere and costs what a simple step does. Not there: optional
-values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks of literal arguments (regular expressions, durations).
+After cel-go's type checker and cost estimate, as the real server uses both when a definition is created. What is not
+known here counts as right: functions without a signature below give `unknown`, which fits everywhere and costs what a
+simple step does. Not there: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks
+of literal arguments (regular expressions, durations).
 """
 
 from __future__ import annotations
@@ -238,7 +239,10 @@ class _Walk:
         return owner if owner.kind == "unknown" else DYN
 
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
-        """Where a step leads. A first step from a computed value is estimated as the root, as the real estimator does."""
+        """Where a step leads.
+
+        A first step from a computed value is estimated as the root, as the real estimator does.
+        """
         return self.root if container.place == NOWHERE else (inner or LOST)
 
     def index(self, node: Tree) -> Part:
@@ -330,7 +334,9 @@ class _Walk:
 
 
 _MacroCost = Callable[[list[Part], CelType], tuple[int, int, CelType, Size | None]]
-"""Steps and the variable's type → cost of one turn, cost around the loop, type and size of the result (None: the size of the range)."""
+"""Steps and the variable's type → cost of one turn, cost around the loop, type and size of the result
+(None: the size of the range).
+"""
 
 _ONE = Size(1, 1)
 _MACRO_COSTS: Mapping[str, _MacroCost] = {

@@ -1,6 +1,7 @@
 """What a call in a rule may cost at most, in CEL's cost units: a simple step costs 1, text costs a tenth per character.
 
-After github.com/google/cel-go/checker/cost.go and k8s.io/apiserver/pkg/cel/library/cost.go. Without the authorizer's, IP and CIDR functions.
+After github.com/google/cel-go/checker/cost.go and k8s.io/apiserver/pkg/cel/library/cost.go. Without the
+authorizer's, IP and CIDR functions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ UNKNOWN_SIZE = Size(0, ENDLESS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A target or argument as cost formulas see it. `item_most` is the size of a list's text items, None when its items are no text."""
+    """A target or argument as cost formulas see it.
+
+    `item_most` is the size of a list's text items, None when its items are no text.
+    """
 
     size: Size
     is_list: bool = False

@@ -24,7 +24,10 @@ LOST = CelType(kind="lost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One expression. `place` is the declared data it reads: `NOWHERE` for what was computed, `LOST` for what the schema does not declare."""
+    """One expression.
+
+    `place` is the declared data it reads: `NOWHERE` for what was computed, `LOST` for what the schema does not declare.
+    """
 
     type: CelType
     cost: int

@@ -1,7 +1,7 @@
 """Validation rules of custom resources (`x-kubernetes-validations`), compiled once and evaluated at each write.
 
-Types and costs are checked by `definition_rules` when a definition is created. What the real server has and this one has not: a
-cost limit while evaluating, and optional types (`optionalOldSelf`, `?.`).
+Types and costs are checked by `definition_rules` when a definition is created. What the real server has and this one
+has not: a cost limit while evaluating, and optional types (`optionalOldSelf`, `?.`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The types that rules see: a structural schema as CEL declares it, with the largest sizes its data can have.
 
-Sizes are what a cost estimate multiplies. Where a schema sets no limit, the largest request (3 MiB) does, divided by the smallest
-item that could fill it. After k8s.io/apiserver/pkg/cel/common/schemas.go.
+Sizes are what a cost estimate multiplies. Where a schema sets no limit, the largest request (3 MiB) does, divided by
+the smallest item that could fill it. After k8s.io/apiserver/pkg/cel/common/schemas.go.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _SPELLINGS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelType:
-    """A type. `kind` is CEL's name, `dyn` for what is known only when evaluated, `unknown` for what this server cannot judge.
+    """A type. `kind` is CEL's name, `dyn` for what is known only when evaluated, `unknown` for what
+    this server cannot judge.
 
     `max_elements` bounds the length of text, lists and maps (0 for others); `min_bytes` is the smallest JSON form.
     """
@@ -66,7 +67,10 @@ def list_of(element: CelType) -> CelType:
 
 
 def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
-    """The type of data under a schema, None where rules cannot see it. `root` adds apiVersion, kind and the object's name."""
+    """The type of data under a schema, None where rules cannot see it.
+
+    `root` adds apiVersion, kind and the object's name.
+    """
     if schema.get(INT_OR_STRING):
         return CelType(kind="dyn", max_elements=_longest_text(schema), min_bytes=1)
     if root or schema.get(EMBEDDED):

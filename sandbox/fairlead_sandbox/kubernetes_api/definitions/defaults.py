@@ -1,6 +1,7 @@
 """The defaults of a definition, each checked as it is written: the defaults nested below it are not filled in first.
 
-After k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not tried on defaults here.
+After k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not tried on defaults
+here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from fairlead_sandbox.kubernetes_api.schemas.validation import validate
 
 
 def default_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Of a structural schema and all below it. Below `additionalProperties` the real server looks at no default either."""
+    """Of a structural schema and all below it.
+
+    Below `additionalProperties` the real server looks at no default either.
+    """
     if schema.get("default") is not None:
         yield from _faults_of(schema["default"], schema, f"{path}.default")
     if (items := item_schema(schema)) is not None:

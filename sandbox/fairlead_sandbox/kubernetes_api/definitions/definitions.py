@@ -1,7 +1,7 @@
 """CustomResourceDefinitions as they are written: what they leave out, and what is wrong with one.
 
-After k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation. Conversion webhooks are not offered; selectable fields and field
-paths of rules are not looked up in the schema; a version whose schema did not change is judged again.
+After k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation. Conversion webhooks are not offered; selectable
+fields and field paths of rules are not looked up in the schema; a version whose schema did not change is judged again.
 """
 
 from __future__ import annotations

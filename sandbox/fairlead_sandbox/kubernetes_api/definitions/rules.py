@@ -1,7 +1,9 @@
-"""The rules of a definition, judged before any object exists: do they compile, to what type, and what may they cost at most.
+"""The rules of a definition, judged before any object exists: do they compile, to what type, and
+what may they cost at most.
 
-A rule's estimate is multiplied by how often its data can occur: the product of the `maxItems` and `maxProperties` around it, or, where one of
-them is not set, by what fits into the largest request. After k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
+A rule's estimate is multiplied by how often its data can occur: the product of the `maxItems` and `maxProperties`
+around it, or, where one of them is not set, by what fits into the largest request. After
+k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ _REMEDY = "(try simplifying the rule, or adding maxItems, maxProperties, and max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A schema on the way down. `times` its data can occur (None: unlimited); `uncorrelated` is the path above which old and new part."""
+    """A schema on the way down.
+
+    `times` its data can occur (None: unlimited); `uncorrelated` is the path above which old and new part.
+    """
 
     schema: Object
     path: str
@@ -53,7 +58,10 @@ class _Budget:
 
 
 def rule_faults(schema: Object, path: str, known: Sequence[Cause]) -> list[Cause]:
-    """Faults of all rules. Where the schema has `known` faults at or below a node, its rules are not judged: their types mean nothing."""
+    """Faults of all rules.
+
+    Where the schema has `known` faults at or below a node, its rules are not judged: their types mean nothing.
+    """
     budget = _Budget()
     causes = list(_faults(_Node(schema=schema, path=path, root=True), budget, [cause.field for cause in known]))
     if budget.total > LARGEST_DEFINITION_COST:

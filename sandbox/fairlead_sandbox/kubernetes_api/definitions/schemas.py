@@ -1,6 +1,8 @@
-"""What apiextensions says against the schema of a definition beyond its structure: words it does not allow, lists that are sets or maps, rules.
+"""What apiextensions says against the schema of a definition beyond its structure: words it does not allow, lists that
+are sets or maps, rules.
 
-After ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. Rules are judged by `definition_rules`.
+After ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. Rules are
+judged by `definition_rules`.
 """
 
 from __future__ import annotations

@@ -114,12 +114,17 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
 
 
 def is_unsaid(name: str, value: Any) -> bool:
-    """Whether a member of a schema says nothing: what is empty or false, but for additionalProperties, which says something with both."""
+    """Whether a member of a schema says nothing: what is empty or false, but for additionalProperties, which
+    says something with both.
+    """
     return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
 
 def _junctor_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Of the junctors of one schema, and its pattern. An int-or-string may name its two types in `anyOf`, alone or first in `allOf`."""
+    """Of the junctors of one schema, and its pattern.
+
+    An int-or-string may name its two types in `anyOf`, alone or first in `allOf`.
+    """
     for junctor in JUNCTORS:
         for index, part in enumerate(schema.get(junctor, ())):
             if junctor == "anyOf" and schema["anyOf"] == _INT_OR_STRING:

@@ -119,7 +119,10 @@ def _items(count: int) -> str:
 
 
 def _comparable(bound: float, value: float) -> float:
-    """The bound a number is held against. The real server cuts its decimals off for a whole number: 0 passes a minimum of 0.01 there."""
+    """The bound a number is held against.
+
+    The real server cuts its decimals off for a whole number: 0 passes a minimum of 0.01 there.
+    """
     return int(bound) if isinstance(value, int) else bound
 
 

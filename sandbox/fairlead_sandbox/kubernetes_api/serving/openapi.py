@@ -1,4 +1,6 @@
-"""OpenAPI v3 documents, one per group-version, and the v2 document of all: what kubectl needs to validate, explain and dry-run."""
+"""OpenAPI v3 documents, one per group-version, and the v2 document of all: what kubectl needs to
+validate, explain and dry-run.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The OpenAPI v2 document of all kinds, made from their v3 documents. JSON only: what asks for Protobuf alone is declined, and uses v3.
+"""The OpenAPI v2 document of all kinds, made from their v3 documents. JSON only: what asks for Protobuf alone
+is declined, and uses v3.
 
-What v2 has no words for is left out of custom resources' schemas, as the real server does (apiextensions-apiserver's controller/openapi/v2).
+What v2 has no words for is left out of custom resources' schemas, as the real server does
+(apiextensions-apiserver's controller/openapi/v2).
 """
 
 from __future__ import annotations

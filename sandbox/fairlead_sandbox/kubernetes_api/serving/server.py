@@ -260,7 +260,10 @@ class RunningServer:
 async def running_server(
     state_dir: Path, *, host: str = "127.0.0.1", port: int = 0, log_source: LogSource | None = None
 ) -> AsyncIterator[RunningServer]:
-    """Serves `state_dir` over TLS until the block ends; port 0 takes a free one. Raises InvalidInput for an address that cannot be had."""
+    """Serves `state_dir` over TLS until the block ends; port 0 takes a free one.
+
+    Raises InvalidInput for an address that cannot be had.
+    """
     certificates = ensure_certificates(state_dir / "pki", host)
     accounts = ensure_accounts(state_dir / "tokens.csv")
     listener = bind("--host/--port", host, port)

@@ -1,4 +1,7 @@
-"""What is special about each built-in kind: its defaults, its checks, its first status. Tables from kind to function."""
+"""What is special about each built-in kind: its defaults, its checks, its first status.
+
+Tables from kind to function.
+"""
 
 from __future__ import annotations
 

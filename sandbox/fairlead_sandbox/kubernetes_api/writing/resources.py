@@ -320,7 +320,10 @@ class Resources:
             item["status"] = established_status(item, timestamp(self.clock()))
 
     def _manager(self, kind: ResourceKind, options: WriteOptions, operation: str, subresource: str = "") -> Manager:
-        """Who writes. The scale subresource keeps its times apart from the object's, and they are lost on the way back: it has none."""
+        """Who writes.
+
+        The scale subresource keeps its times apart from the object's, and they are lost on the way back: it has none.
+        """
         return Manager(
             name=options.field_manager,
             operation=operation,

@@ -65,7 +65,9 @@ def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
 
 
 def write_ownership(owners: Ownership) -> list[Object]:
-    """Entries in the server's order: applies first, then by time (none comes first) and name; managers that own nothing are dropped."""
+    """Entries in the server's order: applies first, then by time (none comes first) and name; managers that
+    own nothing are dropped.
+    """
     entries = []
     kept = [owner for owner in owners.values() if owner[1]]
     for manager, fields in sorted(kept, key=lambda one: (one[0].operation, one[0].time, one[0].name)):
