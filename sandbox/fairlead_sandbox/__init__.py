@@ -1,8 +1,11 @@
-"""Everything Fairlead needs, on one bare machine: embedded Postgres, a small Kubernetes API, a process kubelet
-and a supervisor over all.
+"""The sandbox runs Fairlead and everything it needs on one bare machine, without containers.
 
-`fairlead up` starts it, `status`, `logs` and `down` look after it; state lives in one directory and survives restarts.
-It exists to try, develop and test Fairlead: it must never be offered for production, and nothing outside this package
-may know that it runs here. Its danger is leaving things behind: whatever it starts must be found again (pid *and* start
-time, and a mark in the environment) and ended by `down`, also after the supervisor was killed.
+It consists of an embedded Postgres, a small Kubernetes API, a kubelet that runs pods as processes, and a supervisor
+that starts them all. `fairlead up` starts the sandbox; `status`, `logs` and `down` look after it. Its state lives in
+one directory and survives restarts.
+
+It exists to try, develop and test Fairlead. It must never be offered for production, and nothing outside this
+package may know that it runs here. Its danger is to leave processes behind: `down` must find and end every
+process it started, also after the supervisor was killed. Processes are recognised by pid *and* start time, and by
+a mark in their environment.
 """

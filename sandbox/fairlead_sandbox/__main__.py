@@ -1,5 +1,6 @@
-"""The sandbox's commands without the rest of `fairlead`: `python -m fairlead_sandbox up …`; how `up
---detach` starts its supervisor.
+"""Runs the sandbox's commands without the rest of `fairlead`: `python -m fairlead_sandbox up …`.
+
+`up --detach` starts its supervisor this way.
 """
 
 import sys

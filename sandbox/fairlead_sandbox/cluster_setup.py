@@ -1,5 +1,6 @@
-"""What the sandbox puts into its Kubernetes API at start: Fairlead's resource definitions, and the demo
-pool if there is none yet.
+"""Fills the sandbox's Kubernetes API at start.
+
+Applies Fairlead's resource definitions, and creates the demo pool if there is none yet.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ POOL_READY_SECONDS = 60.0
 
 
 class ClusterSetup:
-    """The steps, for one state directory; each may be repeated."""
+    """The steps that set up the cluster of one state directory; each step may be repeated."""
 
     def __init__(self, directory: StateDirectory, *, engine_port: int) -> None:
         self._directory = directory
         self._engine_port = engine_port
 
     async def publish_kubeconfig(self) -> None:
-        """Put the admin's kubeconfig where people look for it."""
+        """Copy the admin's kubeconfig to the place where people look for it."""
         source = self._directory.kubernetes / "kubeconfig"
         try:
             write_private(self._directory.kubeconfig, source.read_text(encoding="utf-8"))
@@ -50,7 +51,10 @@ class ClusterSetup:
                 await self._until_established(client, name)
 
     async def apply_demo(self) -> None:
-        """Create the demo pool unless there is one (it may have been edited), and wait until it is Ready."""
+        """Create the demo pool and wait until it is Ready.
+
+        A pool that exists is left alone, as it may have been edited.
+        """
         async with self._client() as client:
             try:
                 await client.request("POST", POOLS, demo_pool(self._engine_port), query={"fieldManager": FIELD_MANAGER})
@@ -64,7 +68,7 @@ class ClusterSetup:
                 ready = _condition(pool, "Ready") or ready
                 if ready[0] == "True" and await self._pods_are_ready(
                     client, pool["spec"]["replicas"]
-                ):  # its word alone may be of the last run
+                ):  # the condition alone may stem from the last run
                     return
                 await asyncio.sleep(0.2)
         raise SandboxError(f"pool {POOL_NAMESPACE}/{POOL_NAME} is not Ready after {POOL_READY_SECONDS:g} s: {ready[1]}")
@@ -86,9 +90,9 @@ class ClusterSetup:
 
 
 def read_definitions() -> list[dict[str, Any]]:
-    """The custom resource definitions: packaged with the sandbox, or in the repository's `crds/`.
+    """Read the custom resource definitions packaged with the sandbox, or else those in the repository's `crds/`.
 
-    Raises SandboxError without any.
+    Raises SandboxError when neither folder has any.
     """
     packaged = Path(str(importlib.resources.files("fairlead_sandbox"))) / "crds"
     repository = Path(__file__).resolve().parents[2] / "crds"

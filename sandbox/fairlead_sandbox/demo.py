@@ -1,4 +1,4 @@
-"""The pool a new sandbox starts with, and the load that keeps its pages alive."""
+"""The pool a new sandbox starts with, and the background load that gives its pages something to show."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,9 @@ POOL_NAMESPACE = "default"
 POOL_NAME = "demo"
 MODEL = "Qwen/Qwen3-32B"
 TIME_SCALE = 2.0
-"""The demo's engines work twice as fast as the real ones: the load below keeps them about half busy,
-with waiting now and then.
+"""The demo's engines work twice as fast as real ones.
+
+At this speed the load below keeps them about half busy, and requests wait now and then.
 """
 
 REQUESTS_PER_SECOND = 3.0
@@ -32,8 +33,9 @@ def demo_pool(engine_port: int) -> dict[str, Any]:
 
 
 def load_arguments(urls: Sequence[str]) -> tuple[str, ...]:
-    """Arguments of `fairlead replay` for the background load: a generated conversation trace, over
-    and over, at a modest rate.
+    """Arguments of `fairlead replay` for the background load.
+
+    It repeats a generated conversation trace without end, at a modest rate.
     """
     return (
         *("--generate", "conversation", "--seed", "7", "--loop", "--rate", str(REQUESTS_PER_SECOND)),

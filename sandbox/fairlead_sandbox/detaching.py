@@ -1,6 +1,4 @@
-"""`fairlead up --detach`: the supervisor in a session of its own, and waiting here until it is ready or has
-given up.
-"""
+"""`fairlead up --detach` starts the supervisor in a new session and waits until it is ready or has failed."""
 
 import subprocess
 import sys
@@ -14,9 +12,10 @@ WAIT_SECONDS = 180.0
 
 
 def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Callable[[str], None]) -> str:
-    """Start `up` in the background; returns its summary.
+    """Start `up` in the background and return its summary.
 
-    Raises StartFailed or AlreadyRunning with what it said last.
+    Raises AlreadyRunning when a supervisor holds the directory, and StartFailed with the supervisor's last line of
+    output when the start fails.
     """
     directory.create()
     if directory.is_locked():

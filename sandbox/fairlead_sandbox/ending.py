@@ -1,6 +1,6 @@
-"""Ending a sandbox: ask its supervisor, then end whatever carries its mark.
+"""Ends a sandbox: asks its supervisor to stop, then ends every process that still carries the sandbox's mark.
 
-Nothing survives, and doing it twice is fine.
+No process survives, and ending a sandbox twice does no harm.
 """
 
 import shutil
@@ -16,7 +16,10 @@ SWEEP_GRACE_SECONDS = 3.0
 
 
 def bring_down(directory: StateDirectory) -> str:
-    """Stop the sandbox of this directory; returns one line on what was done. Blocks until nothing of it runs."""
+    """Stop the sandbox of this directory and return one line that says what was done.
+
+    Blocks until none of its processes runs.
+    """
     if not directory.root.is_dir():
         return f"no sandbox in {directory.root}"
     supervisor = supervisor_of(directory.read_run())
@@ -43,11 +46,10 @@ def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
 
 
 def sweep(directory: StateDirectory) -> int:
-    """End every process that belongs to the directory and is not its supervisor (the caller);
-    returns how many there were.
+    """End every process of this directory except its supervisor and the caller; return how many there were.
 
-    Processes are found by their mark, by the last note, and Postgres (which overwrites its environment)
-    by its working directory.
+    Three ways find the processes: their mark, the last note, and for Postgres (which overwrites its
+    environment) its working directory.
     """
     note = directory.read_run()
     noted = [
@@ -58,6 +60,7 @@ def sweep(directory: StateDirectory) -> int:
     supervisor = supervisor_of(note)
     ended = stop_stray(Path(directory.postgres_data))
     ended += end_processes({*noted, *marked_processes(directory.root)} - {supervisor}, grace_seconds=SWEEP_GRACE_SECONDS)
-    while found := set(marked_processes(directory.root)) - {supervisor}:  # a process may have started another just before its end
+    # Repeated, as a process may have started another just before its end.
+    while found := set(marked_processes(directory.root)) - {supervisor}:
         ended += end_processes(found, grace_seconds=SWEEP_GRACE_SECONDS)
     return ended

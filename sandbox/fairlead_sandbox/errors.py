@@ -11,7 +11,7 @@ from fairlead.errors import FairleadError
 
 
 class SandboxError(FairleadError):
-    """Root of what the sandbox raises on purpose."""
+    """Root of all errors that the sandbox raises on purpose."""
 
 
 class AlreadyRunning(SandboxError):
@@ -25,7 +25,7 @@ class StartFailed(SandboxError):
 class ClusterProblem(SandboxError):
     """The Kubernetes API answered with an error, or did not answer (`status` is None).
 
-    `reason` is the Kubernetes reason word (NotFound, Conflict, …) when there was one.
+    `reason` is the reason word of the Kubernetes Status (NotFound, Conflict, …) if there was one.
     """
 
     def __init__(self, message: str, *, status: int | None = None, reason: str = "") -> None:
@@ -35,5 +35,5 @@ class ClusterProblem(SandboxError):
 
     @property
     def worth_retrying(self) -> bool:
-        """Whether the same request may succeed later without anybody changing it."""
+        """Whether the same request may succeed later although nobody changes it."""
         return self.status is None or self.status >= 500 or self.status == 429

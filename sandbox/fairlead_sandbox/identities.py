@@ -1,8 +1,9 @@
-"""Which process is meant: pid and start time, so that a reused pid is never taken for ours; finding and
-ending processes by that.
+"""Identifies processes by pid and start time, and finds and ends them.
+
+With the start time, a pid that the system gave to another process is never taken for ours.
 
 Linux only (`/proc`, pidfd). The mark is an environment variable that every process of one sandbox inherits, so that
-strays are found even when nobody wrote down their pid.
+stray processes are found even when nobody noted their pids.
 """
 
 import asyncio
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "FAIRLEAD_SANDBOX_STATE_DIR"
-"""Environment variable carrying the absolute state directory of the sandbox a process belongs to."""
+"""Environment variable of every process of a sandbox; its value is the absolute path of the state directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """One process for good: `started_ticks` is its start time in clock ticks since boot, as
-    `/proc/<pid>/stat` tells.
+    """One process, never confused with a later one of the same pid.
+
+    `started_ticks` is its start time in clock ticks since boot, as `/proc/<pid>/stat` gives it.
     """
 
     pid: int
@@ -42,7 +44,7 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether that very process still runs."""
+    """Whether this very process still runs."""
     return identity_of(identity.pid) == identity
 
 
@@ -61,7 +63,7 @@ def send_signal(identity: ProcessIdentity, number: int, *, group: bool = False) 
 
 
 def uptime_seconds(identity: ProcessIdentity) -> float:
-    """How long the process has been running."""
+    """Seconds since the process started."""
     since_boot = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return max(0.0, since_boot - identity.started_ticks / os.sysconf("SC_CLK_TCK"))
 
@@ -76,7 +78,7 @@ def marked_processes(state_dir: Path) -> list[ProcessIdentity]:
         try:
             environment = (entry / "environ").read_bytes()
         except OSError:
-            continue  # ended meanwhile, or somebody else's
+            continue  # has ended meanwhile, or belongs to another user
         if wanted in environment.split(b"\0"):
             identity = identity_of(int(entry.name))
             if identity is not None:
@@ -85,7 +87,7 @@ def marked_processes(state_dir: Path) -> list[ProcessIdentity]:
 
 
 def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
-    """Ask each process to end, wait up to `grace_seconds` for all together, then kill what is left.
+    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill those that are left.
 
     Returns how many were alive.
     """
@@ -117,7 +119,10 @@ def wait_for_end(identity: ProcessIdentity, timeout_seconds: float) -> bool:
 
 
 async def until_end(identity: ProcessIdentity) -> None:
-    """Return when the process has ended; it need not be our child. A child's exit status stays to be collected."""
+    """Return when the process has ended; it need not be our child.
+
+    The exit status of a child is left to be collected.
+    """
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:

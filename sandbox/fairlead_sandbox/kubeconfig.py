@@ -1,4 +1,4 @@
-"""Reading a kubeconfig: server, trust and identity of its current context."""
+"""Reads from a kubeconfig the server, the trusted authority and the identity of its current context."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ class ClusterConnection:
 
 
 def read_kubeconfig(path: Path) -> ClusterConnection:
-    """The connection of the file's current context. Raises SandboxError naming file and field."""
+    """Read the connection of the file's current context. Raises SandboxError naming file and field."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}

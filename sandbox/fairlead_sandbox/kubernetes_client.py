@@ -1,5 +1,6 @@
-"""The few requests the sandbox itself makes to a Kubernetes API: JSON over aiohttp, errors as
-ClusterProblem, watches as iterators.
+"""The few requests that the sandbox itself makes to a Kubernetes API.
+
+JSON over aiohttp; errors become ClusterProblem, and watches are asynchronous iterators.
 """
 
 import asyncio
@@ -65,9 +66,9 @@ class KubernetesClient:
         return document
 
     async def watch(self, path: str, *, resource_version: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Document]:
-        """Events after `resource_version` until the server ends the watch.
+        """Yield the events after `resource_version` until the server ends the watch.
 
-        Raises ClusterProblem (status 410: list again).
+        Raises ClusterProblem; with status 410 the caller must list again.
         """
         wanted = {
             **(query or {}),

@@ -1,4 +1,4 @@
-"""Children that do not outlive their parent, even when it is killed with SIGKILL (Linux' parent-death signal)."""
+"""Children that do not outlive their parent, even when it gets SIGKILL (Linux' parent-death signal)."""
 
 import ctypes
 import os
@@ -9,10 +9,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int) -> Callable[[], None] | None:
-    """A `preexec_fn` asking the kernel to send signal `number` to the child when the thread that forked it ends.
+    """Returns a `preexec_fn` that has the kernel send signal `number` to the child when the thread that forked it ends.
 
-    Fork from the main thread only: another thread's end would end the child too. None where the
-    kernel has no such thing.
+    Fork from the main thread only: when any other thread ends, the child would end too. None where the kernel
+    has no parent-death signal.
     """
     if sys.platform != "linux":
         return None
@@ -21,7 +21,7 @@ def die_with_parent(number: int) -> Callable[[], None] | None:
 
     def ask() -> None:
         library.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it died between fork and prctl
+        if os.getppid() != parent:  # the parent died between fork and prctl
             os._exit(1)
 
     return ask

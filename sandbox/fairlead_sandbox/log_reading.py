@@ -1,4 +1,4 @@
-"""`fairlead logs`: the last lines of the processes' log files, and what is added to them."""
+"""`fairlead logs` prints the last lines of the processes' log files, and the lines that are added to them."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ TAIL_BYTES = 256 * 1024
 
 
 def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
-    """Log files by process name, or the one asked for: a process, or a pod (`demo-babc12`).
+    """The log files by process name: all of them, or only that of the process or pod called `name` (`demo-babc12`).
 
     Raises SandboxError when there is none.
     """
@@ -37,7 +37,7 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def follow(logs: dict[str, Path], *, poll_seconds: float = 0.2) -> Iterator[tuple[str, str]]:
-    """For ever: (name, line) as lines are added from now on.
+    """Yield (name, line) for each line that is added from now on, for ever.
 
     A file that was cut or moved away is read from its new beginning.
     """

@@ -1,4 +1,4 @@
-"""Output of the processes: one bounded file each, and one merged stream on the terminal with coloured names."""
+"""The processes' output: one bounded file each, and one merged stream on the terminal with coloured names."""
 
 import itertools
 from collections import deque
@@ -11,7 +11,7 @@ LINE_LIMIT_BYTES = 64 * 1024
 
 
 class Console:
-    """The merged stream. Names are padded to the widest; colours only where the terminal takes them."""
+    """The merged stream. Names are padded to the widest one; they are coloured only where the terminal can show it."""
 
     def __init__(self, target: TextIO | None, *, names: tuple[str, ...], coloured: bool) -> None:
         self._target = target
@@ -19,11 +19,14 @@ class Console:
         self._colours = dict(zip(names, itertools.cycle(COLOURS), strict=False)) if coloured else {}
 
     def open(self, target: TextIO | None) -> None:
-        """From now on print there."""
+        """Print to `target` from now on."""
         self._target = target
 
     def write(self, name: str, line: str) -> None:
-        """Print one line of one process. A reader that went away (a closed pipe) ends the stream, not the sandbox."""
+        """Print one line of one process.
+
+        When the reader has gone away (a closed pipe), the stream ends and the sandbox goes on.
+        """
         label = f"{name:<{self._width}} |"
         if name in self._colours:
             label = f"\x1b[{self._colours[name]}m{label}\x1b[0m"
@@ -41,8 +44,9 @@ class Console:
 
 
 class ProcessLog:
-    """One process's log file, moved to `<name>.log.1` when it is full, and its last lines in memory for error
-    messages.
+    """The log file of one process, moved to `<name>.log.1` when it is full.
+
+    The last lines are kept in memory for error messages.
     """
 
     def __init__(self, folder: Path, name: str, console: Console | None, *, limit_bytes: int = FILE_LIMIT_BYTES) -> None:
@@ -79,7 +83,7 @@ class ProcessLog:
 
 
 class LineSplitter:
-    """Cuts chunks of bytes into lines; a line that never ends is cut at LINE_LIMIT_BYTES.
+    """Cuts chunks of bytes into lines; an overlong line is cut at LINE_LIMIT_BYTES.
 
     Carriage returns (progress bars) end lines too.
     """
@@ -96,6 +100,6 @@ class LineSplitter:
         return [line.decode(errors="replace") for line in complete]
 
     def rest(self) -> list[str]:
-        """What is left when the stream ends."""
+        """The incomplete line that is left when the stream ends."""
         left, self._rest = self._rest, b""
         return [left.decode(errors="replace")] if left else []

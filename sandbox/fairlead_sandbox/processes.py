@@ -1,7 +1,7 @@
-"""What the supervisor runs, as data: processes, and steps done once between them.
+"""The entries of the supervisor's table, as data: processes, and steps that are done once between them.
 
-Names are unique; `needs` name what must be ready (a process) or done (a step) first. Everything
-else may start in parallel.
+Names are unique. `needs` names the processes that must be ready and the steps that must be done before; entries that do
+not need each other may start in parallel.
 """
 
 import signal
@@ -27,14 +27,14 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Ready when `check` says so; asked again and again until then."""
+    """Ready when `check` returns true; it is asked again and again until then."""
 
     check: Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Ready as soon as it runs: nobody depends on what it does."""
+    """Ready as soon as it runs, as nothing depends on its work."""
 
 
 Readiness = PrintedLine | HttpAnswer | Asked | Started
@@ -44,7 +44,7 @@ Readiness = PrintedLine | HttpAnswer | Asked | Started
 class ProcessSpec:
     """One process.
 
-    `environment` is added to the supervisor's own; `before_start` runs before every start, restarts included.
+    `environment` is added to that of the supervisor; `before_start` runs before every start, restarts included.
     """
 
     name: str
@@ -52,24 +52,25 @@ class ProcessSpec:
     readiness: Readiness
     environment: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
-    """Variables of Fairlead that it reads: of a person's own it gets these and no others."""
+    """The Fairlead variables it reads; of those in the user's environment it gets these and no others."""
     needs: tuple[str, ...] = ()
     before_start: Callable[[], None] | None = None
     user: str | None = None
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = 8.0
     orphan_signal: int = signal.SIGKILL
-    """What the process gets when the supervisor dies; only a process that cleans up by itself may get less than
-    SIGKILL.
+    """The signal the process gets when the supervisor dies.
+
+    Only a process that cleans up by itself may get a weaker one than SIGKILL.
     """
     start_timeout_seconds: float = 60.0
     console: bool = True
-    """Whether its output belongs in the merged stream (its log file gets it anyway)."""
+    """Whether its output is shown in the merged stream; its log file gets the output in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something done once when what it needs is ready; its failure fails the start."""
+    """An action done once, when the entries it needs are ready or done; its failure fails the start."""
 
     name: str
     run: Callable[[], Awaitable[None]]
@@ -80,7 +81,7 @@ Node = ProcessSpec | Step
 
 
 def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes so that each comes after what it needs.
+    """Sort the nodes so that each comes after the nodes it needs.
 
     Raises SandboxError for an unknown need, a double name or a circle.
     """

@@ -1,4 +1,4 @@
-"""The sandbox's own secrets: made once, kept in one private file, handed to the processes by environment."""
+"""The sandbox's secrets: made once, kept in one private file, and given to the processes by environment."""
 
 import json
 import secrets
@@ -11,8 +11,9 @@ from fairlead_sandbox.state_directory import write_private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretTokens:
-    """Bootstrap secrets of the control API: `admin` for people, `operator` and `router` for the processes of
-    that name.
+    """Bootstrap secrets of the control API.
+
+    `admin` is for people, `operator` and `router` are for the processes of that name.
     """
 
     admin: str
@@ -21,12 +22,12 @@ class SecretTokens:
 
     @property
     def bootstrap(self) -> str:
-        """Value of FAIRLEAD_BOOTSTRAP_TOKENS."""
+        """The value of FAIRLEAD_BOOTSTRAP_TOKENS."""
         return f"admin:sandbox:{self.admin},system-operator:operator:{self.operator},system-router:router:{self.router}"
 
 
 def load_or_create(path: Path) -> SecretTokens:
-    """Read the secrets, or make and keep them. Raises SandboxError when the file is there but cannot be used."""
+    """Read the secrets, or make and keep them. Raises SandboxError when the file exists but cannot be used."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return SecretTokens(admin=str(document["admin"]), operator=str(document["operator"]), router=str(document["router"]))

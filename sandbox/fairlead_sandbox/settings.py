@@ -1,4 +1,4 @@
-"""Settings of the sandbox itself, and which variables of a person's environment reach which of its processes."""
+"""The sandbox's settings, and the variables of the user's environment that each of its processes gets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from fairlead_process.kinds import Text
 from fairlead_sandbox.processes import ProcessSpec
 
 OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STATE_DIR", "FAIRLEAD_TOKEN"})
-"""Variables that `fairlead`'s own subcommands read."""
+"""Variables that the subcommands of `fairlead` read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """`database_url` empty = a Postgres of its own."""
+    """With an empty `database_url`, the sandbox runs its own Postgres."""
 
     database_url: str = field(
         default="",
@@ -29,14 +29,14 @@ class SandboxSettings:
 
 
 def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
-    """The environment without those settings of Fairlead that a process does not want: they are meant for others."""
+    """The environment for one process: without the Fairlead settings that it does not read, as they are for others."""
     return {
         name: value for name, value in environment.items() if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS) or name in wanted
     }
 
 
 def strange(environment: Mapping[str, str], specs: Iterable[ProcessSpec]) -> list[str]:
-    """A line for each variable of Fairlead that is set and that nothing in the sandbox reads."""
+    """One line for each Fairlead variable that is set although nothing in the sandbox reads it."""
     known = names(SandboxSettings) | OF_COMMANDS | frozenset(name for spec in specs for name in spec.reads)
     found = unread(environment, known)
     return [f"{name} is set, and nothing reads it" + (f": is {similar} meant?" if similar else "") for name, similar in found.items()]

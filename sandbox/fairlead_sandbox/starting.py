@@ -1,4 +1,4 @@
-"""`fairlead up`: one run of the sandbox from the lock to the last process' end."""
+"""`fairlead up`: one run of the sandbox, from taking the lock to the end of the last process."""
 
 import asyncio
 import os
@@ -29,12 +29,15 @@ from fairlead_sandbox.supervisor import Supervisor
 
 ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
-"""An address nobody listens on: a port that is taken there is taken by somebody who listens on every address."""
+"""A loopback address on which no process listens.
+
+If a port is taken on it, the process that took the port listens on every address.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """What a person asked for."""
+    """The options of `fairlead up`."""
 
     state_dir: Path
     routers: int = 2
@@ -44,7 +47,7 @@ class UpOptions:
 
 
 class SandboxRun:
-    """One run. `output` gets progress, summary and the merged log stream; None when nobody is watching (detached)."""
+    """One run. `output` gets progress, summary and the merged log; it is None when nobody watches (detached)."""
 
     def __init__(self, options: UpOptions, environment: Mapping[str, str], output: TextIO | None) -> None:
         self._options = options
@@ -80,7 +83,7 @@ class SandboxRun:
     async def _run_locked(self) -> None:
         me = identity_of(os.getpid())
         previous = self._directory.read_run()
-        sweep(self._directory)  # what a killed supervisor may have left
+        sweep(self._directory)  # ends processes that a killed supervisor may have left
         self._note = replace(
             self._note,
             supervisor_pid=os.getpid(),
@@ -131,7 +134,7 @@ class SandboxRun:
             self._say("stopped; nothing is left running")
 
     async def _plan(self) -> SandboxPlan:
-        """Decide ports, secrets and database. Raises SandboxError when one of them cannot be had."""
+        """Choose ports, secrets and database. Raises SandboxError when one of them is not to be had."""
         options, directory = self._options, self._directory
         wishes = preferred_ports(options.routers)
         ports = choose_ports({name: self._note.ports.get(name, port) for name, port in wishes.items()})
@@ -188,7 +191,7 @@ class SandboxRun:
         self._say("\n" + render(facts, width=width, coloured=self._coloured))
 
     def _changed(self) -> None:
-        """The supervisor's notes changed: keep them, and show what became ready."""
+        """Called when the supervisor's notes have changed: saves them, and shows the processes that became ready."""
         if self._supervisor is None:
             return
         self._save(processes=self._supervisor.notes)
@@ -202,7 +205,7 @@ class SandboxRun:
         self._note = replace(self._note, **changes)  # type: ignore[arg-type]  # the callers name RunNote's own fields
         try:
             self._directory.write_run(self._note)
-        except OSError as problem:  # a full disk must not stop what still runs
+        except OSError as problem:  # a full disk must not stop the processes that still run
             self._say(f"{self._directory.run_file} cannot be written: {problem.strerror}")
 
     def _say(self, text: str) -> None:
@@ -215,7 +218,7 @@ class SandboxRun:
 
 
 def process_environment(inherited: Mapping[str, str], directory: StateDirectory) -> dict[str, str]:
-    """What every process gets: the person's own environment, the sandbox's mark, and no proxy between its parts."""
+    """The environment of every process: the user's, with the sandbox's mark, and with no proxy between the parts."""
     direct = ",".join(part for part in (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost") if part)
     return {**inherited, MARK: str(directory.root), "PYTHONUNBUFFERED": "1", "NO_PROXY": direct, "no_proxy": direct}
 

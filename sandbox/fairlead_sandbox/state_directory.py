@@ -1,6 +1,4 @@
-"""Where a sandbox keeps what it knows: paths in the state directory, its lock, and `run.json`, the
-note about the current run.
-"""
+"""The files of a sandbox: paths in the state directory, its lock, and `run.json`, the note about the current run."""
 
 import fcntl
 import hashlib
@@ -15,8 +13,9 @@ from typing import Any
 from fairlead_sandbox.errors import SandboxError
 
 SOCKET_PATH_LIMIT = 90
-"""Bytes a Unix socket's path may have here; the kernel stops at 107 and Postgres adds its own name and a lock
-file's.
+"""Most bytes that the path of Postgres' socket may have together with its lock file's name.
+
+The kernel allows the path of a socket 107 bytes.
 """
 
 
@@ -32,7 +31,7 @@ class StateDirectory:
 
     @property
     def kubernetes(self) -> Path:
-        """State of the Kubernetes API and of the kubelet; the pods' logs are in its `logs`."""
+        """The folder with the state of the Kubernetes API and the kubelet; the pods' logs are in its folder `logs`."""
         return self.root / "kubernetes"
 
     @property
@@ -61,8 +60,9 @@ class StateDirectory:
 
     @property
     def socket_directory(self) -> Path:
-        """Where Postgres puts its socket: in the state directory, or in a short private folder when
-        that path would be too long.
+        """The folder of Postgres' socket.
+
+        It lies in the state directory, or is a short private folder when that path would be too long.
         """
         own = self.root / "run"
         if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
@@ -83,7 +83,7 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir")
 
     def lock(self) -> "Lock | None":
-        """Take the directory for this process's life; None when another supervisor holds it."""
+        """Hold the directory until this process ends; None when another supervisor holds it."""
         descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,7 +103,7 @@ class StateDirectory:
         return False
 
     def read_run(self) -> "RunNote | None":
-        """The note of the current or last run; None when there is none or it cannot be understood."""
+        """Read the note about the current or last run; None when there is none or it cannot be understood."""
         try:
             document = json.loads(self.run_file.read_text(encoding="utf-8"))
             return RunNote.from_document(document)
@@ -116,7 +116,7 @@ class StateDirectory:
 
 
 class Lock:
-    """A held lock; the kernel lets go of it when the process ends, however it ends."""
+    """A held lock; the kernel releases it when the process ends, for whatever reason."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -127,7 +127,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessNote:
-    """One process as last seen by the supervisor.
+    """One process as the supervisor saw it last.
 
     `state` is waiting, starting, ready, backing-off, stopping, stopped or done.
     """
@@ -139,7 +139,9 @@ class ProcessNote:
     restarts: int = 0
     detail: str = ""
     probe: str | None = None
-    """An HTTP URL that answers 2xx while the process is ready; None when only the supervisor knows."""
+    """An HTTP URL that answers with a status from 200 to 399 while the process is ready; None when
+    only the supervisor knows.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ class RunNote:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, replacing the old one in one step."""
+    """Write a file that only its owner may read; it replaces the old one in one step."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""`fairlead status`: the processes of a sandbox as they are now, also when its note is stale."""
+"""`fairlead status` shows the processes of a sandbox as they are now, even when its note is out of date."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ COLOURS = {"ready": "green", "done": "green", "starting": "yellow", "backing-off
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRow:
-    """One line of the table, all text."""
+    """One line of the table; every cell is text."""
 
     name: str
     pid: str
@@ -30,12 +30,12 @@ class ProcessRow:
 
 
 async def rows_of(note: RunNote) -> list[ProcessRow]:
-    """Look at every process of the note: does it live, and does it answer where it can be asked."""
+    """Look at every process in the note: whether it lives, and whether it answers if it has a URL to ask."""
     return list(await asyncio.gather(*(_row(process) for process in note.processes)))
 
 
 def show(directory: StateDirectory, console: Console) -> bool:
-    """Print the table; False when no supervisor runs there."""
+    """Print the table; return False when no supervisor runs on the directory."""
     note = directory.read_run()
     if note is None:
         console.print(f"no sandbox in {directory.root}; `fairlead up` starts one", soft_wrap=True)

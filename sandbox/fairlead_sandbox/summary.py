@@ -1,4 +1,4 @@
-"""What a person reads when the sandbox is up: where everything is, and what to do next."""
+"""The summary shown when the sandbox is up: the addresses of its parts, and what to do next."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from fairlead_sandbox.errors import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartReport:
-    """The facts of a running sandbox."""
+    """The facts about a running sandbox that its summary shows."""
 
     dashboard: str
     login_link: str
@@ -41,15 +41,15 @@ class StartReport:
 
 
 def activate_script() -> Path | None:
-    """The script to source before `fairlead` can be typed; None when it can be already."""
+    """The script to source before `fairlead` can be typed; None when `fairlead` is on the PATH already."""
     script = Path(sys.prefix) / "bin" / "activate"
     return script if shutil.which("fairlead") is None and script.exists() else None
 
 
 async def make_login_link(api_url: str, admin_token: str) -> str:
-    """A link that signs its first visitor in as admin, for ten minutes.
+    """Make a link that signs its first visitor in as admin; it is good for ten minutes.
 
-    Raises SandboxError when the API refuses or is away.
+    Raises SandboxError when the API refuses or cannot be reached.
     """
     try:
         async with ControlApi(api_url, admin_token) as api:
@@ -60,9 +60,9 @@ async def make_login_link(api_url: str, admin_token: str) -> str:
 
 
 def render(summary: StartReport, *, width: int, coloured: bool) -> str:
-    """The framed summary as text.
+    """The summary as framed text.
 
-    Lines to be copied stand outside the frame, so that no border gets into the clipboard.
+    Lines that people copy stand outside the frame, so that no border gets into the clipboard.
     """
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")

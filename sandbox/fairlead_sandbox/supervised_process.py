@@ -1,4 +1,4 @@
-"""One process under supervision: start, become ready, and start again when it ends, until it is told to stop."""
+"""Supervises one process: starts it, waits until it is ready, and restarts it when it ends, until told to stop."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,9 @@ from fairlead_sandbox.state_directory import ProcessNote
 
 ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5
-"""Exits before the first readiness after which a start counts as failed; once it was ready, a
-process is restarted for ever.
+"""A start has failed when the process exits this often before it is ready for the first time.
+
+After its first readiness, a process is restarted without limit.
 """
 
 RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_seconds=30.0)
@@ -30,7 +31,7 @@ RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_secon
 
 @dataclass(slots=True)
 class _Run:
-    """One life of the process: its handle, and the event set when it printed the awaited line."""
+    """One life of the process: its handle, and an event that is set when the process prints the awaited line."""
 
     popen: subprocess.Popen[bytes]
     identity: ProcessIdentity
@@ -40,9 +41,9 @@ class _Run:
 
 
 class SupervisedProcess:
-    """Keeps one ProcessSpec running.
+    """Keeps the process of one ProcessSpec running.
 
-    `note` is what is known of it; `ready` is set at its first readiness and stays set.
+    `note` describes it as it is now; `ready` is set at its first readiness and stays set.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class SupervisedProcess:
         self._run: _Run | None = None
 
     async def live(self) -> None:
-        """Run until `stop`. Raises StartFailed when the process never becomes ready."""
+        """Run the process until `stop` is called. Raises StartFailed when it never becomes ready."""
         attempts = 0
         deadline = time.monotonic() + self.spec.start_timeout_seconds
         while not self._stopping.is_set():
@@ -89,9 +90,9 @@ class SupervisedProcess:
         self._note(state="stopped", pid=None, started_ticks=None, detail="")
 
     async def stop(self) -> None:
-        """End the process: its stop signal, then SIGKILL after the grace.
+        """End the process with its stop signal, and with SIGKILL after the grace period.
 
-        Returns when it is gone; safe to call twice.
+        Returns when the process is gone; safe to call twice.
         """
         self._stopping.set()
         run = self._run
@@ -107,7 +108,9 @@ class SupervisedProcess:
             await until_end(run.identity)
 
     async def _start(self) -> _Run | None:
-        """Fork and begin to read its output; None (with the reason in the note) when it cannot even be started."""
+        """Fork and begin to read the output; None (with the reason in the note) when the process
+        cannot be started at all.
+        """
         self._note(state="starting", detail="")
         try:
             if self.spec.before_start is not None:
@@ -116,14 +119,15 @@ class SupervisedProcess:
                 return None
             read_end, write_end = os.pipe()
             try:
-                popen = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own waits for pipes that grandchildren may hold open
+                # asyncio's subprocesses wait for pipes that grandchildren may hold open.
+                popen = subprocess.Popen(  # noqa: ASYNC220 - see above
                     self.spec.command,
                     stdin=subprocess.DEVNULL,
                     stdout=write_end,
                     stderr=write_end,
                     env=self._environment,
                     user=self.spec.user,
-                    start_new_session=True,  # a Ctrl-C at the terminal is for the supervisor alone
+                    start_new_session=True,  # a Ctrl-C at the terminal must reach the supervisor only
                     preexec_fn=die_with_parent(self.spec.orphan_signal),
                 )
             except BaseException:
@@ -141,7 +145,7 @@ class SupervisedProcess:
         return self._run
 
     async def _watch(self, run: _Run, deadline: float) -> None:
-        """Wait for readiness, then for the end. The last of its output is read before this returns."""
+        """Wait for readiness, then for the end of the process. Its last output is read before this returns."""
         ended = asyncio.create_task(until_end(run.identity))
         becoming = asyncio.create_task(self._until_ready(run))
         try:
@@ -176,7 +180,7 @@ class SupervisedProcess:
                 pass
 
     async def _pump(self, read_end: int, printed: asyncio.Event) -> None:
-        """Copy output to the log and look for the awaited line."""
+        """Copy the output to the log and look for the awaited line."""
         awaited = self.spec.readiness.prefix if isinstance(self.spec.readiness, PrintedLine) else None
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -195,7 +199,7 @@ class SupervisedProcess:
             transport.close()
 
     def _note(self, **changes: object) -> None:
-        self.note = replace(self.note, **changes)  # type: ignore[arg-type]  # names and types are those of ProcessNote, checked by its tests
+        self.note = replace(self.note, **changes)  # type: ignore[arg-type]  # the callers name ProcessNote's fields
         self._changed()
 
     def _complaint(self, what: str) -> str:
@@ -214,7 +218,7 @@ async def _answers(url: str) -> bool:
 
 
 def _ending(status: int) -> str:
-    """A wait status in words: negative statuses are signals."""
+    """A wait status in words; a negative status is the number of a signal."""
     if status >= 0:
         return f"exit code {status}"
     try:

@@ -1,8 +1,7 @@
-"""The supervisor: starts a table of processes and steps by real readiness, keeps them running, and
-stops them in reverse order.
+"""Starts a table of processes and steps, keeps the processes running, and stops them in reverse order.
 
-It knows nothing of Fairlead. Whatever needs nothing that is missing starts at once; a failed start stops what had
-started.
+The supervisor knows nothing about Fairlead. Each entry starts as soon as the entries it needs are really ready. When a
+start fails, the processes that had started are stopped.
 """
 
 import asyncio
@@ -19,10 +18,10 @@ from fairlead_sandbox.supervised_process import RESTARTS, SupervisedProcess
 
 
 class Supervisor:
-    """Runs one table. `changed` is called, at most once per turn of the loop, when any note has changed.
+    """Runs one table.
 
-    `environment` is what every process gets besides its own. Use: `await start()`, wait for a reason
-    to stop, `await stop()`.
+    `changed` is called when a note has changed, at most once per turn of the event loop. `environment` is given to
+    every process besides the variables of its spec. Use: `await start()`, wait for a reason to stop, `await stop()`.
     """
 
     def __init__(
@@ -60,13 +59,13 @@ class Supervisor:
 
     @property
     def notes(self) -> tuple[ProcessNote, ...]:
-        """What is known of each process and step, in start order."""
+        """The notes on each process and step, in start order."""
         return tuple(self._processes[node.name].note if node.name in self._processes else self._steps[node.name] for node in self._nodes)
 
     async def start(self) -> None:
         """Return when every process was ready once and every step is done.
 
-        Raises StartFailed; call `stop` then, too.
+        Raises StartFailed; the caller must call `stop` in that case, too.
         """
         for node in self._nodes:
             self._tasks[node.name] = asyncio.create_task(self._bring_up(node), name=node.name)
@@ -81,16 +80,16 @@ class Supervisor:
             ready.cancel()
 
     async def until_failure(self) -> None:
-        """After `start`: raises what ended the supervision of a process, should that ever happen; else waits
-        for ever.
-        """
+        """Call after `start`: waits for ever, and raises if the supervision of a process ends with an error."""
         working = {task for name, task in self._tasks.items() if name in self._processes}
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
 
     async def stop(self) -> None:
-        """Stop everything, dependants before what they need. Safe at any moment after `start` was called."""
+        """Stop everything; an entry is stopped before the entries it needs. Safe at any moment
+        after `start` was called.
+        """
         self._stopping = True
         stopped = {node.name: asyncio.Event() for node in self._nodes}
         dependants: dict[str, list[str]] = {
@@ -105,7 +104,7 @@ class Supervisor:
             if process is not None:
                 await process.stop()
             if task is not None:
-                if process is None or process.note.state == "waiting":  # a process that runs ends by itself now
+                if process is None or process.note.state == "waiting":  # else its task ends by itself
                     task.cancel()
                 await asyncio.wait({task})
             if process is not None:

@@ -1,10 +1,11 @@
-"""A process kubelet: one Node whose pods are simulated engines, each an operating-system process with
-an IP address of its own.
+"""A kubelet that runs pods as processes: one Node whose pods are simulated engines.
 
-It binds pending pods, starts their containers, asks their real probes, restarts what crashed, honours deletion grace
-and reports status, as a kubelet does; it survives its own restart by taking over running processes. Deciding
-(`deciding`, `probe_states`, `statuses`,
-`expansion`) is pure and takes times as arguments; `agent`, `runtime` and `cluster` do the rest. It
-runs nothing but the image
-`fairlead/engine` and isolates nothing: a pod here is a process of the person who started the sandbox.
+Each pod is an operating-system process with its own IP address. As a real kubelet does, this one starts the pods'
+containers, asks their real probes, restarts crashed containers, honours deletion grace and reports status; it also
+binds pending pods, which is a scheduler's work on a real cluster. After its own restart it takes over the
+processes that still run.
+
+`deciding`, `probe_states`, `statuses` and `expansion` decide: they are pure and take times as arguments. `agent`,
+`runtime` and `pods_api` act. This kubelet runs only the image `fairlead/engine` and isolates nothing: a pod here is a
+process of the user who started the sandbox.
 """

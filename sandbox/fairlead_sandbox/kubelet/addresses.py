@@ -1,5 +1,6 @@
-"""Which loopback address a pod gets: 127.N.0.1 upward, never one in use, and one given back only after
-all others had their turn.
+"""Chooses the loopback address of each pod: 127.N.0.1 upward, and never one in use.
+
+An address that was given back is used again only after all others had their turn.
 """
 
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ _CAPACITY = 250 * _PER_SUBNET
 
 @dataclass(slots=True)
 class AddressPool:
-    """Addresses of one node, 127.`node`.x.y.
+    """The addresses of one node, 127.`node`.x.y.
 
-    `position` moves on with every address given, so that none is reused soon.
+    `position` moves on with every address taken, so that no address is used again soon.
     """
 
     node: int
@@ -22,7 +23,7 @@ class AddressPool:
     used: set[str] = field(default_factory=set)
 
     def take(self) -> str:
-        """An address nobody has. Raises LookupError when all are in use."""
+        """Take a free address. Raises LookupError when all are in use."""
         for _ in range(_CAPACITY):
             address = f"127.{self.node}.{self.position // _PER_SUBNET}.{self.position % _PER_SUBNET + 1}"
             self.position = (self.position + 1) % _CAPACITY
@@ -32,5 +33,5 @@ class AddressPool:
         raise LookupError(f"all {_CAPACITY} pod addresses of the node are in use")
 
     def give_back(self, address: str) -> None:
-        """The pod is gone."""
+        """Free the address of a pod that is gone."""
         self.used.discard(address)

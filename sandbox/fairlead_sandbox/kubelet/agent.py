@@ -1,6 +1,6 @@
 """The node's agent: follows the cluster's pods, binds pending ones, and keeps one worker per pod.
 
-Survives outages of the API.
+It survives outages of the API.
 """
 
 import asyncio
@@ -31,9 +31,10 @@ FAREWELL_SECONDS = 3.0
 
 
 class NodeAgent:
-    """All pods of one node.
+    """Looks after all pods of one node.
 
-    `memory` is what the last kubelet remembered; it is saved to `memory_path` whenever a pod's state changed.
+    `memory` is the state that the previous kubelet saved; it is written to `memory_path`
+    whenever a pod's state changes.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class NodeAgent:
         self._dirty = asyncio.Event()
 
     async def follow(self) -> None:
-        """For ever: list all pods, then follow their changes; list again when the watch is lost."""
+        """List all pods, then follow their changes; list again when the watch is lost. Never returns."""
         while True:
             try:
                 pods, version = await self._cluster.list_pods()
@@ -80,7 +81,7 @@ class NodeAgent:
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def save_memory(self) -> None:
-        """For ever: write the memory shortly after it changed, many changes at once."""
+        """Write the memory shortly after it has changed, many changes at once. Never returns."""
         while True:
             await self._dirty.wait()
             self._dirty.clear()
@@ -88,14 +89,15 @@ class NodeAgent:
             await asyncio.sleep(0.05)
 
     def save_now(self) -> None:
-        """Write the memory."""
+        """Write the memory at once."""
         memory = state_file.Memory(address_node=self._addresses.node, address_position=self._addresses.position, pods=self._remembered)
         state_file.save(self._memory_path, memory)
 
     async def end_all(self, grace_seconds: float) -> None:
-        """The node goes down: end every pod's processes, and say in their status that they are not ready.
+        """Take the node down: end every pod's processes and report in the pods' status that they are not ready.
 
-        The objects stay, and the next kubelet starts them again. An API that is away is not waited for.
+        The Pod objects stay, and the next kubelet starts their containers again. An API that does not answer is waited
+        for `FAREWELL_SECONDS` at most.
         """
         for task in self._tasks.values():
             task.cancel()
@@ -116,7 +118,7 @@ class NodeAgent:
             log.warning("the Kubernetes API was not told that the pods are down: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
-        """After a list: whatever is not in it is gone, also pods that only the memory knows."""
+        """Handle a list of all pods: a pod that is not in it is gone, also one that only the memory knows."""
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:
             self._forget(uid)
@@ -127,7 +129,7 @@ class NodeAgent:
             await self._take(pod)
 
     async def _take(self, manifest: Mapping[str, Any]) -> None:
-        """A pod is new or has changed."""
+        """Handle a pod that is new or has changed."""
         metadata, spec = manifest["metadata"], manifest["spec"]
         if spec.get("nodeName") not in {None, "", self._node} or spec.get("schedulingGates"):
             return
@@ -145,8 +147,9 @@ class NodeAgent:
             self._begin(pod, manifest)
 
     async def _tolerantly(self, request: Awaitable[None], pod: str) -> None:
-        """One pod's refused request must not keep the others waiting; an unreachable API is raised, and
-        everything listed again soon.
+        """Await a request about one pod; log it if the API refuses it, so that the other pods need not wait.
+
+        An unreachable API raises, and all pods are listed again soon.
         """
         try:
             await request
@@ -192,8 +195,9 @@ class NodeAgent:
         task.add_done_callback(lambda done: self._ended(pod, done))
 
     def _adopt(self, pod: PodSpec, state: PodState) -> PodState:
-        """Take over what an earlier kubelet started; what does not run any more counts as ended now, and
-        is started again at once.
+        """Take over the processes that an earlier kubelet started.
+
+        A process that no longer runs counts as ended now, and its container is started again at once.
         """
         now = self._clock()
         containers = []
@@ -214,7 +218,7 @@ class NodeAgent:
         return replace(state, containers=tuple(containers))
 
     async def _refuse(self, manifest: Mapping[str, Any], problem: PodRefused) -> None:
-        """Tell in the pod's status why it will never run here, once per reason; when it is deleted, let it go."""
+        """Report in the pod's status why it will never run here, once per reason; let it go when it is deleted."""
         metadata = manifest["metadata"]
         pod = PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
         if metadata.get("deletionTimestamp"):
@@ -230,13 +234,13 @@ class NodeAgent:
         self._cluster.record_event(pod, "Warning", "Failed", str(problem), utc_stamp())
 
     def _forget(self, uid: str) -> None:
-        """The object is gone from the API."""
+        """Drop a pod whose object is gone from the API."""
         self._refused.pop(uid, None)
         if uid in self._workers:
             self._workers[uid].abandon()
 
     def _end_remembered(self, uid: str, state: PodState) -> None:
-        """A pod that was deleted while no kubelet ran: end what is left of it."""
+        """End the processes left by a pod that was deleted while no kubelet ran."""
         log.info("pod is gone from the API: its processes are ended", extra={"pod": f"{state.namespace}/{state.name}"})
         left = [container.process for container in state.containers if container.process is not None and is_alive(container.process)]
         end_processes(left, grace_seconds=1.0)
@@ -247,7 +251,7 @@ class NodeAgent:
         self._dirty.set()
 
     def _ended(self, pod: PodSpec, task: "asyncio.Task[None]") -> None:
-        if task.cancelled():  # the node goes down
+        if task.cancelled():  # the node is being taken down
             return
         worker = self._workers.pop(pod.uid, None)
         self._tasks.pop(pod.uid, None)
@@ -269,5 +273,5 @@ class NodeAgent:
 
 
 def pod_name(manifest: Mapping[str, Any]) -> str:
-    """`namespace/name`, for people."""
+    """`namespace/name`, for messages to people."""
     return f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"

@@ -1,6 +1,6 @@
-"""What the kubelet knows of a container and of a pod, and how that changes with what happens.
+"""The kubelet's knowledge of containers and pods, and how each event changes it.
 
-Pure; kept in the state file as it is.
+Pure; the state file holds these classes as they are.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from fairlead_sandbox.kubelet.pod_specs import ContainerSpec
 from fairlead_sandbox.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
-"""Shorter than a real kubelet's 10 s to 5 min: nobody in front of a sandbox wants to wait that long."""
+"""Delays are shorter than a real kubelet's 10 s to 5 min: nobody in front of a sandbox wants to wait that long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,11 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerState:
-    """One container. It runs when `process` is set; else it waits until `start_at` (monotonic) or has
-    ended for good (`ended`).
+    """One container.
 
-    `stop_at` is when it was asked to stop, `killed` whether it got SIGKILL; `waiting_reason` and `waiting_message`
-    say why it does not run.
+    If `process` is set, the container runs. Otherwise it waits until `start_at` (monotonic) to be started, or has ended
+    for good (`ended`). `stop_at` is the time when it was asked to stop, `killed` whether it got SIGKILL;
+    `waiting_reason` and `waiting_message` say why it does not run.
     """
 
     name: str
@@ -54,18 +54,18 @@ class ContainerState:
 
     @property
     def started(self) -> bool:
-        """Whether it runs and its startup probe, if any, has passed."""
+        """Whether the container runs and its startup probe, if any, has passed."""
         return self.process is not None and (self.startup is None or self.startup.passed is True)
 
     @property
     def ready(self) -> bool:
-        """Whether it is started and its readiness probe, if any, says so."""
+        """Whether the container is started and its readiness probe, if any, has passed."""
         return self.started and (self.readiness is None or self.readiness.passed is True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """One pod on this node: its address (kept while it lives) and its containers, in the order of its spec."""
+    """One pod on this node: its address (kept while it lives) and its containers, in the order of the spec."""
 
     uid: str
     namespace: str
@@ -75,19 +75,22 @@ class PodState:
     containers: tuple[ContainerState, ...]
 
     def container(self, name: str) -> ContainerState:
-        """The container of that name. Raises KeyError when there is none."""
+        """Return the container of this name. Raises KeyError when there is none."""
         for container in self.containers:
             if container.name == name:
                 return container
         raise KeyError(name)
 
     def with_container(self, changed: ContainerState) -> "PodState":
-        """The pod with one container replaced."""
+        """Return the pod with one container replaced."""
         return replace(self, containers=tuple(changed if item.name == changed.name else item for item in self.containers))
 
 
 def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessIdentity, stamp: str, now: float) -> ContainerState:
-    """The process was started; its probes begin, liveness and readiness only after the startup probe has passed."""
+    """The state after the process was started: its probes begin.
+
+    Liveness and readiness begin only after the startup probe has passed.
+    """
     waits = spec.startup is not None
     return replace(
         state,
@@ -105,13 +108,13 @@ def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessI
 
 
 def after_refusal(state: ContainerState, *, reason: str, message: str, now: float) -> ContainerState:
-    """It could not be started; it is tried again later, as the image or the configuration may have changed."""
+    """The state after a failed start; it is tried again later, as the image or the configuration may have changed."""
     backoff, delay = state.backoff.after_exit(0.0)
     return replace(state, backoff=backoff, start_at=now + max(delay, 5.0), waiting_reason=reason, waiting_message=message)
 
 
 def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: bool, detail: str, now: float) -> ContainerState:
-    """A probe (`startup`, `readiness` or `liveness`) was answered."""
+    """The state after one of the probes `startup`, `readiness` and `liveness` was answered."""
     known = {
         "startup": (state.startup, spec.startup),
         "readiness": (state.readiness, spec.readiness),
@@ -138,9 +141,10 @@ def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: 
 def after_exit(
     state: ContainerState, *, exit_code: int, signal: int, message: str, restarts_allowed: bool, stamp: str, now: float
 ) -> ContainerState:
-    """The process ended.
+    """The state after the process ended.
 
-    `restarts_allowed` says what the pod's restart policy wants for this exit (False too while it is being deleted).
+    `restarts_allowed` says whether the pod's restart policy wants a restart after this exit (False also while
+    the pod is being deleted).
     """
     failed_probe = next((probe for probe in (state.liveness, state.startup) if probe is not None and probe.passed is False), None)
     last = Termination(
@@ -169,7 +173,9 @@ def after_exit(
 
 
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
-    """The kubelet itself was started again: answers under way are lost, everything is asked anew, verdicts stay."""
+    """The state after the kubelet itself was restarted: verdicts stay, but answers under way are
+    lost and asked for anew.
+    """
 
     def again(probe: ProbeState | None) -> ProbeState | None:
         return replace(probe, asking=False, next_at=now) if probe else None

@@ -1,4 +1,7 @@
-"""What to do for one pod now: pure and total. The agent does it, tells what came of it, and asks again."""
+"""Decides what to do now for one pod, pure and total.
+
+The agent carries out the decision, records the result, and asks again.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodSpec, ProbeSpec
 from fairlead_sandbox.kubelet.probe_states import ProbeState, is_due
 
 IDLE_SECONDS = 60.0
-"""The longest a pod is left alone, in case something was missed."""
+"""The longest time until a pod is looked at again, in case an event was missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class KillContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """Nothing of the pod runs any more: delete the object for good and forget it."""
+    """Delete the pod's object for good and forget the pod, as none of its processes runs any more."""
 
 
 Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDeletion
@@ -51,7 +54,7 @@ Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDelet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """What to do, and when (monotonic) to ask again if nothing happens before."""
+    """The actions to take, and the time (monotonic) to ask again if nothing happens before."""
 
     actions: tuple[Action, ...]
     wake_at: float
@@ -108,8 +111,9 @@ def _reason_to_stop(pod: PodSpec, container: ContainerState) -> str | None:
 
 
 def _active_probes(pod: PodSpec, spec: ContainerSpec, container: ContainerState) -> Iterator[tuple[str, ProbeSpec, ProbeState]]:
-    """Startup alone until it has passed, then liveness and readiness; a container that is stopping is
-    asked for readiness only.
+    """The probes to ask: startup alone until it has passed, then liveness and readiness.
+
+    A container that is stopping is asked for readiness only.
     """
     if container.startup is not None and spec.startup is not None and container.startup.passed is None:
         if container.stop_at is None:

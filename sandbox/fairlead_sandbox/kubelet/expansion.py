@@ -1,5 +1,6 @@
-"""`$(NAME)` in commands, arguments and values, expanded as Kubernetes does: unknown names stay as they
-are, `$$(NAME)` escapes.
+"""Expands `$(NAME)` in commands, arguments and values as Kubernetes does.
+
+Unknown names stay as they are; `$$(NAME)` gives the text `$(NAME)`.
 """
 
 import re
@@ -9,7 +10,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """The text with every `$(NAME)` of a known variable replaced by its value, and `$$` by one dollar sign."""
+    """Replace every `$(NAME)` of a known variable by its value, and `$$` by one dollar sign."""
 
     def replacement(match: re.Match[str]) -> str:
         if match.group(1) == "$":
@@ -20,5 +21,5 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
-    """`expand` for each text."""
+    """Apply `expand` to each text."""
     return tuple(expand(text, variables) for text in texts)

@@ -1,5 +1,6 @@
-"""From an image to a command line: the sandbox has no container runtime, it runs `fairlead/engine`
-from the installed package.
+"""Translates an image into a command line.
+
+The sandbox has no container runtime: it runs `fairlead/engine` from the installed package.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,10 @@ ENGINE_MODULE = "fairlead_simulator.engine_server"
 
 
 def command_line(container: ContainerSpec, variables: Mapping[str, str], *, python: str, pod_ip: str) -> tuple[str, ...]:
-    """What to execute for a container. Raises PodRefused when its image or command is none the sandbox has."""
+    """The command line that runs a container.
+
+    Raises PodRefused when the sandbox does not have the image or the command.
+    """
     if not container.image.startswith(ENGINE_IMAGE):
         raise PodRefused(
             "ErrImagePull",
@@ -31,9 +35,9 @@ def command_line(container: ContainerSpec, variables: Mapping[str, str], *, pyth
 
 
 def container_variables(container: ContainerSpec, pod: PodSpec, manifest: Mapping[str, Any], *, pod_ip: str, node: str) -> dict[str, str]:
-    """The container's environment by its manifest, in order, each value expanded with those before it.
+    """The environment that the manifest gives the container, in its order.
 
-    Raises PodRefused.
+    Each value is expanded with the variables before it. Raises PodRefused.
     """
     variables: dict[str, str] = {"HOSTNAME": pod.name}
     for entry in container.env:

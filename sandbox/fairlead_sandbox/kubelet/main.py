@@ -1,4 +1,4 @@
-"""The kubelet as a process: `python -m fairlead_sandbox.kubelet.main --kubeconfig F --state-dir D [--node NAME]`.
+"""Runs the kubelet: `python -m fairlead_sandbox.kubelet.main --kubeconfig F --state-dir D [--node NAME]`.
 
 It prints `ready NODE` once the node is registered. SIGTERM and SIGINT take the node down: every pod's process is ended.
 A kubelet that is killed leaves its pods running, and the next one with the same state directory takes them over.
@@ -26,7 +26,7 @@ DEFAULT_NODE = "sandbox"
 
 
 async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
-    """Run until SIGTERM or SIGINT. Raises SandboxError when it cannot begin."""
+    """Run until SIGTERM or SIGINT. Raises SandboxError when the kubelet cannot begin."""
     connection = read_kubeconfig(kubeconfig)
     logs = state_dir / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
             task.cancel()
         await agent.end_all(SHUTDOWN_GRACE_SECONDS)
         for task in done - {stopping}:
-            task.result()  # none of them returns: this raises what ended it
+            task.result()  # none of them returns: this raises the error that ended it
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The Node object and its heartbeat, and the range of loopback addresses that this node alone uses on the machine."""
+"""The Node object, its heartbeat, and the range of loopback addresses that this node alone uses on the machine."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ HEARTBEAT_SECONDS = LEASE_SECONDS / 4
 
 
 def node_status(node: str, stamp: str) -> Document:
-    """What the node says of itself. Resources are counted generously: nothing here enforces them."""
+    """The status that the node reports. Resources are counted generously, as nothing here enforces them."""
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(POD_CAPACITY)}
     ready = {
         "type": "Ready",
@@ -51,7 +51,7 @@ def node_status(node: str, stamp: str) -> Document:
 
 
 async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], None]) -> None:
-    """For ever: register the node, then renew its lease; start over when the API lost it.
+    """Register the node, then renew its lease; register again when the API has lost it. Never returns.
 
     Calls `registered` after the first success.
     """
@@ -73,10 +73,9 @@ async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], 
 
 
 async def claim_addresses(preferred: int) -> tuple[int, asyncio.Server]:
-    """Claim 127.N.0.0/16 for this kubelet: N, and the server on 127.N.255.254 that both holds the
-    claim and answers `/healthz`.
+    """Claim 127.N.0.0/16 for this kubelet, so that two sandboxes on one machine never give out the same addresses.
 
-    Two sandboxes on one machine must not give their pods the same addresses. Raises SandboxError
+    Returns N and the server on 127.N.255.254 that both holds the claim and answers `/healthz`. Raises SandboxError
     when all ranges are taken.
     """
     refusal = ""

@@ -1,6 +1,6 @@
-"""What the kubelet needs of a Pod's manifest, typed.
+"""The parts of a Pod's manifest that the kubelet needs, typed.
 
-A part it cannot honour is refused with a reason, never ignored.
+A part that it cannot honour is refused with a reason, never ignored.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,9 @@ from typing import Any
 
 
 class PodRefused(Exception):
-    """The pod asks for something this kubelet does not do; `reason` is the container's waiting
-    reason, the text its message.
+    """The pod asks for something that this kubelet cannot do.
+
+    `reason` becomes the container's waiting reason, and the error's text becomes its message.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -23,7 +24,7 @@ class PodRefused(Exception):
 class ProbeSpec:
     """One probe; times in seconds.
 
-    `path` None means a TCP connection is enough. `host` None means the pod's own address.
+    If `path` is None, a TCP connection is enough. If `host` is None, the probe goes to the pod's address.
     """
 
     port: int
@@ -55,8 +56,8 @@ class ContainerSpec:
 class PodSpec:
     """One pod.
 
-    `deletion_at` is the deadline (POSIX seconds) of a pod being deleted, None otherwise;
-    `grace_seconds` what it was granted.
+    `deletion_at` is the deadline (POSIX seconds) of a pod that is being deleted, None otherwise; `grace_seconds` is the
+    time granted for the deletion.
     """
 
     uid: str
@@ -71,12 +72,12 @@ class PodSpec:
 
     @property
     def deleted(self) -> bool:
-        """Whether somebody asked for its deletion."""
+        """Whether the pod's deletion has been requested."""
         return self.deletion_at is not None
 
 
 def read_pod(manifest: Mapping[str, Any]) -> PodSpec:
-    """Read a Pod. Raises PodRefused when its spec holds what this kubelet does not do."""
+    """Read a Pod. Raises PodRefused when its spec asks for something that this kubelet cannot do."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     if spec.get("initContainers"):
         raise PodRefused("CreateContainerConfigError", "spec.initContainers: the sandbox's kubelet runs no init containers; remove them")

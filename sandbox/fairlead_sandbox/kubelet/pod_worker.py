@@ -1,6 +1,6 @@
-"""One pod's life on the node: asks `decide`, does what it says, tells the API.
+"""Runs one pod on the node: asks `decide`, carries out the actions, and reports to the API.
 
-One task per pod; errors of the API are retried.
+Each pod has one task; errors of the API are retried.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ STARTING_SECONDS = 8.0
 class PodWorker:
     """Runs one pod until its deletion is finished.
 
-    `remember` is called after every change that must survive a kubelet's restart.
+    `remember` is called after every change that must survive a restart of the kubelet.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class PodWorker:
         self._slot_holders: dict[str, asyncio.Event] = {}
 
     def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
-        """The object changed: perhaps its deletion was asked for, perhaps somebody else wrote a condition."""
+        """Take over a changed object: a deletion may have been requested, or another client has written a condition."""
         self.pod = pod
         self._manifest = manifest
         self._wake.set()
 
     def abandon(self) -> None:
-        """The object is gone from the API: end the processes without telling anybody."""
+        """End the processes without a report, as the object is gone from the API."""
         self._abandoned = True
         self.pod = replace(self.pod, deletion_at=self.pod.deletion_at or 0.0, grace_seconds=min(self.pod.grace_seconds, 2.0))
         self._wake.set()
 
     async def run(self) -> None:
-        """Until the pod is gone. Processes that run already (an earlier kubelet's) are taken over."""
+        """Work until the pod is gone. Processes that run already, of an earlier kubelet, are taken over."""
         for container in self.state.containers:
             if container.process is not None:
                 self._spawn(self._watch(container))
@@ -139,11 +139,12 @@ class PodWorker:
                 if container.process is not None:
                     self._runtime.kill(container.process)
             case FinishDeletion():
-                pass  # done, or to be tried again after the API came back
+                pass  # either it is done, or it is tried again when the API is back
 
     async def _start(self, spec: ContainerSpec) -> None:
-        """Start one container when a start slot is free: Python's start is expensive, and 64 at once
-        would fail their probes.
+        """Start one container when a start slot is free.
+
+        Starting Python is expensive: 64 containers that start at once would fail their probes.
         """
         await self._slots.acquire()
         self._starting.discard(spec.name)
@@ -214,7 +215,7 @@ class PodWorker:
             answer = await ask_tcp(host, probe_spec.port, timeout_seconds=probe_spec.timeout)
         before = self.state.container(spec.name)
         if before.process != asked_of:
-            return  # it has been restarted meanwhile: the answer is about a life that is over
+            return  # the container was restarted meanwhile, and the answer is about the process before
         after = after_answer(before, spec, probe, ok=answer.ok, detail=answer.detail, now=self._clock())
         if answer.ok:
             self._settle_slot(spec.name)
@@ -224,7 +225,10 @@ class PodWorker:
         self._wake.set()
 
     async def report(self) -> float:
-        """Tell the API what changed; returns when to try again (monotonic), infinity when there is nothing to tell."""
+        """Report the changes to the API.
+
+        Returns when to try again (monotonic); infinity when nothing is left to report.
+        """
         if self._abandoned:
             return float("inf")
         live = self._manifest.get("status") or {}
@@ -246,7 +250,7 @@ class PodWorker:
         return float("inf")
 
     async def _finish(self) -> bool:
-        """Delete the object for good; False when the API is away and it must be tried again."""
+        """Delete the object for good; False when the API is away and the deletion must be tried again."""
         if not self._abandoned:
             try:
                 await self._cluster.finish_deletion(self.pod)

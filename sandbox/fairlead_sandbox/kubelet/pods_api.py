@@ -1,4 +1,4 @@
-"""What the kubelet asks of a Kubernetes API: nodes, leases, pods and their status, bindings and events."""
+"""The kubelet's requests to a Kubernetes API: nodes, leases, pods and their status, bindings and events."""
 
 import asyncio
 import itertools
@@ -18,12 +18,12 @@ EVENTS_WAITING = 500
 
 
 def pod_path(pod: PodSpec) -> str:
-    """The pod's address in the API."""
+    """The path of the pod in the API."""
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
 class PodsApi:
-    """The Kubernetes API as one node sees it. Every method may raise ClusterProblem unless it says otherwise."""
+    """The requests of one node. Every method may raise ClusterProblem unless it says otherwise."""
 
     def __init__(self, client: KubernetesClient, node: str) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class PodsApi:
         self._numbers = itertools.count()
 
     async def register_node(self, status: Document) -> None:
-        """Make the Node, or bring its status up to date."""
+        """Create the Node, or bring its status up to date."""
         labels = {"kubernetes.io/hostname": self._node, "kubernetes.io/os": "linux", "fairlead.dev/sandbox": "true"}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._node, "labels": labels}, "spec": {}, "status": status}
         try:
@@ -46,7 +46,7 @@ class PodsApi:
         await self._client.request("PATCH", f"/api/v1/nodes/{self._node}/status", {"status": status}, content_type=STRATEGIC_PATCH)
 
     async def renew_lease(self, stamp: str) -> None:
-        """Say that the node lives; makes the Lease and its namespace when they are missing."""
+        """Report that the node lives; creates the Lease and its namespace when they are missing."""
         spec = {"holderIdentity": self._node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": stamp}
         try:
             await self._client.request("PATCH", f"{LEASES}/{self._node}", {"spec": spec}, content_type=STRATEGIC_PATCH)
@@ -56,12 +56,12 @@ class PodsApi:
             await self._create_lease(spec)
 
     async def list_pods(self) -> tuple[list[Document], str]:
-        """All pods of the cluster (this is its only node) and the resource version to watch from."""
+        """All pods of the cluster (this is its only node), and the resource version from which to watch."""
         answer = await self._client.request("GET", "/api/v1/pods")
         return list(answer["items"]), str(answer["metadata"]["resourceVersion"])
 
     def watch_pods(self, resource_version: str) -> AsyncIterator[Document]:
-        """Changes of pods after a resource version."""
+        """The changes of pods after a resource version."""
         return self._client.watch("/api/v1/pods", resource_version=resource_version)
 
     async def bind(self, pod: PodSpec) -> None:
@@ -75,12 +75,12 @@ class PodsApi:
         await self._client.request("POST", f"{pod_path(pod)}/binding", body)
 
     async def patch_status(self, pod: PodSpec, status: Document) -> None:
-        """Report the pod's status; the uid keeps it from reaching a new pod of the same name."""
+        """Report the pod's status; the uid in the patch keeps it from reaching a new pod of the same name."""
         body = {"metadata": {"uid": pod.uid}, "status": status}
         await self._client.request("PATCH", f"{pod_path(pod)}/status", body, content_type=STRATEGIC_PATCH)
 
     async def finish_deletion(self, pod: PodSpec) -> None:
-        """Remove the pod object for good; a pod that is gone or replaced already is fine."""
+        """Remove the pod object for good; it is no error if the pod is gone or replaced already."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         try:
             await self._client.request("DELETE", pod_path(pod), body)
@@ -89,9 +89,9 @@ class PodsApi:
                 raise
 
     def record_event(self, pod: PodSpec, kind: str, reason: str, message: str, stamp: str) -> None:
-        """Queue a Kubernetes Event about the pod.
+        """Queue a Kubernetes Event about the pod; never raises and never waits.
 
-        Never raises and never waits: events are for people, the oldest are dropped.
+        Events only inform people, so the oldest are dropped when the queue is full.
         """
         name = f"{pod.name}.{pod.uid[:8]}.{next(self._numbers):x}.{stamp.translate({ord(c): None for c in ':-.+TZ'})}".lower()
         reference = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
@@ -115,7 +115,7 @@ class PodsApi:
         self._events.put_nowait((pod.namespace, event))
 
     async def send_events(self) -> None:
-        """For ever: send the queued events, waiting while the API is away."""
+        """Send the queued events, and wait while the API is away. Never returns."""
         while True:
             namespace, event = await self._events.get()
             while True:

@@ -1,4 +1,4 @@
-"""How single answers of a probe become a verdict: thresholds and periods, pure. Times are monotonic seconds."""
+"""How the answers of a probe become a verdict, by thresholds and periods. Pure; times are monotonic seconds."""
 
 from dataclasses import dataclass, replace
 
@@ -7,9 +7,9 @@ from fairlead_sandbox.kubelet.pod_specs import ProbeSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeState:
-    """One probe's history in a container's current life.
+    """One probe's history since its container was last started.
 
-    `passed` is the verdict, None before there is one; `asking` while one is under way.
+    `passed` is the verdict, None before there is one; `asking` is true while an answer is awaited.
     """
 
     next_at: float

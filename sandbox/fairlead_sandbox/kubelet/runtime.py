@@ -1,4 +1,4 @@
-"""Containers as processes: start, watch, signal, and keep their log files bounded. It decides nothing."""
+"""Runs containers as processes: starts, watches and signals them, and bounds their log files. It decides nothing."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,15 @@ from fairlead_sandbox.identities import MARK, ProcessIdentity, identity_of, send
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", MARK)
-"""Variables a container gets from the kubelet's own environment: what Python needs to run, no credentials."""
+"""Variables that a container gets from the kubelet's environment: those that Python needs to run, no credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a process ended; exit code 255 with a message when nobody can know (it was not our child)."""
+    """How a process ended.
+
+    The exit code is 255, with a message, for a process that was not our child: its real code cannot be known.
+    """
 
     exit_code: int
     signal: int
@@ -27,7 +30,7 @@ class Exit:
 
 
 class ProcessRuntime:
-    """Starts processes that outlive the kubelet: own session, output straight into the pod's log file."""
+    """Starts processes that outlive the kubelet: each has its own session and writes straight to the pod's log file."""
 
     def __init__(self, log_folder: Path, *, log_limit_bytes: int = LOG_LIMIT_BYTES, log_kept_bytes: int = LOG_KEPT_BYTES) -> None:
         self._logs = log_folder
@@ -36,11 +39,11 @@ class ProcessRuntime:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def log_path(self, namespace: str, name: str) -> Path:
-        """Where the API server reads the pod's log."""
+        """The file in which the API server looks for the pod's log."""
         return self._logs / f"{namespace}_{name}.log"
 
     def start(self, command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessIdentity:
-        """Start a process appending its output to `log`. Raises OSError when it cannot be executed."""
+        """Start a process that appends its output to `log`. Raises OSError when it cannot be executed."""
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | dict(variables)
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -53,12 +56,12 @@ class ProcessRuntime:
         return identity_of(child.pid) or ProcessIdentity(pid=child.pid, started_ticks=-1)
 
     async def wait(self, process: ProcessIdentity) -> Exit:
-        """Return when the process has ended, however it was started."""
+        """Return when the process has ended, also when an earlier kubelet started it."""
         await until_end(process)
         child = self._children.pop(process.pid, None)
         if child is None:
             return Exit(exit_code=255, signal=0, message="The exit status is unknown: the process was started by an earlier kubelet")
-        status = child.wait()  # has ended: returns at once
+        status = child.wait()  # the child has ended, so this returns at once
         return Exit(exit_code=max(status, 0), signal=max(-status, 0))
 
     def stop(self, process: ProcessIdentity) -> None:
@@ -66,15 +69,15 @@ class ProcessRuntime:
         send_signal(process, signal.SIGTERM)
 
     def kill(self, process: ProcessIdentity) -> None:
-        """End the process and what it started."""
+        """End the process and all processes that it started."""
         send_signal(process, signal.SIGKILL, group=True)
 
     def remove_log(self, namespace: str, name: str) -> None:
-        """The pod is gone, and its log with it."""
+        """Remove the log of a pod that is gone."""
         self.log_path(namespace, name).unlink(missing_ok=True)
 
     async def bound_logs(self, every_seconds: float = 5.0) -> None:
-        """For ever: cut log files that grew over the limit to their last part.
+        """Cut log files that grew over the limit down to their last part. Never returns.
 
         Lines written during the cut may be lost.
         """
@@ -86,7 +89,7 @@ class ProcessRuntime:
                         await asyncio.to_thread(self._cut, path)
 
     def _cut(self, path: Path) -> None:
-        """In place, as the process keeps the file open; it writes in append mode, so it goes on at the new end."""
+        """Cut the file in place, as the process keeps it open; in append mode it goes on writing at the new end."""
         with path.open("r+b") as file:
             file.seek(-self._kept, os.SEEK_END)
             kept = file.read().partition(b"\n")[2]

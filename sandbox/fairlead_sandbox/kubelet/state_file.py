@@ -1,4 +1,4 @@
-"""What a kubelet must remember to take over running pods after its own restart: one JSON file, replaced as a whole."""
+"""The state with which a restarted kubelet takes over running pods: one JSON file, always replaced as a whole."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from fairlead_sandbox.state_directory import write_private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Pods by uid, the number of the node's address range, and how far its addresses are used."""
+    """Pods by uid, the number of the node's address range, and the position in that range."""
 
     address_node: int = FIRST_NODE
     address_position: int = 0
@@ -20,8 +20,9 @@ class Memory:
 
 
 def load(path: Path) -> Memory:
-    """The memory of the last kubelet; an empty one when there is none or it is damaged (its processes are
-    found by their mark then).
+    """Read the memory of the last kubelet; an empty one when the file is missing or damaged.
+
+    In that case the processes are found by their mark.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Memory)
@@ -30,5 +31,5 @@ def load(path: Path) -> Memory:
 
 
 def save(path: Path, memory: Memory) -> None:
-    """Replace the file."""
+    """Replace the file with this memory."""
     write_private(path, msgspec.json.encode(memory).decode())

@@ -1,4 +1,4 @@
-"""A pod's status as the API shows it, from what the kubelet knows. Pure; `stamp` is the present time in RFC 3339."""
+"""Makes a pod's status as the API shows it from the kubelet's state. Pure; `stamp` is the present time in RFC 3339."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +11,9 @@ HOST_IP = "127.0.0.1"
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole status.
+    """The complete status of a pod.
 
-    Conditions that did not change keep the transition time they have in `previous`; readiness gates are read in `live`.
+    Unchanged conditions keep their transition time from `previous`; readiness gates are read from `live`.
     """
     phase = _phase(state)
     ready_containers = phase == "Running" and all(container.ready for container in state.containers)
@@ -48,7 +48,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 def refused_status(
     containers: list[Mapping[str, Any]], reason: str, message: str, previous: Mapping[str, Any], stamp: str
 ) -> dict[str, Any]:
-    """The status of a pod this kubelet cannot run at all."""
+    """The status of a pod that this kubelet cannot run at all."""
     conditions = [
         _condition("PodScheduled", True),
         _condition("ContainersReady", False, reason, message),
