@@ -1,9 +1,11 @@
-"""A small Kubernetes API server: what the operator, kubectl and the Python client need, on one bare machine.
+"""A small Kubernetes API server for one bare machine: enough for the operator, kubectl and the Python client.
 
-It stores objects in one SQLite file, serves discovery, OpenAPI, watches, server-side apply, custom resources with
-defaulting, pruning, validation and CEL, and collects what has lost its owner. It runs no controllers and no admission
-webhooks: whoever wants Pods from a Deployment needs a real cluster. Every account is allowed everything, so it must
-never listen on an address that others can reach, and it must never be offered for production.
+It stores objects in one SQLite file and serves discovery, OpenAPI, watches and server-side apply. Custom resources get
+defaulting, pruning, validation and CEL rules. Objects whose owner is gone are collected.
+
+It runs no controllers and no admission webhooks: to get Pods from a Deployment, use a real cluster. Every
+account is allowed everything, so the server must never listen on an address that others can reach, and it must
+never be offered for production.
 
 As a process: `python -m fairlead_sandbox.kubernetes_api.main --state-dir DIR --host 127.0.0.1 --port 0`.
 
@@ -12,6 +14,6 @@ In a test, on a free port of the loopback interface:
     async with running_server(state_dir) as server:
         server.url, server.kubeconfig, server.token("admin"), server.certificate_authority
 
-`running_server` is in `fairlead_sandbox.kubernetes_api.serving.server`. The danger to keep in mind: all state is read
-and written on one event loop, so a slow request handler stalls every watch.
+`running_server` is in `fairlead_sandbox.kubernetes_api.serving.server`. Its danger: all state is read and written on
+one event loop, so a slow request handler stalls every watch.
 """

@@ -1,4 +1,4 @@
-"""Runs the server as a process: `python -m fairlead_sandbox.kubernetes_api.main --state-dir DIR`."""
+"""Runs the server: `python -m fairlead_sandbox.kubernetes_api.main --state-dir DIR`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fairlead_sandbox.kubernetes_api.serving.server import running_server
 
 
 class StateInUse(FairleadError):
-    """Another server works on this state directory."""
+    """Another server uses this state directory."""
 
 
 async def serve(state_dir: Path, host: str, port: int) -> None:
-    """Serves until SIGTERM or SIGINT. Raises InvalidInput for an address that cannot be had."""
+    """Serve until SIGTERM or SIGINT. Raises InvalidInput for an address on which the server cannot listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -43,7 +43,7 @@ def _kept_port(file: Path) -> int:
 
 @contextmanager
 def _locked(state_dir: Path) -> Iterator[None]:
-    """Only one server may write a store; the lock goes with the process, however it ends."""
+    """Hold the lock of the store, as only one server may write it; the lock ends with the process in any case."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / "lock").open("w") as file:
         try:

@@ -1,4 +1,7 @@
-"""Validation rules in CEL: their types and costs when a definition is made, their verdict when an object is written.
+"""Validation rules in CEL: their types and costs, and their evaluation.
 
-It must not touch the store. Its danger: a rule that costs more here or there; the real estimates are kept.
+A rule is checked when its definition is created, and evaluated when an object is written.
+
+It must not touch the store. Its danger: to estimate other costs than the real server and so take a rule that a real
+cluster refuses, or refuse one that it takes.
 """

@@ -1,9 +1,11 @@
-"""The type, the worst cost and the faults of a rule, from its text and the declared types alone.
+"""Computes the type, the highest cost and the faults of a rule from its text and the declared types alone.
 
-After cel-go's type checker and cost estimate, as the real server uses both when a definition is created. What is not
-known here counts as right: functions without a signature below give `unknown`, which fits everywhere and costs what a
-simple step does. Not there: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks
-of literal arguments (regular expressions, durations).
+It follows cel-go's type checker and cost estimator, as the real server uses both when a definition is created. An
+expression that this module does not know counts as right: a function without a signature below has the type `unknown`,
+which fits everywhere, and costs as much as a simple step.
+
+Missing here: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks of literal
+arguments (regular expressions, durations).
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """`problems` are compile errors as the real server prints them; with one, type and cost mean nothing."""
+    """The result of a check.
+
+    `problems` are compile errors as the real server prints them; if there are any, type and cost mean nothing.
+    """
 
     type: CelType
     cost: int
@@ -66,7 +71,7 @@ class Checked:
 
 
 def check_expression(tree: Tree, text: str, root: CelType) -> Checked:
-    """Checks a parsed rule whose `self` and `oldSelf` are of type `root`."""
+    """Check a parsed rule whose `self` and `oldSelf` are of type `root`."""
     walk = _Walk(text=text, root=root)
     part = walk.visit(tree)
     return Checked(type=part.type, cost=part.cost, problems=tuple(walk.problems))
@@ -239,9 +244,9 @@ class _Walk:
         return owner if owner.kind == "unknown" else DYN
 
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
-        """Where a step leads.
+        """The declared data that a member or an item of `container` is part of.
 
-        A first step from a computed value is estimated as the root, as the real estimator does.
+        Like the real estimator, this takes a first step from a computed value for a step from the root.
         """
         return self.root if container.place == NOWHERE else (inner or LOST)
 
@@ -321,7 +326,7 @@ class _Walk:
         return Part(type=found, cost=cost, at=at, size=target.sized() if size is None else size)
 
     def iterated(self, target: Part) -> tuple[CelType, CelType]:
-        """The type of a macro's variable, and the declared data it runs over."""
+        """The type of a macro's variable, and the declared data that the variable takes its values from."""
         match target.type.kind:
             case "list":
                 return target.type.element or UNKNOWN, self.place_of(target, target.place.element)
@@ -334,7 +339,9 @@ class _Walk:
 
 
 _MacroCost = Callable[[list[Part], CelType], tuple[int, int, CelType, Size | None]]
-"""Steps and the variable's type → cost of one turn, cost around the loop, type and size of the result
+"""A function from the steps and the variable's type to four values.
+
+These are the cost of one turn, the cost around the loop, the type of the result and its size
 (None: the size of the range).
 """
 
@@ -373,4 +380,7 @@ _LEAST_CHILDREN = {
     "map_lit": 0,
     **dict.fromkeys(("conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary"), 2),
 }
-"""How many parts a node has when it is more than a level of precedence around another."""
+"""Fewest children of a node that is an operation of its kind.
+
+The grammar wraps each expression in one node per level of precedence; a node with fewer children only wraps another.
+"""

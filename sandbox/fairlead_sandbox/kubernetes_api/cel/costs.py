@@ -1,7 +1,7 @@
-"""What a call in a rule may cost at most, in CEL's cost units: a simple step costs 1, text costs a tenth per character.
+"""The highest cost of a call in a rule, in CEL's cost units: a simple step costs 1, text a tenth per character.
 
-After github.com/google/cel-go/checker/cost.go and k8s.io/apiserver/pkg/cel/library/cost.go. Without the
-authorizer's, IP and CIDR functions.
+It follows github.com/google/cel-go/checker/cost.go and k8s.io/apiserver/pkg/cel/library/cost.go, without the functions
+of the authorizer, of IPs and of CIDRs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 ENDLESS = 2**64 - 1
-"""A cost or size without a bound."""
+"""A cost or size that has no bound."""
 
 CREATE_LIST, CREATE_MAP, CREATE_STRUCT = 10, 30, 40
 
@@ -22,7 +22,7 @@ _FORMAT_REGEX_CHARACTERS = 128
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Least and greatest length of text, lists and maps; 1 for scalars."""
+    """The least and the greatest length of a text, list or map; 1 for scalars."""
 
     least: int
     most: int
@@ -36,9 +36,9 @@ UNKNOWN_SIZE = Size(0, ENDLESS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A target or argument as cost formulas see it.
+    """A target or argument as the cost formulas see it.
 
-    `item_most` is the size of a list's text items, None when its items are no text.
+    `item_most` is the greatest length of the texts in a list, None when its items are not texts.
     """
 
     size: Size
@@ -51,7 +51,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """Without the cost of target and arguments. `size` of the result where the formula knows it."""
+    """The cost of a call without that of its target and arguments; `size` of its result, where the formula knows it."""
 
     cost: int
     size: Size | None = None
@@ -66,7 +66,7 @@ def scaled(amount: int, factor: float) -> int:
 
 
 def equality(left: Size, right: Size) -> int:
-    """Comparing ends with the shorter one."""
+    """The cost of a comparison, which ends with the shorter of the two."""
     return scaled(min(left.most, right.most), _TRAVERSAL)
 
 
@@ -76,7 +76,7 @@ def concatenation(left: Operand, right: Operand) -> CallCost:
 
 
 def call_cost(function: str, target: Operand | None, arguments: Sequence[Operand]) -> CallCost:
-    """The formula of a function, 1 for all that take about the same time whatever they are given."""
+    """Apply the formula of a function; the cost is 1 for functions whose time hardly depends on their operands."""
     formula = _FORMULAS.get(function)
     found = formula(target, arguments) if formula is not None else None
     return found if found is not None else CallCost(cost=1)

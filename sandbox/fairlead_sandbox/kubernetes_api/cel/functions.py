@@ -1,4 +1,4 @@
-"""The functions Kubernetes adds to CEL, for cel-python: strings, lists, regular expressions, quantities, URLs."""
+"""The functions that Kubernetes adds to CEL, for cel-python: strings, lists, regular expressions, quantities, URLs."""
 
 from __future__ import annotations
 

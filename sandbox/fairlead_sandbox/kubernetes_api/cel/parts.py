@@ -1,4 +1,4 @@
-"""One expression inside a rule, as it is checked: its type and cost, what it reads, and where it stands in the text."""
+"""One expression inside a rule while it is checked: its type and cost, the data it reads, its place in the text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from fairlead_sandbox.kubernetes_api.cel.types import CelType
 Tree = lark.Tree[Any]
 
 NOWHERE = CelType(kind="nowhere")
-"""The place of what was computed."""
+"""The place of a computed value."""
 
 LOST = CelType(kind="lost")
-"""The place of what the schema does not declare."""
+"""The place of data that the schema does not declare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One expression.
 
-    `place` is the declared data it reads: `NOWHERE` for what was computed, `LOST` for what the schema does not declare.
+    `place` is the declared data that it reads: `NOWHERE` for a computed value, `LOST` for data that the
+    schema does not declare.
     """
 
     type: CelType
@@ -45,7 +46,7 @@ class Part:
         return Size(1, 1) if self.type.kind in types.SCALARS else UNKNOWN_SIZE
 
     def operand(self) -> Operand:
-        """As cost formulas see it."""
+        """This expression as the cost formulas see it."""
         element = self.type.element
         item_most = None
         if element is not None and element.kind in {"string", "bytes"}:
@@ -66,14 +67,14 @@ def arguments_of(node: Tree, *, skip: int = 0) -> list[Tree]:
 
 
 def innermost(node: Tree) -> Tree:
-    """The part below the levels of precedence that hold only one thing."""
+    """The first node below that is more than a wrapper for one level of precedence."""
     while len(node.children) == 1 and isinstance(node.children[0], lark.Tree) and node.data not in {"list_lit", "map_lit"}:
         node = node.children[0]
     return node
 
 
 def start_of(node: Tree) -> int:
-    return int(getattr(node.meta, "start_pos", None) or 0)  # none where the parser made the token anew, as for `true`
+    return int(getattr(node.meta, "start_pos", None) or 0)  # no position where the parser made a new token, as for `true`
 
 
 def end_of(node: Tree) -> int:
@@ -81,7 +82,7 @@ def end_of(node: Tree) -> int:
 
 
 def text_length(literal: str) -> int:
-    """Characters of a text literal as it is written, with prefix and quotes."""
+    """Characters of a text literal as it is written, prefix and quotes included."""
     found = re.match(r"([bBrR]*)('''|\"\"\"|'|\")", literal)
     if found is None:
         return len(literal)
@@ -90,7 +91,7 @@ def text_length(literal: str) -> int:
 
 
 def token_of(node: Tree, index: int) -> lark.Token:
-    """A child that the grammar says is a token."""
+    """A child that is a token according to the grammar."""
     token = node.children[index]
     assert isinstance(token, lark.Token)
     return token

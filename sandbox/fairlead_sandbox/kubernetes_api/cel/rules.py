@@ -1,7 +1,7 @@
 """Validation rules of custom resources (`x-kubernetes-validations`), compiled once and evaluated at each write.
 
-Types and costs are checked by `definition_rules` when a definition is created. What the real server has and this one
-has not: a cost limit while evaluating, and optional types (`optionalOldSelf`, `?.`).
+`definitions.rules` checks types and costs when a definition is created. Missing here, unlike in the real server: a cost
+limit while a rule is evaluated, and optional types (`optionalOldSelf`, `?.`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fairlead_sandbox.kubernetes_api.schemas.validation import ABSENT
 
 
 class InvalidRule(ValueError):
-    """A rule that cannot be compiled: says what is wrong with its text."""
+    """A rule that cannot be compiled; the message says what is wrong with its text."""
 
 
 class _Runner(Protocol):
@@ -59,7 +59,7 @@ class RuleTree:
 
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
-    """The rules of a schema, or None when it has none. Raises InvalidRule naming the rule."""
+    """Compile the rules of a schema; None when it has none. Raises InvalidRule naming the rule."""
     tree = RuleTree(schema=schema, rules=tuple(_compile(rule) for rule in schema.get(RULES, ())))
     for name, inner in schema.get("properties", {}).items():
         if below := compile_rules(inner, f"{path}.{name}"):
@@ -72,7 +72,10 @@ def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
 
 
 def check_rules(value: Any, tree: RuleTree, path: str = "", old: Any = ABSENT) -> list[Cause]:
-    """The rules that do not hold. Parts equal to their old value are not evaluated again (ratcheting)."""
+    """One cause for each rule that fails.
+
+    Parts equal to their old value are not evaluated again (ratcheting).
+    """
     if value is None or (old is not ABSENT and old == value):
         return []
     causes = _check_here(value, tree, path, old) if tree.rules else []
@@ -106,13 +109,13 @@ def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
         try:
             if not rule.runner.evaluate(context):
                 causes.append(_fault(rule, at, value, _message(rule, context)))
-        except (CELEvalError, TypeError, ValueError) as error:  # cel-python's macros let Python's own errors through
+        except (CELEvalError, TypeError, ValueError) as error:  # cel-python's macros raise Python's errors, too
             causes.append(invalid_value(at, value, f"{_reason_of(error)} evaluating rule: {rule.message or rule.text}"))
     return causes
 
 
 def _visible_at_root(item: Object) -> Object:
-    """Of an object's metadata, rules see the name and nothing else."""
+    """Reduce an object's metadata to name and generateName, as rules see nothing else of it."""
     names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
     return {**item, "metadata": names}
 
@@ -174,7 +177,7 @@ def _environment() -> celpy.Environment:
 
 @cache
 def parsed(text: str) -> lark.Tree[Any]:
-    """The expression as a tree. Raises InvalidRule."""
+    """Parse the expression into a tree. Raises InvalidRule."""
     try:
         return _environment().compile(text)
     except CELParseError as error:
@@ -188,7 +191,7 @@ def parsed(text: str) -> lark.Tree[Any]:
 
 
 def uses_old_self(tree: lark.Tree[Any]) -> bool:
-    """Whether a rule compares with the object before the write."""
+    """Whether a rule compares with the object as it was before the write."""
     return any(str(node.children[0]) == "oldSelf" for node in tree.find_data("ident"))
 
 
@@ -199,7 +202,10 @@ def _program(text: str) -> _Runner:
 
 
 def to_cel(value: Any, schema: Object | None) -> Any:
-    """A JSON value as CEL sees it under its schema: numbers, times and durations typed, field names escaped."""
+    """Convert a JSON value as CEL sees it under its schema.
+
+    Numbers, times and durations are typed, and field names escaped.
+    """
     schema = schema or {}
     if isinstance(value, dict):
         declared = schema.get("properties", {})
@@ -234,5 +240,5 @@ def _text_to_cel(text: str, form: str) -> Any:
             case "duration":
                 return celtypes.DurationType(text)
     except ValueError:
-        pass  # not what its format says, which validation reports; rules then see plain text
+        pass  # the text does not fit its format, which validation reports; rules see plain text
     return celtypes.StringType(text)

@@ -1,4 +1,4 @@
-"""Which types fit together in rules: comparisons, arithmetic, and the functions whose types are known here."""
+"""The types that fit together in rules: in comparisons, in arithmetic, and in calls of the functions known here."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ UNSUPPORTED = (
     )
     - FUNCTIONS.keys()
 )
-"""Functions of the real server that this one cannot evaluate."""
+"""Functions that the real server has and this one cannot evaluate."""
 
 UNSUPPORTED_NAMESPACES = frozenset({"format", "optional", "cel", "sets", "math", "strings", "base64", "ip", "authorizer"})
-"""The same, of what such functions are called on by name."""
+"""Names before the dot of functions that this server cannot evaluate: `sets` in `sets.contains(…)`."""
 
 KNOWN = base_functions.keys() | FUNCTIONS.keys()
 
@@ -49,12 +49,12 @@ _TEXTS = types.list_of(STRING)
 
 
 def is_any(kind: CelType) -> bool:
-    """Whether only evaluation can tell the type, or this server cannot."""
+    """Whether the type is known only during evaluation, or is one that this server cannot judge."""
     return kind.kind in {"dyn", "unknown"}
 
 
 def same(left: CelType, right: CelType) -> bool:
-    """Whether two types may be compared for equality, or one used as the other."""
+    """Whether two types may be compared for equality, or one may be used as the other."""
     if is_any(left) or is_any(right):
         return True
     if left.kind != right.kind:
@@ -65,14 +65,17 @@ def same(left: CelType, right: CelType) -> bool:
 
 
 def ordered(left: CelType, right: CelType) -> bool:
-    """Whether `<` and its like take them; numbers of different kinds may be mixed there, and only there."""
+    """Whether `<` and its like take these types.
+
+    Only these comparisons may mix numbers of different kinds.
+    """
     if is_any(left) or is_any(right):
         return True
     return (left.kind == right.kind and left.kind in _ORDERED) or {left.kind, right.kind} <= _NUMBERS
 
 
 def arithmetic(sign: str, left: CelType, right: CelType) -> CelType | None:
-    """The type of a sum, difference, product …; None when there is no such operation."""
+    """The type of a sum, difference, product and so on; None when the types have no such operation."""
     if is_any(left) or is_any(right):
         known = right if is_any(left) else left
         return known if known.kind in {"int", "uint", "double", "string", "bytes", "list"} else UNKNOWN
@@ -118,7 +121,10 @@ _TIME_PARTS = frozenset(
 
 
 def result_of(name: str, target: CelType | None, arguments: Sequence[CelType]) -> CelType | None:
-    """The type a call gives, `unknown` for functions without a signature here; None when it takes no such operands."""
+    """The type that a call gives: `unknown` for functions without a signature here.
+
+    None when the function does not take such operands.
+    """
     if name == "size":
         measured = arguments[0] if target is None and arguments else target
         return INT if measured is None or is_any(measured) or measured.kind in {"string", "bytes", "list", "map"} else None

@@ -1,7 +1,7 @@
-"""The types that rules see: a structural schema as CEL declares it, with the largest sizes its data can have.
+"""The types that rules see: a structural schema as CEL declares it, with the largest sizes that its data can have.
 
-Sizes are what a cost estimate multiplies. Where a schema sets no limit, the largest request (3 MiB) does, divided by
-the smallest item that could fill it. After k8s.io/apiserver/pkg/cel/common/schemas.go.
+A cost estimate multiplies these sizes. Where a schema sets no limit, the limit is the size of the largest request (3
+MiB) divided by the smallest item that could fill it. It follows k8s.io/apiserver/pkg/cel/common/schemas.go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fairlead_sandbox.kubernetes_api.schemas.schemas import EMBEDDED, INT_OR_STR
 
 LARGEST_REQUEST_BYTES = 3 * 1024 * 1024
 
-_BYTES_PER_CHARACTER = 4  # a schema counts characters, a request bytes
+_BYTES_PER_CHARACTER = 4  # a schema counts characters, and a request counts bytes
 _RESERVED = frozenset(
     {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"}
     | {"let", "loop", "package", "namespace", "return"}
@@ -25,10 +25,11 @@ _SPELLINGS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelType:
-    """A type. `kind` is CEL's name, `dyn` for what is known only when evaluated, `unknown` for what
-    this server cannot judge.
+    """A type.
 
-    `max_elements` bounds the length of text, lists and maps (0 for others); `min_bytes` is the smallest JSON form.
+    `kind` is CEL's name; `dyn` for a type known only during evaluation, `unknown` for one that this server
+    cannot judge. `max_elements` bounds the length of text, lists and maps (0 for others); `min_bytes` is the
+    size of the smallest JSON form.
     """
 
     kind: str
@@ -62,12 +63,12 @@ SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 
 
 def list_of(element: CelType) -> CelType:
-    """A list made by an expression; its size is not the schema's."""
+    """The type of a list that an expression makes; the schema sets no bound to its size."""
     return CelType(kind="list", element=element, min_bytes=2)
 
 
 def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
-    """The type of data under a schema, None where rules cannot see it.
+    """The type of data under a schema; None where rules cannot see the data.
 
     `root` adds apiVersion, kind and the object's name.
     """
@@ -92,7 +93,7 @@ def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
 
 
 def escaped_name(name: str) -> str | None:
-    """A field's name as rules spell it; None for names that cannot be spelled."""
+    """A field's name as rules spell it; None for a name that they cannot spell."""
     if not name or name[0].isdigit():
         return None
     if name in _RESERVED:

@@ -1,4 +1,4 @@
-"""Deleting: finalizers, garbage without owners, disruption budgets, expired events.
+"""Deletes objects: finalizers, dependents whose owners are gone, disruption budgets, expired events.
 
-It must not delete what still has a finalizer. Its danger: an owner looked up in the wrong namespace.
+It must not delete an object that still has a finalizer. Its danger: to look up an owner in the wrong namespace.
 """

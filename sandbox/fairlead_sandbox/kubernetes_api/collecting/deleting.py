@@ -1,4 +1,7 @@
-"""Deletion: preconditions, propagation, grace. What has to wait is marked; what need not is gone at once."""
+"""Deletion with preconditions, propagation and grace.
+
+An object that has to wait for something is marked; any other is removed at once.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class DeleteOptions:
 
 
 def parse_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
-    """Raises BadRequest for a policy or number that does not exist."""
+    """Read the options of a deletion. Raises BadRequest for an invalid policy or number."""
     given = body if isinstance(body, dict) else {}
     propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
     if not propagation and given.get("orphanDependents") is not None:
@@ -53,7 +56,10 @@ def parse_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
 
 
 def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, options: DeleteOptions) -> Written:
-    """Raises NotFound, Conflict for a failed precondition, Forbidden for what must stay."""
+    """Delete an object or mark it as being deleted.
+
+    Raises NotFound, Conflict for a failed precondition, Forbidden for an object that must stay.
+    """
     stored = resources.require(kind, namespace, name)
     _check_preconditions(stored, options)
     if kind.kind == "Namespace" and name in _PROTECTED_NAMESPACES:
@@ -87,7 +93,7 @@ def _check_preconditions(stored: Stored, options: DeleteOptions) -> None:
 
 
 def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, options: DeleteOptions) -> None:
-    """Sets the finalizers that make the collector act before the object goes."""
+    """Set the finalizers that make the collector treat the dependents before the object is removed."""
     finalizers = list(metadata.get("finalizers", ()))
     if options.propagation:
         finalizers = [name for name in finalizers if name not in {FOREGROUND, ORPHAN}]
@@ -103,7 +109,7 @@ def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, optio
 
 
 def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> None:
-    """Sets the deletion time; a second deletion can only shorten the grace of the first."""
+    """Set the deletion time; a second deletion can only shorten the grace period of the first."""
     metadata = item["metadata"]
     grace = grace_seconds(item, options.grace_seconds) if kind.kind == "Pod" else 0
     already = metadata.get("deletionGracePeriodSeconds", 0) if metadata.get("deletionTimestamp") else None

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many pods may go, whether one more eviction fits, and the status that says so."""
+"""PodDisruptionBudgets: how many pods may be disrupted, whether one more eviction is allowed, and the status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TooManyBudgets(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """One budget against the pods of this moment."""
+    """The numbers of one budget at this moment."""
 
     expected: int
     healthy: int
@@ -57,7 +57,11 @@ class Budget:
 
 
 def measure(resources: Resources, budget: Object) -> Budget:
-    """Counts the pods a budget selects. What their controllers want counts as expected, also while a pod is missing."""
+    """Count the pods that a budget selects.
+
+    Expected is the number of pods that their controllers ask for, also while some of these pods are missing; with an
+    absolute `minAvailable`, it is the number of pods that exist.
+    """
     spec = budget.get("spec", {})
     selector = selector_of_object(spec.get("selector"))
     namespace = budget["metadata"]["namespace"]
@@ -82,7 +86,10 @@ def _share(percent: str, of: int) -> int:
 
 
 def _expected(resources: Resources, pods: Iterable[Object]) -> int:
-    """What the pods' controllers ask for where they have a scale, otherwise one per pod there is."""
+    """The number of pods that the pods' controllers ask for.
+
+    A pod counts as one if it has no controller, or if its controller has no scale.
+    """
     total = 0
     by_controller: dict[str, int] = {}
     for pod in pods:
@@ -102,7 +109,7 @@ def _expected(resources: Resources, pods: Iterable[Object]) -> int:
 
 
 def refuse_violation(resources: Resources, pod: Stored) -> None:
-    """Raises TooManyRequests when evicting this pod would violate a budget."""
+    """Raise TooManyRequests when the eviction of this pod would violate a budget."""
     if at_path(pod.object, "status", "phase") in {*FINISHED, "Pending"} or pod.object["metadata"].get("deletionTimestamp"):
         return
     labels = pod.object["metadata"].get("labels")
@@ -128,7 +135,7 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
 
 
 class DisruptionController:
-    """Keeps the status of every budget true. Call `run` as a task; it ends when cancelled."""
+    """Keeps the status of every budget up to date. Call `run` as a task; it ends when cancelled."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -140,7 +147,7 @@ class DisruptionController:
         try:
             while True:
                 await self._wake.wait()
-                await asyncio.sleep(_SETTLE_SECONDS)  # lets a burst of pod changes become one update
+                await asyncio.sleep(_SETTLE_SECONDS)  # a burst of pod changes becomes one update
                 self._wake.clear()
                 for stored in self._resources.store.list(BUDGETS):
                     self._refresh(stored)

@@ -1,4 +1,4 @@
-"""Events do not stay: like the real server, this one drops them an hour after they were last written."""
+"""Removes old Events: like the real server, this one drops them an hour after they were last written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SWEEP_SECONDS = 60.0
 
 
 async def expire_events(resources: Resources) -> None:
-    """For ever: sweeps once a minute. Run as a task; ends when cancelled."""
+    """Sweep once a minute, for ever. Run it as a task; it ends when cancelled."""
     while True:
         sweep(resources)
         await asyncio.sleep(_SWEEP_SECONDS)
 
 
 def sweep(resources: Resources) -> int:
-    """Removes the events whose time is over; returns how many."""
+    """Remove the events whose time is over; return how many there were."""
     oldest = resources.clock() - EVENT_LIFETIME
     over = [stored for stored in resources.store.list("events") if _last_written(stored.object) < oldest]
     for stored in over:

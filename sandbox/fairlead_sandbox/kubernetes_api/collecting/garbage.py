@@ -1,6 +1,7 @@
-"""Collects what has lost its reason to exist: dependents without owners, the content of namespaces and definitions.
+"""Collects garbage: dependents whose owners are gone, and the content of deleted namespaces and definitions.
 
-Works from the store's changes, one object at a time, yielding between objects so that requests are served meanwhile.
+It follows the changes of the store and handles one object at a time; between two objects it yields, so that
+requests are served meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions.apiextensio
 
 
 class GarbageCollector:
-    """Call `run` as a task; it ends when cancelled. `settled` waits until nothing is left to do."""
+    """Collects in the background: call `run` as a task; it ends when cancelled.
+
+    `settled` waits until nothing is left to do.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -107,7 +111,7 @@ class GarbageCollector:
             self._release_from_missing_owners(stored)
 
     def _release_from_missing_owners(self, stored: Stored) -> None:
-        """Deletes an object none of whose owners exists; otherwise drops the references to those that do not."""
+        """Delete an object if none of its owners exists; otherwise drop its references to missing owners."""
         owners = stored.object["metadata"].get("ownerReferences", [])
         existing = [owner for owner in owners if self._store.by_uid(owner["uid"]) is not None]
         if owners and not existing:
@@ -137,7 +141,7 @@ class GarbageCollector:
             self._drop_finalizer(owner, FOREGROUND)
 
     def _is_lasting(self, uid: str) -> bool:
-        """Whether an owner exists and does not itself wait for its dependents to go."""
+        """Whether an owner exists and is not itself waiting for the deletion of its dependents."""
         found = self._store.by_uid(uid)
         return found is not None and FOREGROUND not in found.object["metadata"].get("finalizers", ())
 

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they leave out, and what the real server would refuse about them.
+"""CustomResourceDefinitions: the defaults of their fields, and the faults for which the real server would refuse them.
 
-It must not store them. Its danger: a definition taken here and refused by a real cluster.
+It must not store them. Its danger: to accept a definition that a real cluster refuses.
 """

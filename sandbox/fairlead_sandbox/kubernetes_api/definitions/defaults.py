@@ -1,7 +1,7 @@
-"""The defaults of a definition, each checked as it is written: the defaults nested below it are not filled in first.
+"""Checks the defaults in a definition, each as it is written: the defaults nested below it are not filled in first.
 
-After k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not tried on defaults
-here.
+It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are
+not tried on defaults here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fairlead_sandbox.kubernetes_api.schemas.validation import validate
 
 
 def default_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Of a structural schema and all below it.
+    """Faults of the defaults in a structural schema and in all schemas below it.
 
-    Below `additionalProperties` the real server looks at no default either.
+    Like the real server, this ignores defaults below `additionalProperties`.
     """
     if schema.get("default") is not None:
         yield from _faults_of(schema["default"], schema, f"{path}.default")
@@ -41,7 +41,7 @@ def _faults_of(value: Any, schema: Object, path: str) -> Iterator[Cause]:
     try:
         rules = compile_rules(schema)
     except InvalidRule:
-        return  # told of with the rule itself
+        return  # reported when the rule itself is checked
     if rules is not None:
         yield from check_rules(value, rules, path)
 

@@ -1,7 +1,8 @@
-"""CustomResourceDefinitions as they are written: what they leave out, and what is wrong with one.
+"""CustomResourceDefinitions as users write them: fills in their defaults and finds their faults.
 
-After k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation. Conversion webhooks are not offered; selectable
-fields and field paths of rules are not looked up in the schema; a version whose schema did not change is judged again.
+It follows k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation, with three differences. Conversion webhooks
+are not offered. Selectable fields and the field paths of rules are not looked up in the schema. A version whose schema
+did not change is judged again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STORAGE = "must have exactly one version marked as storage version"
 
 
 def default_definition(crd: Object) -> None:
-    """Fills a definition in place."""
+    """Fill in the defaults of a definition, in place."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     names.setdefault("singular", str(names.get("kind", "")).lower())
@@ -37,7 +38,10 @@ def default_definition(crd: Object) -> None:
 
 
 def _without_nulls(schema: Any) -> Any:
-    """What is null counts as not written, but for the data inside a schema."""
+    """Drop members that are null, as null counts as absent.
+
+    Data inside a schema, such as a default, keeps its nulls.
+    """
     if isinstance(schema, list):
         return [_without_nulls(item) for item in schema]
     if not isinstance(schema, dict):
@@ -46,7 +50,7 @@ def _without_nulls(schema: Any) -> Any:
 
 
 def definition_faults(crd: Object, old: Object | None) -> list[Cause]:
-    """Everything that keeps a definition from being served."""
+    """All faults that keep a definition from being served."""
     spec = crd.get("spec", {})
     causes = [*_name_faults(crd, spec), *_spec_faults(spec), *_version_faults(spec), *_names_faults(spec.get("names", {}))]
     if old is not None:
@@ -84,7 +88,10 @@ def _spec_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _version_faults(spec: Object) -> Iterator[Cause]:
-    """What all versions say alike belongs to the definition as a whole, and is checked and reported once."""
+    """Faults of the versions.
+
+    A member that is equal in all versions counts as one of the whole definition: it is checked and reported once.
+    """
     versions = spec.get("versions", [])
     for index, version in enumerate(versions):
         at = f"spec.versions[{index}]"
@@ -108,7 +115,10 @@ def _version_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[str, Any, Object]]:
-    """Path, content and version of a member: once, at the definition, when all versions say the same."""
+    """Path, content and version of a member, for each version that has it.
+
+    A member that is equal in all versions comes once, with a path at the definition.
+    """
     if versions and versions[0].get(member) and all(version.get(member) == versions[0][member] for version in versions):
         yield f"spec.{shared}", versions[0][member], next((version for version in versions if _has_status(version)), versions[0])
         return
@@ -118,7 +128,7 @@ def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[
 
 
 def openapi_faults(schema: Object, path: str, *, has_status: bool) -> list[Cause]:
-    """All that is wrong with one schema: later steps need the earlier ones to hold."""
+    """All faults of one schema. A step is left out when an earlier step that it needs found faults."""
     causes = list(root_faults(schema, path, has_status=has_status))
     earlier = structural_faults(schema, path) or list(default_faults(schema, path))
     words = list(schema_faults(schema, path, root=True))

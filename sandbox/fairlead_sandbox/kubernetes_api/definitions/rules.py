@@ -1,8 +1,7 @@
-"""The rules of a definition, judged before any object exists: do they compile, to what type, and
-what may they cost at most.
+"""Judges the rules of a definition before any object exists: whether they compile, their type and their highest cost.
 
-A rule's estimate is multiplied by how often its data can occur: the product of the `maxItems` and `maxProperties`
-around it, or, where one of them is not set, by what fits into the largest request. After
+A rule's estimate is multiplied by how often its data can occur. That is the product of the `maxItems` and
+`maxProperties` around it; where one of them is not set, it is the number that fits into the largest request. It follows
 k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 """
 
@@ -28,9 +27,10 @@ _REMEDY = "(try simplifying the rule, or adding maxItems, maxProperties, and max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A schema on the way down.
+    """A schema on the way down from the root.
 
-    `times` its data can occur (None: unlimited); `uncorrelated` is the path above which old and new part.
+    Its data can occur `times` times (None: without limit). `uncorrelated` is the path of the outermost schema around it
+    whose items cannot be matched with the items before the write (None: there is no such schema).
     """
 
     schema: Object
@@ -60,7 +60,7 @@ class _Budget:
 def rule_faults(schema: Object, path: str, known: Sequence[Cause]) -> list[Cause]:
     """Faults of all rules.
 
-    Where the schema has `known` faults at or below a node, its rules are not judged: their types mean nothing.
+    A rule is not judged if the schema has `known` faults at its node or below, as the types would mean nothing.
     """
     budget = _Budget()
     causes = list(_faults(_Node(schema=schema, path=path, root=True), budget, [cause.field for cause in known]))
@@ -96,7 +96,7 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _most_children(schema: Object) -> int | None:
-    """How often one occurrence of a schema can repeat what is below it."""
+    """How often the data below can occur in one occurrence of this schema's data; None: without limit."""
     kind, most = schema.get("type"), None
     if kind == "array":
         most = schema.get("maxItems")
@@ -164,7 +164,7 @@ def _too_dear(name: str, cost: int, limit: int) -> str:
 
 
 def _of_rule(path: str, rule: Object, detail: str) -> Cause:
-    """The real server prints the whole rule, as Go spells it."""
+    """A fault of a rule; like the real server, it prints the whole rule as Go spells it."""
     shown = {
         "Rule": rule.get("rule", ""),
         "Message": rule.get("message", ""),

@@ -1,8 +1,8 @@
-"""What apiextensions says against the schema of a definition beyond its structure: words it does not allow, lists that
-are sets or maps, rules.
+"""The checks that apiextensions makes of a definition's schema beyond its structure.
 
-After ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. Rules are
-judged by `definition_rules`.
+They cover forbidden words, lists that are sets or maps, and the form of rules. It follows
+ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. `definitions.rules`
+judges what rules compute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ROOT_WITH_STATUS = frozenset(
 
 
 def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Cause]:
-    """What only the root must not say."""
+    """Faults of words that are forbidden only at the root."""
     others = sorted(name for name, value in schema.items() if name not in _AT_ROOT_WITH_STATUS and not is_unsaid(name, value))
     if has_status and others:
         detail = f"only {sorted(_AT_ROOT_WITH_STATUS)} fields are allowed at the root of the schema if the status subresource is enabled"
@@ -37,7 +37,10 @@ def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Caus
 
 
 def schema_faults(schema: Object, path: str, *, root: bool = False, no_defaults: str = "", in_metadata: bool = False) -> Iterator[Cause]:
-    """Of a schema and all below it. `no_defaults` says where a default would be ambiguous."""
+    """Faults of a schema and all schemas below it.
+
+    `no_defaults` names the place in which a default is forbidden; it is empty where defaults are allowed.
+    """
     yield from _word_faults(schema, path, no_defaults=no_defaults, in_metadata=in_metadata)
     yield from _below(schema, path, root=root, no_defaults=no_defaults, in_metadata=in_metadata)
     yield from _kind_faults(schema, path)
@@ -89,7 +92,7 @@ def _word_faults(schema: Object, path: str, *, no_defaults: str, in_metadata: bo
 
 
 def _kind_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Of x-kubernetes-map-type and x-kubernetes-list-type."""
+    """Faults of x-kubernetes-map-type and x-kubernetes-list-type."""
     for word, wanted, known in ((MAP_TYPE, "object", ("atomic", "granular")), (LIST_TYPE, "array", ("atomic", "set", "map"))):
         if (found := schema.get(word)) is None:
             continue

@@ -1,4 +1,4 @@
-"""The kinds a sound CustomResourceDefinition defines, and the status it gets when it is served."""
+"""The kinds that a valid CustomResourceDefinition defines, and the definition's status once it is served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
 def kinds_of(crd: Object) -> list[ResourceKind]:
-    """The kinds a sound definition serves, one per served version, the storage version first."""
+    """The kinds of a valid definition: one per served version, the storage version first."""
     spec = crd["spec"]
     names = spec["names"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
@@ -48,7 +48,7 @@ def _kind_of(spec: Object, names: Object, version: Object, storage: str) -> Reso
 
 
 def _with_metadata(schema: Object) -> Object:
-    """The schema with the members every object has; what the definition says about metadata applies on top."""
+    """Add the members that every object has; the definition's restrictions of metadata apply in addition."""
     properties = dict(schema.get("properties", {}))
     metadata = builtin_schemas.resolved(OBJECT_META)
     if extra := properties.get("metadata"):
@@ -77,7 +77,7 @@ def _column(column: Object) -> PrinterColumn:
 
 
 def established_status(crd: Object, time: str) -> Object:
-    """The status of a definition that is served; keeps the transition times of conditions that held already."""
+    """The status of a definition that is served; conditions that held before keep their transition times."""
     spec = crd["spec"]
     before = {one["type"]: one for one in at_path(crd, "status", "conditions", default=[])}
     wanted = (

@@ -1,4 +1,4 @@
-"""The kinds of object this server knows: what a kind is, and the built-in ones as data."""
+"""The kinds of object that this server knows: the type that describes a kind, and the built-in kinds as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATE_ONLY = ("create",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """Where the scale subresource finds its numbers, as dotted JSON paths such as `.spec.replicas`."""
+    """The places of the scale subresource's numbers, as dotted JSON paths such as `.spec.replicas`."""
 
     spec_replicas: str
     status_replicas: str
@@ -25,7 +25,10 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrinterColumn:
-    """One extra column of a custom resource's table. Priority 0 is always shown, above 0 only in `-o wide`."""
+    """One extra column in a custom resource's table.
+
+    Priority 0 is always shown, a higher one only with `-o wide`.
+    """
 
     name: str
     type: str
@@ -37,7 +40,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """One kind in one version, with everything the generic request path needs to serve it."""
+    """One kind in one version, with all facts that the generic request path needs to serve it."""
 
     group: str
     version: str
@@ -58,11 +61,11 @@ class ResourceKind:
     selectable_fields: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[str, ...] = ()
-    """Further subresources with code of their own, such as `log` and `eviction` of Pods."""
+    """Further subresources that have their own code, such as `log` and `eviction` of Pods."""
     custom: bool = False
     rules: RuleTree | None = None
     stored_in: str = ""
-    """Storage key when it is not this kind's own: events.k8s.io shares the store with core Events."""
+    """Storage key, if it is another kind's: events.k8s.io shares the storage of core Events. Empty otherwise."""
     storage_version: str = ""
     definition_schema: Object = field(default_factory=dict)
     """For custom resources: the schema as the user wrote it, for OpenAPI."""
@@ -77,7 +80,7 @@ class ResourceKind:
 
     @property
     def resource(self) -> str:
-        """Group-qualified plural, as messages and the store name it: `widgets.acme.dev`, `pods`."""
+        """Plural qualified by the group, as messages and the store name it: `widgets.acme.dev`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

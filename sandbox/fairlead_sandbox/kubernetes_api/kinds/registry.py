@@ -1,4 +1,4 @@
-"""Which kinds are served right now: the built-in ones and those that definitions in the store add."""
+"""The kinds that are served now: the built-in ones, and those of the definitions in the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object
 
 
 class Registry:
-    """Kinds by group, version and plural. `generation` changes with every change, for caches of what is derived."""
+    """Kinds by group, version and plural.
+
+    `generation` changes with every change of the kinds, so that caches of derived data know when to drop it.
+    """
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str, str], ResourceKind] = {}
@@ -25,7 +28,7 @@ class Registry:
         return next((one for one in self if one.api_version == api_version and one.kind == kind), None)
 
     def by_storage(self, storage: str) -> ResourceKind | None:
-        """The kind, in its storage version, whose objects are stored under a key."""
+        """The kind, in its storage version, whose objects are stored under this key."""
         return next((one for one in self if one.resource == storage and one.version == one.storage_version), None) or next(
             (one for one in self if one.storage == storage), None
         )
@@ -34,11 +37,11 @@ class Registry:
         return iter(tuple(self._kinds.values()))
 
     def versions(self) -> list[tuple[str, str]]:
-        """(group, version) pairs, the core group first, in the order they were added."""
+        """(group, version) pairs in the order they were added, the core group first."""
         return list(dict.fromkeys((kind.group, kind.version) for kind in self))
 
     def define(self, crd: Object) -> None:
-        """Serves what a definition says, in place of what an earlier version of it said."""
+        """Serve the kinds of a definition, in place of the kinds of its earlier state."""
         self.forget(crd)
         for kind in kinds_of(crd):
             self._add(kind)

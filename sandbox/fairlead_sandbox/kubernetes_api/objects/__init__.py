@@ -1,5 +1,4 @@
-"""Kubernetes objects as JSON: reading and changing their parts, names, selectors, and the errors
-the server answers with.
+"""Kubernetes objects as JSON: their parts, names and selectors, and the errors with which the server answers.
 
-It must not know any kind. Its danger: an object changed in place while somebody else holds it.
+It must not know any kind. Its danger: to change an object in place while other code holds it.
 """

@@ -1,4 +1,4 @@
-"""Every way a request can be refused, as the Status object the real server would answer.
+"""The ways in which a request can be refused, each as the Status object that the real server would answer.
 
 ApiError
 ├── BadRequest 400            ├── Unauthorized 401         ├── Forbidden 403
@@ -19,7 +19,7 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One thing wrong with one field, in the words of `field.Error`."""
+    """One fault of one field, in the words of `field.Error`."""
 
     reason: str
     field: str
@@ -59,7 +59,7 @@ def forbidden_value(field: str, detail: str) -> Cause:
 
 
 def shown(value: Any) -> str:
-    """A value as it appears inside a message: JSON spelling, containers by their type's name."""
+    """A value as messages print it: in JSON spelling, containers by the name of their type."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, bool):
@@ -145,7 +145,7 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """Field by field, everything that is wrong with one object."""
+    """An object with faults; it lists all of them, field by field."""
 
     code, reason = 422, "Invalid"
 

@@ -1,4 +1,4 @@
-"""Rules for names, labels and the rest of an object's metadata."""
+"""Rules for names, labels and the other metadata of an object."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def metadata_faults(kind: str, metadata: Object) -> list[Cause]:
 
 
 def label_1035_faults(text: str) -> list[str]:
-    """Why a text is no DNS-1035 label; empty when it is one."""
+    """Why a text is not a DNS-1035 label; empty when it is one."""
     faults = [] if _SERVICE_NAME.fullmatch(text) else [_SERVICE_RULE]
     return [*faults, *(["must be no more than 63 characters"] if len(text) > 63 else [])]
 
 
 def subdomain_faults(text: str) -> list[str]:
-    """Why a text is no RFC 1123 subdomain; empty when it is one."""
+    """Why a text is not an RFC 1123 subdomain; empty when it is one."""
     faults = [] if _SUBDOMAIN.fullmatch(text) else [_SUBDOMAIN_RULE]
     return [*faults, *(["must be no more than 253 characters"] if len(text) > 253 else [])]
 

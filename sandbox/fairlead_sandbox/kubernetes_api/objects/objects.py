@@ -1,4 +1,4 @@
-"""What every other module says about API objects: their type, how they are copied, encoded and stamped."""
+"""The basic operations on API objects: their type, and how they are copied, encoded and given a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 """One JSON object as decoded from the wire."""
 
 Clock = Callable[[], datetime]
-"""Returns the present moment, aware, in UTC."""
+"""Returns the present moment as a datetime with the time zone UTC."""
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -23,12 +23,12 @@ def utc_now() -> datetime:
 
 
 def timestamp(moment: datetime) -> str:
-    """RFC 3339 with whole seconds, as `metav1.Time` prints it."""
+    """Format a moment in RFC 3339 with whole seconds, as `metav1.Time` prints it."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The inverse of `timestamp`, also for fractions and offsets. Raises ValueError."""
+    """The inverse of `timestamp`; takes fractions and offsets, too. Raises ValueError."""
     return datetime.fromisoformat(text)
 
 
@@ -37,17 +37,17 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes | str) -> Any:
-    """Raises ValueError (orjson.JSONDecodeError is one) for malformed JSON."""
+    """Decode JSON. Raises ValueError (orjson.JSONDecodeError is one) when it is malformed."""
     return orjson.loads(body)
 
 
 def copy_of(value: Any) -> Any:
-    """A deep copy; for JSON data a round trip is several times faster than copy.deepcopy."""
+    """A deep copy; for JSON data, encoding and decoding is several times faster than copy.deepcopy."""
     return orjson.loads(orjson.dumps(value))
 
 
 def canonical(value: Any) -> str:
-    """One text per JSON value, whatever the order of its keys: usable as a dictionary key."""
+    """A text that is the same for equal JSON values, whatever the order of their keys: usable as a dictionary key."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -57,7 +57,7 @@ def metadata_of(item: Object) -> Object:
 
 
 def at_path(value: Any, *names: str, default: Any = None) -> Any:
-    """`at_path(pod, "status", "phase")`: the value down those keys, or the default where the way ends."""
+    """The value under those keys, or the default where one is missing: `at_path(pod, "status", "phase")`."""
     for name in names:
         if not isinstance(value, dict) or name not in value:
             return default
@@ -66,5 +66,5 @@ def at_path(value: Any, *names: str, default: Any = None) -> Any:
 
 
 def random_suffix(randomness: random.Random, length: int = 5) -> str:
-    """The suffix `generateName` adds: no vowels and no 0, 1, 3, so that it never spells a word."""
+    """The suffix that `generateName` adds; without vowels and 0, 1, 3, it never spells a word."""
     return "".join(randomness.choice(_SUFFIX_ALPHABET) for _ in range(length))

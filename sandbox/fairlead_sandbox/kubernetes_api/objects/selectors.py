@@ -52,7 +52,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSelector:
-    """All terms must hold; no terms match everything."""
+    """Terms that must all hold; a selector without terms matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -62,7 +62,7 @@ class LabelSelector:
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """`app=web,tier in (a, b),!debug`. Raises BadRequest."""
+    """Parse a selector such as `app=web,tier in (a, b),!debug`. Raises BadRequest."""
     requirements = []
     position = 0
     while position < len(text.rstrip()):
@@ -90,7 +90,7 @@ def _requirement(found: re.Match[str]) -> Requirement:
 
 
 def selector_of_object(selector: Object | None) -> LabelSelector:
-    """A `metav1.LabelSelector` object (matchLabels, matchExpressions) as a selector."""
+    """Convert a `metav1.LabelSelector` object (matchLabels, matchExpressions) to a selector."""
     requirements = [
         Requirement(key=key, operator="=", values=frozenset({value})) for key, value in ((selector or {}).get("matchLabels") or {}).items()
     ]
@@ -113,7 +113,10 @@ class FieldSelector:
 
 
 def parse_field_selector(text: str, allowed: Iterable[str]) -> FieldSelector:
-    """`metadata.name=x,status.phase!=Running`. Raises BadRequest for fields this kind cannot be selected by."""
+    """Parse a selector such as `metadata.name=x,status.phase!=Running`.
+
+    Raises BadRequest for fields by which this kind cannot be selected.
+    """
     known = {"metadata.name", "metadata.namespace", *allowed}
     terms = []
     for term in filter(None, (part.strip() for part in text.split(","))):
