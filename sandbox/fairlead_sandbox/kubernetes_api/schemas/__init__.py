@@ -1,5 +1,4 @@
-"""Schemas and what they do to an object: check, default, prune, decode. Structural schemas of custom resources, and
-those of built-in kinds.
+"""Schemas, of custom resources and of built-in kinds, and their use: to check, default, prune and decode objects.
 
-It must not evaluate rules; `cel` does. Its danger: a value taken here that the real server refuses.
+It must not evaluate rules; `cel` does. Its danger: to accept a value that the real server refuses.
 """

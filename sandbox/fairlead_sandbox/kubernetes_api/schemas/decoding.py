@@ -1,5 +1,7 @@
-"""Decodes objects of built-in kinds the way Go decodes into structs: wrong types are refused, nulls and unknown
-members dropped, quantities written as numbers become text."""
+"""Decodes objects of built-in kinds the way Go decodes into structs.
+
+Wrong types are refused, nulls and unknown members are dropped, and quantities written as numbers become text.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ _GO_TYPES = {"integer": "int32", "boolean": "bool", "array": "[]", "object": "st
 
 
 def decode_typed(value: Any, schema: Object, *, path: str, struct: str) -> tuple[Any, list[str]]:
-    """The decoded value and the paths of unknown members. Raises BadRequest naming the first field of a wrong type."""
+    """Return the decoded value and the paths of unknown members.
+
+    Raises BadRequest naming the first field of a wrong type.
+    """
     unknown: list[str] = []
     return _decode(value, schema, path, struct, unknown), unknown
 

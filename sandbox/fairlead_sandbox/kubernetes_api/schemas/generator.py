@@ -1,8 +1,8 @@
-"""Writes `builtin_schemas.json`: the structural schemas of the built-in kinds, taken from the official client's models.
+"""Writes `builtin_schemas.json`: structural schemas of the built-in kinds, from the models of the official client.
 
-Run `python -m fairlead_sandbox.kubernetes_api.schemas.generator` after upgrading the `kubernetes` package; a test fails
-when the file and the installed package disagree. What the models do not say, which lists merge by which keys, is the
-table `LIST_KEYS` below.
+Run `python -m fairlead_sandbox.kubernetes_api.schemas.generator` after upgrading the `kubernetes` package; a test
+fails when the file and the installed package disagree. The models do not say which lists are merged by which keys; the
+table `LIST_KEYS` below does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROOTS = (
 )
 
 OPAQUE = {"V1JSONSchemaProps"}
-"""Models kept as free-form objects: the definition of a schema is checked by code of its own."""
+"""Models kept as free-form objects: other code checks the definition of a schema."""
 
 LIST_KEYS: dict[tuple[str, str], list[str]] = {
     ("V1PodSpec", "containers"): ["name"],
@@ -92,12 +92,12 @@ LIST_KEYS: dict[tuple[str, str], list[str]] = {
 }
 SETS = {("V1ObjectMeta", "finalizers"), ("V1NodeSpec", "podCIDRs")}
 REPLACED = {("V1PodDisruptionBudgetSpec", "selector")}
-"""Fields a strategic merge patch replaces as a whole although they are maps."""
+"""Fields that a strategic merge patch replaces as a whole although they are maps."""
 
 ATOMIC_MAPS = {"V1LabelSelector", "V1ObjectReference", "V1NodeSelector", "V1NodeSelectorTerm"}
 QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "sizeLimit", "allocatedResources", "divisor"}
 NUMBERS_OR_NAMES = {"port", "targetPort", "minAvailable", "maxUnavailable", "maxSurge"}
-"""Fields the models call `object` and the API calls IntOrString."""
+"""Fields that the models call `object` and the API calls IntOrString."""
 
 _MODEL = re.compile(r"^([A-Z][a-z]+)?V1([A-Z].*)$")
 _LIST = re.compile(r"^List\[(.+)\]$")
@@ -121,7 +121,7 @@ def definition_name(model: str) -> str:
 
 
 def build_schemas() -> dict[str, Any]:
-    """Definition name → schema, closed under reference, with references in OpenAPI v3 form."""
+    """Definition name → schema, with references in OpenAPI v3 form; the target of every reference is included."""
     models = importlib.import_module("kubernetes.client.models")
     schemas: dict[str, Any] = {}
     waiting = list(ROOTS)

@@ -1,4 +1,4 @@
-"""Structural schemas applied to objects: removing what they do not know, filling in what they default."""
+"""Applies structural schemas to objects: removes members they do not know, and fills in their defaults."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ def item_schema(schema: Object | None) -> Object | None:
 
 
 def list_keys(schema: Object | None) -> tuple[str, ...]:
-    """The keys by which the items of a list are told apart, or () for lists that are replaced as a whole."""
+    """The keys that tell the items of a list apart, or () for lists that are replaced as a whole."""
     if schema and schema.get(LIST_TYPE) == "map":
         return tuple(schema.get(LIST_KEYS, ()))
     return ()
 
 
 def key_of(item: Any, keys: tuple[str, ...], schema: Object | None) -> tuple[Any, ...]:
-    """The values of an item's keys; a missing key counts as its default, as `protocol` does as TCP in a port list."""
+    """The values of an item's keys.
+
+    A missing key has its default: a port without `protocol` counts as TCP.
+    """
     properties = (item_schema(schema) or {}).get("properties", {})
     return tuple(
         item.get(key, properties.get(key, {}).get("default", "TCP" if key == "protocol" else None)) if isinstance(item, dict) else None
@@ -46,7 +49,7 @@ def key_of(item: Any, keys: tuple[str, ...], schema: Object | None) -> tuple[Any
 
 
 def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> list[str]:
-    """Removes unknown members in place; returns their paths.
+    """Remove unknown members in place; return their paths.
 
     `root` keeps apiVersion, kind and metadata, which the schema of a custom resource need not mention.
     """
@@ -74,7 +77,7 @@ def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> 
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fills defaults in place. A null where null is not allowed counts as absent when there is a default."""
+    """Fill in defaults in place. Where a field has a default and must not be null, null counts as absent."""
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         for name, inner in properties.items():

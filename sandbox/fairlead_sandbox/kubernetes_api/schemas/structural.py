@@ -1,6 +1,7 @@
-"""Whether a schema is structural: every value it speaks of has a type outside of `allOf`, `anyOf`, `oneOf` and `not`.
+"""Checks that a schema is structural: all values it mentions have a type outside of its junctors.
 
-Only then pruning, defaulting and merging are unambiguous. After k8s.io/apiextensions-apiserver/pkg/apiserver/schema.
+The junctors are `allOf`, `anyOf`, `oneOf` and `not`. Only under a structural schema is it clear how to prune, default
+and merge. It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ _OUTSIDE_ONLY = {
     MAP_TYPE: "undefined",
     RULES: "empty",
 }
-"""What may only be said of a value outside of the junctors, and what it must be inside."""
+"""Members that are allowed only outside of the junctors, and the value that they must have inside."""
 
 
 def structural_faults(schema: Object, path: str) -> list[Cause]:
-    """Every departure from a structural schema, by path."""
+    """All ways in which a schema is not structural, by path."""
     return sorted([*_invariants(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=str)
 
 
@@ -98,7 +99,7 @@ def _embedded_faults(schema: Object, path: str) -> Iterator[Cause]:
 
 
 def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause]:
-    """What every object has may be named, but hardly restricted."""
+    """Faults of apiVersion, kind and metadata: a schema may name them, but hardly restrict them."""
     properties = schema.get("properties", {})
     for name in ("kind", "apiVersion"):
         if name in properties and properties[name].get("type") != "string":
@@ -114,14 +115,15 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
 
 
 def is_unsaid(name: str, value: Any) -> bool:
-    """Whether a member of a schema says nothing: what is empty or false, but for additionalProperties, which
-    says something with both.
+    """Whether a member of a schema has no effect, as an empty or false value has none.
+
+    `additionalProperties` is the exception: there, false and {} have an effect.
     """
     return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
 
 def _junctor_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Of the junctors of one schema, and its pattern.
+    """Faults of the junctors of one schema, and of its pattern.
 
     An int-or-string may name its two types in `anyOf`, alone or first in `allOf`.
     """
@@ -153,7 +155,7 @@ def _nested_faults(part: Object, path: str) -> Iterator[Cause]:
 
 
 def _incomplete(part: Object, schema: Object, at: str, said_at: str) -> Iterator[Cause]:
-    """What the junctors of `part` say of values that the schema at `at` does not specify."""
+    """Faults for values that the junctors of `part` mention and the schema at `at` does not specify."""
     for said, inner in _junctors(part, said_at):
         yield from _incomplete_part(inner, schema, at, said)
 

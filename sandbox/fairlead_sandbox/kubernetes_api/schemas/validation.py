@@ -1,4 +1,4 @@
-"""Checks a value against a structural schema and reports every fault with its field path, in the server's words."""
+"""Checks a value against a structural schema; reports each fault with its field path, in the server's words."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object, canonical, p
 from fairlead_sandbox.kubernetes_api.schemas.schemas import EMBEDDED, INT_OR_STRING, LIST_TYPE, item_schema, key_of, list_keys
 
 ABSENT = object()
-"""Stands for "there was no old value", because None is a value."""
+"""Means that there was no old value, because None is a value."""
 
 
 class PatternInvalid(ValueError):
-    """A pattern that is no regular expression: says why."""
+    """A pattern that is not a regular expression; the message says why."""
 
 
 _QUANTITY = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?$")
@@ -36,8 +36,11 @@ _DURATION = re.compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)$")
 
 
 def validate(value: Any, schema: Object, path: str, old: Any = ABSENT) -> list[Cause]:
-    """All faults of `value`. A part equal to its old value is not checked again, so that a schema made stricter does
-    not block changes elsewhere in an object (the real server calls this ratcheting)."""
+    """All faults of `value`.
+
+    A part equal to its old value is not checked again, so that a schema made stricter does not block changes elsewhere
+    in an object (the real server calls this ratcheting).
+    """
     if old is not ABSENT and old == value:
         return []
     if value is None:
@@ -119,9 +122,9 @@ def _items(count: int) -> str:
 
 
 def _comparable(bound: float, value: float) -> float:
-    """The bound a number is held against.
+    """The bound as a number is compared with it.
 
-    The real server cuts its decimals off for a whole number: 0 passes a minimum of 0.01 there.
+    For a whole number, the real server drops the bound's decimals: 0 passes a minimum of 0.01.
     """
     return int(bound) if isinstance(value, int) else bound
 
@@ -196,7 +199,7 @@ def _old_items(old: Any, keys: tuple[str, ...], schema: Object) -> dict[str, Any
 
 @cache
 def compiled_pattern(pattern: str) -> Any:
-    """The pattern as Go's regular expressions have it. Raises PatternInvalid."""
+    """Compile a pattern as Go's regular expressions do. Raises PatternInvalid."""
     options = re2.Options()
     options.log_errors = False
     try:

@@ -1,4 +1,4 @@
-"""Who may talk to the server: accounts, their tokens, and the kubeconfig file of each."""
+"""The accounts that may use the server, their tokens, and a kubeconfig file for each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ class Accounts:
         return next(account for account in self._accounts if account.name == name)
 
     def authenticate(self, token: str) -> Account | None:
-        """Looks at every account whatever the token, so that time tells nothing about it."""
+        """The account of a token, or None.
+
+        Every account is compared, so that the time taken tells nothing about the token.
+        """
         given = token.encode()
         found = None
         for account in self._accounts:
@@ -62,7 +65,10 @@ class Accounts:
 
 
 def ensure_accounts(token_file: Path) -> Accounts:
-    """Reads the token file (`token,user,name,"groups"` per line, as kube-apiserver takes it); adds missing accounts."""
+    """Read the token file and add missing accounts.
+
+    Its lines are `token,user,name,"groups"`, as kube-apiserver takes them.
+    """
     known: dict[str, Account] = {}
     if token_file.exists():
         for row in csv.reader(io.StringIO(token_file.read_text(encoding="utf-8"))):
@@ -79,7 +85,7 @@ def ensure_accounts(token_file: Path) -> Accounts:
 
 
 def kubeconfig(url: str, authority: bytes, account: Account) -> bytes:
-    """A kubeconfig with everything embedded, for one account."""
+    """A kubeconfig for one account, with certificates and token embedded."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -13,7 +13,7 @@ from fairlead_sandbox.kubernetes_api.storing.representations import selector_tex
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and how its cell is made from an object and the present moment."""
+    """A column, and the function that makes its cell from an object and the present moment."""
 
     name: str
     cell: Callable[[Object, datetime], Any]
@@ -22,7 +22,7 @@ class Column:
 
 
 def duration_text(seconds: float) -> str:
-    """Short for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
+    """A short text for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"

@@ -1,4 +1,4 @@
-"""The sandbox's own certificate authority and the server certificate it signs."""
+"""The sandbox's certificate authority, and the server certificate that it signs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Certificates:
 
 
 def ensure_certificates(folder: Path, host: str) -> Certificates:
-    """Reuses what is in `folder` when it is valid for `host`; makes or renews what is missing or nearly expired."""
+    """Reuse the certificates in `folder` that are valid for `host`; make missing and renew nearly expired ones."""
     folder.mkdir(parents=True, exist_ok=True)
     found = Certificates(authority=folder / "ca.crt", certificate=folder / "apiserver.crt", key=folder / "apiserver.key")
     authority_key = folder / "ca.key"

@@ -1,4 +1,4 @@
-"""Discovery documents: which groups, versions and resources exist, one by one and aggregated."""
+"""Discovery documents: the groups, versions and resources that exist, one by one and aggregated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FURTHER: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 
 
 def version_rank(version: str) -> tuple[int, int, int]:
-    """Sorts Kubernetes versions, the best first: v2, v1, v1beta2, v1beta1, v1alpha1."""
+    """Sort key of Kubernetes versions, the best first: v2, v1, v1beta2, v1beta1, v1alpha1."""
     found = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if found is None:
         return (9, 0, 0)
@@ -111,7 +111,7 @@ def _subresources(kind: ResourceKind) -> dict[str, tuple[str, str, str, tuple[st
 
 
 def aggregated(registry: Registry, *, core: bool, version: str) -> Object:
-    """All groups of one of the two trees (`/api` or `/apis`) with their resources in one document."""
+    """All groups of one of the two trees (`/api` or `/apis`) and their resources, in one document."""
     items = []
     for name, versions in _groups(registry).items():
         if (name == "") == core:

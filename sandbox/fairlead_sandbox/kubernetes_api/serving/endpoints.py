@@ -1,4 +1,4 @@
-"""The REST verbs over objects: list, get, create, change, delete and watch, for every kind alike."""
+"""The REST verbs over objects, the same for every kind: list, get, create, change, delete and watch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RETURNS_DELETED = frozenset({"Pod", "Service", "Namespace", "PersistentVolumeCl
 
 
 class Endpoints:
-    """Handlers for resource URLs. `open_watches` are the watches to close at shutdown."""
+    """Handlers for resource URLs. `open_watches` holds the watches to close at shutdown."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -84,7 +84,7 @@ class Endpoints:
         raise not_allowed(request)
 
     async def change(self, request: web.Request, target: Target, account: Account) -> Written:
-        """PUT or PATCH of an object or its status."""
+        """Handle PUT or PATCH of an object or its status."""
         kind, namespace, name = target.kind, target.namespace, target.name
         options = write_options(request, account.username)
         body = await read_body(request) if request.method == "PUT" else None
@@ -138,7 +138,7 @@ class Endpoints:
         return raw_answer(head_bytes[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
 
     def _list_version(self, request: web.Request) -> int:
-        """The resource version the list is answered with. Raises Expired for one that cannot be served."""
+        """The resource version of the answer to a list request. Raises Expired for one that cannot be served."""
         current = self._store.version
         text = request.query.get("resourceVersion", "")
         if text in {"", "0"} or "continue" in request.query:
@@ -158,7 +158,10 @@ class Endpoints:
         return current
 
     def _page(self, request: web.Request, found: list[Stored], version: int) -> tuple[list[Stored], Object]:
-        """One page. Later pages keep the first one's resource version, so that a watch from it misses nothing."""
+        """One page of a list.
+
+        Later pages have the resource version of the first, so that a watch from it misses nothing.
+        """
         text = request.query.get("limit", "0") or "0"
         if not text.isdigit():
             raise BadRequest(f'limit: Invalid value: "{text}": it is not a number of objects')
@@ -230,7 +233,7 @@ class Endpoints:
         return lambda item: transformed(kind, item, output, self._resources.clock())
 
     def close_watches(self, kind: ResourceKind | None = None) -> None:
-        """Ends all watches, or those of one kind that is served no longer."""
+        """End all watches, or those of one kind that is no longer served."""
         for watch, watched in tuple(self.open_watches.items()):
             if kind is None or watched.resource == kind.resource:
                 watch.close()
@@ -252,7 +255,7 @@ async def _read_patch(request: web.Request) -> Any:
 
 
 def patch_function(media: str, patch: Any, kind: ResourceKind) -> Callable[[Object], object]:
-    """The change a patch makes. Raises UnsupportedMediaType for formats this kind has not."""
+    """The function that applies a patch. Raises UnsupportedMediaType for formats that this kind does not take."""
     match media:
         case "application/merge-patch+json":
             if not isinstance(patch, dict):

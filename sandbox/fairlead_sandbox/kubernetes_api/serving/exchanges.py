@@ -1,4 +1,4 @@
-"""One HTTP exchange: reading what the client sent and wants, writing what it gets."""
+"""One HTTP exchange: reads the request and the form of answer that the client wants, and writes the answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Output:
 
 
 def wanted_output(request: web.Request) -> Output:
-    """Reads the Accept header. Raises NotAcceptable when nothing on it can be served."""
+    """Read the Accept header. Raises NotAcceptable when it lists no form that can be served."""
     accept = request.headers.get("Accept", "") or "*/*"
     for choice in accept.split(","):
         media, *parameters = (part.strip() for part in choice.split(";"))
@@ -60,7 +60,7 @@ def transformed(kind: ResourceKind, item: Object, output: Output, now: datetime)
 
 
 async def read_body(request: web.Request) -> Any:
-    """The decoded body, None when there is none. Raises BadRequest, UnsupportedMediaType."""
+    """The decoded body, None when there is none. Raises BadRequest and UnsupportedMediaType."""
     body = await request.read()
     if not body:
         return None
@@ -91,7 +91,7 @@ def dry_run(request: web.Request) -> bool:
 
 
 def write_options(request: web.Request, username: str) -> WriteOptions:
-    """Raises BadRequest for a value that does not exist."""
+    """Read the options of a write from the query. Raises BadRequest for an invalid value."""
     query = request.query
     validation = query.get("fieldValidation", FieldValidation.WARN.value) or FieldValidation.WARN.value
     if validation not in set(FieldValidation):
@@ -105,7 +105,7 @@ def write_options(request: web.Request, username: str) -> WriteOptions:
 
 
 def _agent(request: web.Request) -> str:
-    """The program's name from its User-Agent; libraries that say nothing about the program count as nameless."""
+    """The program's name from its User-Agent; a library that does not name its program counts as nameless."""
     name = request.headers.get("User-Agent", "").split("/")[0].strip()
     return "" if _GENERIC_AGENT.match(name) else name
 

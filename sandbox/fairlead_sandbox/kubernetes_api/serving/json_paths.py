@@ -1,4 +1,4 @@
-"""The part of kubectl's JSONPath that printer columns use: members, indexes, wildcards, filters by equality."""
+"""The part of kubectl's JSONPath that printer columns use: members, indexes, wildcards, and filters by equality."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Step = tuple[str, str, str, bool]
 
 @cache
 def parse(path: str) -> tuple[Step, ...]:
-    """Raises ValueError for a path this server cannot follow."""
+    """Parse a path. Raises ValueError for a path that this server cannot follow."""
     text = path.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1]
@@ -49,7 +49,7 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """All values at a path, none when the way ends early."""
+    """All values at a path; none when a step of the path is missing."""
     found = [value]
     for step in parse(path):
         found = [inner for outer in found for inner in _follow(outer, step)]

@@ -1,4 +1,4 @@
-"""Where `kubectl logs` gets its text: by default from the files the kubelet writes."""
+"""The source of the text of `kubectl logs`: by default the files that the kubelet writes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _BLOCK = 64 * 1024
 
 
 class LogSource(Protocol):
-    """Yields a container's log as bytes. With `follow` it goes on until the consumer stops it.
+    """Yields a container's log as bytes; with `follow`, it goes on until the consumer stops it.
 
-    `tail_lines` None means everything. Raises FileNotFoundError when the container has written nothing yet.
+    If `tail_lines` is None, the log is complete. Raises FileNotFoundError when the container has written nothing yet.
     """
 
     def __call__(
@@ -23,12 +23,15 @@ class LogSource(Protocol):
 
 
 def log_path(folder: Path, namespace: str, pod: str) -> Path:
-    """The file a pod's log is written to: one per pod, whatever its containers."""
+    """The file of a pod's log: one per pod, however many containers it has."""
     return folder / f"{namespace}_{pod}.log"
 
 
 def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> LogSource:
-    """Reads `<folder>/<namespace>_<pod>.log`; following ends when `is_running(namespace, pod)` turns false."""
+    """A source that reads `<folder>/<namespace>_<pod>.log`.
+
+    Following ends when `is_running(namespace, pod)` turns false.
+    """
 
     async def read(namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
         path = log_path(folder, namespace, pod)
@@ -50,7 +53,7 @@ def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> Log
 
 
 def _read_at(path: Path, position: int) -> tuple[int, bytes]:
-    """The next bytes and the position after them. A file that was cut short meanwhile is followed from its new end."""
+    """The next bytes and the position after them. A file that was cut short is followed from its new end."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size < position:
@@ -61,7 +64,7 @@ def _read_at(path: Path, position: int) -> tuple[int, bytes]:
 
 
 def _tail_position(path: Path, lines: int | None) -> int:
-    """Where the last `lines` lines begin, found by reading backwards."""
+    """The position where the last `lines` lines begin, found by reading backwards."""
     with path.open("rb") as file:
         position = file.seek(0, 2)
         if lines is None:

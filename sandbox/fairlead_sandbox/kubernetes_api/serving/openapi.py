@@ -1,5 +1,6 @@
-"""OpenAPI v3 documents, one per group-version, and the v2 document of all: what kubectl needs to
-validate, explain and dry-run.
+"""OpenAPI documents, from which kubectl validates, explains and dry-runs.
+
+There is one v3 document per group-version, and one v2 document of all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PATCH_TYPES = ("application/apply-patch+yaml", "application/json-patch+json", "
 
 
 class OpenApi:
-    """Builds documents on demand and keeps them until a kind is added or removed."""
+    """Builds documents on demand, and keeps them until a kind is added or removed."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -57,7 +58,7 @@ class OpenApi:
             self._generation = self._registry.generation
 
     def document(self, path: str) -> bytes | None:
-        """The encoded document at `api/v1` or `apis/<group>/<version>`, None where nothing is served."""
+        """The encoded document at `api/v1` or `apis/<group>/<version>`; None where nothing is served."""
         self._forget_stale()
         if path not in self._documents:
             pair = next((pair for pair in self._registry.versions() if _document_path(pair) == path), None)
@@ -87,7 +88,7 @@ def _document(registry: Registry, group: str, version: str) -> Object:
 
 
 def _add_schema(kind: ResourceKind, schemas: Object) -> str:
-    """Adds a kind's schema and all it refers to; returns its name."""
+    """Add a kind's schema and all schemas it refers to; return its name."""
     identity = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     if not kind.custom:
         _add_definition(kind.definition, schemas)

@@ -1,8 +1,7 @@
-"""The OpenAPI v2 document of all kinds, made from their v3 documents. JSON only: what asks for Protobuf alone
-is declined, and uses v3.
+"""The OpenAPI v2 document of all kinds, made from their v3 documents. JSON only.
 
-What v2 has no words for is left out of custom resources' schemas, as the real server does
-(apiextensions-apiserver's controller/openapi/v2).
+A client that takes only Protobuf is refused, and falls back to v3. Like the real server (apiextensions-apiserver's
+controller/openapi/v2), this one omits from custom resources' schemas all that v2 cannot express.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _V2_REFERENCE = "#/definitions/"
 
 
 def merged(documents: Iterable[Object]) -> Object:
-    """One v2 document of many v3 documents."""
+    """Merge many v3 documents into one v2 document."""
     paths: Object = {}
     definitions: Object = {}
     for document in documents:
@@ -61,7 +60,7 @@ def _response(response: Object) -> Object:
 
 
 def _schema(schema: Any) -> Any:
-    """A schema in the words of v2. A lone reference inside `allOf` (beside a description) becomes the reference."""
+    """Translate a schema to v2. A lone reference inside `allOf` (beside a description) becomes the reference."""
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:

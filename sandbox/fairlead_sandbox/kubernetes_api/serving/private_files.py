@@ -1,4 +1,4 @@
-"""Writes files that only their owner may read, so that a reader never sees half of one."""
+"""Writes files that only their owner may read, and that no reader ever sees half-written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replaces `path` atomically; mode 0600 from the first byte on."""
+    """Replace `path` atomically; its mode is 0600 from the first byte on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     temporary.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Decodes the few protobuf bodies kubectl's typed commands send: namespaces, config maps, access reviews and the like.
+"""Decodes the few protobuf bodies that kubectl's typed commands send, such as namespaces and access reviews.
 
-Protobuf names no fields, so each message is a table from field number to name and type. Kinds without a table are
+Protobuf does not name fields, so each message is a table from field number to name and type. Kinds without a table are
 answered with 415, as the real server answers protobuf for custom resources.
 """
 
@@ -17,8 +17,10 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
 Field = tuple[str, str]
-"""(name, type). Types: string, bytes, int, bool, time, a message name; `*` means repeated, `map` string to string,
-`bytemap` string to bytes."""
+"""(name, type). Types: string, bytes, int, bool, time, or the name of a message.
+
+`*` means repeated, `map` a map from string to string, `bytemap` one from string to bytes.
+"""
 
 _MESSAGES: dict[str, dict[int, Field]] = {
     "ObjectMeta": {
@@ -74,12 +76,15 @@ _MESSAGES: dict[str, dict[int, Field]] = {
     "Preconditions": {1: ("uid", "string"), 2: ("resourceVersion", "string")},
 }
 _IGNORED = {"ObjectMeta": (4, 5, 6, 7, 8), "v1/Namespace": (3,)}
-"""Fields the server fills in itself: what a client sends there counts for nothing, in JSON too."""
+"""Fields that the server fills in itself: it ignores values that a client sends for them, as it does in JSON."""
 _MESSAGES["v1/DeleteOptions"] = _MESSAGES["DeleteOptions"]
 
 
 def decode_protobuf(body: bytes) -> Object:
-    """The object in a Kubernetes protobuf envelope. Raises UnsupportedMediaType, ValueError for broken bytes."""
+    """The object in a Kubernetes protobuf envelope.
+
+    Raises UnsupportedMediaType for kinds without a table, ValueError for broken bytes.
+    """
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not start with the Kubernetes protobuf prefix")
     api_version = kind = ""
@@ -121,7 +126,7 @@ def _message(body: bytes, name: str) -> Object:
 
 
 def _is_blank(value: int | bytes) -> bool:
-    """Whether a field holds only zeros: clients written in Go send empty structs as such."""
+    """Whether a field holds only zeros, as clients written in Go send for empty structs."""
     if isinstance(value, int):
         return value == 0
     try:

@@ -1,4 +1,4 @@
-"""Reads request paths: which kind, namespace, name and subresource a URL means."""
+"""Reads request paths: the kind, namespace, name and subresource that a URL means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_SUCH_RESOURCE = "the server could not find the requested resource"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a resource URL names. `name` and `subresource` are empty for collections."""
+    """The parts of a resource URL. `name` and `subresource` are empty for collections."""
 
     kind: ResourceKind
     namespace: str = ""
@@ -22,7 +22,7 @@ class Target:
 
 
 def resource_target(registry: Registry, path: str) -> Target:
-    """`/api/v1/namespaces/default/pods/web/log` and its like. Raises NotFound for everything not served."""
+    """The target of a path such as `/api/v1/namespaces/default/pods/web/log`. Raises NotFound if it is not served."""
     parts = [part for part in path.split("/") if part]
     group, version, rest = _split(parts)
     if not rest:

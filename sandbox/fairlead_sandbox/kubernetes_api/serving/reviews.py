@@ -1,4 +1,7 @@
-"""Access and token reviews: who am I, may I, and whose token is this. Every account may do everything."""
+"""Answers access and token reviews: who the caller is, what it may do, and whose a token is.
+
+Every account may do everything.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ REASON = "every sandbox account is allowed everything"
 
 
 def answer_review(kind: ResourceKind, review: Object, caller: Account, accounts: Accounts) -> Object:
-    """The review with its status filled in. Raises Invalid when it asks nothing."""
+    """Return the review with its status filled in. Raises Invalid when it asks nothing."""
     spec = review.get("spec", {})
     match kind.kind:
         case "SelfSubjectAccessReview":

@@ -1,4 +1,4 @@
-"""The server as a whole: store, write path, collectors and HTTP, wired in one place."""
+"""The whole server: store, write path, collectors and HTTP, wired in one place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _AGGREGATED = {f"g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList": ve
 
 
 class KubernetesApi:
-    """All parts of one server over one state directory. `start` and `stop` bracket its life."""
+    """All parts of one server over one state directory. `start` begins its work and `stop` ends it."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class KubernetesApi:
         self.store.close()
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """A background job that ends by itself is a bug: the health endpoints say so from then on."""
+        """Record the end of a background job; it is a bug, which the health endpoints report from then on."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failure = f"{type(error).__name__}: {error}"
             _log.error("background job failed", exc_info=error)
@@ -124,7 +124,7 @@ class KubernetesApi:
 
 
 def create_app(api: KubernetesApi) -> web.Application:
-    """The HTTP application. It starts and stops `api` with itself."""
+    """Make the HTTP application, which starts and stops `api` with itself."""
 
     async def lifetime(_app: web.Application) -> AsyncIterator[None]:
         await api.start()
@@ -198,7 +198,7 @@ async def _review(api: KubernetesApi, request: web.Request, account: Account) ->
 
 
 def _describe(api: KubernetesApi, request: web.Request, path: str) -> web.Response | None:
-    """Answers the paths that describe the server itself, None for all others."""
+    """Answer the paths that describe the server itself; None for all others."""
     parts = [part for part in path.split("/") if part]
     match parts:
         case []:
@@ -244,7 +244,7 @@ def _or_404(document: dict[str, object] | None) -> web.Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A server that answers: where it is, and how to get in."""
+    """A server that answers: its address, and the credentials to use it."""
 
     url: str
     kubeconfig: Path
@@ -260,9 +260,9 @@ class RunningServer:
 async def running_server(
     state_dir: Path, *, host: str = "127.0.0.1", port: int = 0, log_source: LogSource | None = None
 ) -> AsyncIterator[RunningServer]:
-    """Serves `state_dir` over TLS until the block ends; port 0 takes a free one.
+    """Serve `state_dir` over TLS until the block ends; port 0 takes a free one.
 
-    Raises InvalidInput for an address that cannot be had.
+    Raises InvalidInput for an address on which the server cannot listen.
     """
     certificates = ensure_certificates(state_dir / "pki", host)
     accounts = ensure_accounts(state_dir / "tokens.csv")

@@ -1,4 +1,4 @@
-"""Subresources with rules of their own: scale, a pod's binding, eviction and log, a namespace's finalize."""
+"""Subresources with special rules: scale, a pod's binding, eviction and log, and a namespace's finalize."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNSUPPORTED_LOG_OPTIONS = ("previous", "timestamps", "sinceSeconds", "sinceTime
 
 
 class Subresources:
-    """Dispatches `…/<name>/<subresource>`."""
+    """Hands `…/<name>/<subresource>` to its handler."""
 
     def __init__(self, resources: Resources, endpoints: Endpoints, log_source: LogSource) -> None:
         self._resources = resources
@@ -153,7 +153,7 @@ class Subresources:
                 first = await anext(chunks, b"")
             await response.write_eof()
         except (ConnectionResetError, FileNotFoundError):
-            pass  # the reader stopped following, or the pod went and its log with it
+            pass  # the reader stopped following, or the pod and its log are gone
         finally:
             await chunks.aclose()
         return response

@@ -1,4 +1,4 @@
-"""Table output: what `kubectl get` prints."""
+"""Answers in the form of a Table, which `kubectl get` prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGE = {"name": "Age", "type": "date", "format": "", "description": "Time since 
 
 
 def table(kind: ResourceKind, items: Iterable[Object], *, version: str, include: str, now: datetime) -> Object:
-    """A `meta.k8s.io/v1` Table. `include` is None, Metadata or Object: what each row carries of its object."""
+    """A `meta.k8s.io/v1` Table. `include` says what each row has of its object: None, Metadata or Object."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

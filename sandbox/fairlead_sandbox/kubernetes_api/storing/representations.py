@@ -1,4 +1,4 @@
-"""One stored object, several spellings: other versions of a custom resource, Events in their two groups, Scale."""
+"""One stored object in several forms: other versions of a custom resource, Events in their two groups, Scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_stored_form(kind: ResourceKind) -> bool:
 
 
 def to_external(kind: ResourceKind, stored: Object) -> Object:
-    """The stored object as this kind spells it; shares parts with the stored one."""
+    """The stored object in the form of this kind; the result shares parts with it."""
     if is_stored_form(kind):
         return stored
     renamed = {_EVENT_FIELDS.get(name, name): value for name, value in stored.items()} if kind.stored_in else stored
@@ -43,7 +43,7 @@ def to_stored(kind: ResourceKind, item: Object) -> Object:
 
 
 def scale_of(paths: ScalePaths, item: Object) -> Object:
-    """The `autoscaling/v1` Scale of an object."""
+    """The `autoscaling/v1` Scale that belongs to an object."""
     metadata = item["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Object = {"replicas": _number_at(item, paths.status_replicas)}
@@ -59,7 +59,7 @@ def scale_of(paths: ScalePaths, item: Object) -> Object:
 
 
 def set_replicas(paths: ScalePaths, item: Object, replicas: int) -> None:
-    """Writes the replica count where the scale subresource says it lives, in place."""
+    """Write the replica count in place, at the path of the scale subresource."""
     *way, last = paths.spec_replicas.lstrip(".").split(".")
     for name in way:
         item = item.setdefault(name, {})
@@ -67,7 +67,7 @@ def set_replicas(paths: ScalePaths, item: Object, replicas: int) -> None:
 
 
 def selector_text(selector: Object) -> str:
-    """A label selector object in the text form that queries take."""
+    """Convert a label selector object to the text form that queries take."""
     parts = []
     for requirement in selector_of_object(selector).requirements:
         values = sorted(requirement.values)

@@ -1,8 +1,8 @@
-"""Objects in memory, every change written through to one SQLite file before anyone hears of it.
+"""Keeps objects in memory, and writes every change to one SQLite file before anyone is told of it.
 
-A commit survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`); losing the machine's power may lose
-the last commits, which a sandbox accepts for a write of a tenth of a millisecond. Objects handed out are shared and
-must not be changed.
+A commit survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`). A power failure may lose the last
+commits; a sandbox accepts that, as a write then takes a tenth of a millisecond. Objects returned by the store are
+shared and must not be changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
 
 HISTORY_LENGTH = 2000
-"""Events kept per resource for watches that resume; older ones answer 410 Gone."""
+"""Events kept per resource for watches that resume; for older versions, the answer is 410 Gone."""
 FIRST_RESOURCE_VERSION = 100
 
 _TABLES = """
@@ -60,7 +60,7 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True)
 class StoredChange:
-    """One committed change. `before` is what watches with selectors compare against."""
+    """One committed change. Watches with selectors compare the object with `before`."""
 
     type: EventType
     version: int
@@ -74,7 +74,7 @@ Listener = Callable[[StoredChange], None]
 
 
 class Store:
-    """The single writer. All methods are called on one thread."""
+    """The only writer of its file. All methods are called on one thread."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -98,7 +98,7 @@ class Store:
         return self._version
 
     def oldest_resumable(self, resource: str) -> int:
-        """The oldest resource version a watch of this resource can resume from without missing anything."""
+        """The oldest resource version from which a watch of this resource can resume without missing a change."""
         return self._floor.get(resource, self._start)
 
     def get(self, resource: str, namespace: str, name: str) -> Stored | None:
@@ -108,7 +108,7 @@ class Store:
         return self._by_uid.get(uid)
 
     def list(self, resource: str, namespace: str = "") -> list[Stored]:
-        """All objects of a resource, of one namespace if given, in the order of their keys."""
+        """All objects of a resource, or those of one namespace if it is given, sorted by key."""
         found = self._objects.get(resource, {})
         keys = sorted(key for key in found if not namespace or key[0] == namespace)
         return [found[key] for key in keys]
@@ -120,7 +120,10 @@ class Store:
         return tuple(resource for resource, found in self._objects.items() if found)
 
     def put(self, resource: str, namespace: str, name: str, item: Object) -> Stored:
-        """Creates or replaces. Stamps `metadata.resourceVersion` into `item`, which belongs to the store from here."""
+        """Create or replace an object.
+
+        Stamps `metadata.resourceVersion` into `item`, which belongs to the store from now on.
+        """
         before = self.get(resource, namespace, name)
         version = self._version + 1
         item["metadata"]["resourceVersion"] = str(version)
@@ -136,7 +139,10 @@ class Store:
         return now
 
     def remove(self, resource: str, namespace: str, name: str, final: Object) -> Stored:
-        """Deletes. `final` is the object's last state; watches see it with the resource version of the deletion."""
+        """Delete an object.
+
+        `final` is its last state; watches see it with the resource version of the deletion.
+        """
         before = self._objects[resource][(namespace, name)]
         version = self._version + 1
         final["metadata"]["resourceVersion"] = str(version)
@@ -156,7 +162,7 @@ class Store:
         return (change for change in self._history.get(resource, ()) if change.version > version)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` for every change after it is durable; returns the function that stops it."""
+        """Call `listener` for every change once it is durable; return the function that ends the subscription."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

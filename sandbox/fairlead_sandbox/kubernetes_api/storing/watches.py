@@ -1,4 +1,4 @@
-"""Watches: which events one client sees, from which moment on, and how long."""
+"""Watches: the events that one client sees, from which moment on, and for how long."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fairlead_sandbox.kubernetes_api.storing.store import EventType, Store, Stor
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 BACKLOG_LIMIT = 20_000
-"""Events a slow client may have waiting before its watch is closed; it lists again and resumes."""
+"""Events that may wait for a slow client before its watch is closed; the client then lists again and resumes."""
 
 Transform = Callable[[Object], Object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRequest:
-    """What one watch asked for."""
+    """The parameters of one watch."""
 
     kind: ResourceKind
     namespace: str = ""
@@ -143,7 +143,10 @@ class Watch:
         return b"".join(lines), seen
 
     def _event(self, change: StoredChange) -> bytes | None:
-        """The event as this watch's selectors see it: leaving the selection is a deletion, entering it an addition."""
+        """The event as this watch's selectors see it.
+
+        An object that no longer matches them appears as deleted, one that begins to match as added.
+        """
         request = self._request
         if request.namespace and change.now.namespace != request.namespace:
             return None

@@ -1,4 +1,4 @@
-"""Creating and changing objects: admission, rules of built-in kinds, patches, server-side apply.
+"""Creates and changes objects: admission, rules of built-in kinds, patches, server-side apply.
 
-It must not answer HTTP. Its danger: a check after the write, which another request could see.
+It must not answer HTTP. Its danger: a check made after the write, when another request may have seen the object.
 """

@@ -1,4 +1,4 @@
-"""Turns what a client sent into what may be stored: decoded, pruned, defaulted, checked. Touches no store."""
+"""Turns a client's object into one that may be stored: decoded, pruned, defaulted, checked. Touches no store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNCHECKED = "some validation rules were not checked because the object was inva
 
 
 class FieldValidation(StrEnum):
-    """What happens to unknown fields: dropped silently, dropped with a warning, or refused."""
+    """The treatment of unknown fields: dropped silently, dropped with a warning, or refused."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -38,7 +38,10 @@ class Decoded:
 
 
 def decode_object(kind: ResourceKind, body: object, validation: FieldValidation) -> Decoded:
-    """The object in this kind's shape, unknown fields gone. Raises BadRequest for wrong types and wrong kinds."""
+    """Decode a body as an object of this kind, without unknown fields.
+
+    Raises BadRequest for wrong types and wrong kinds.
+    """
     if not isinstance(body, dict):
         raise BadRequest("the request body is not an object; send one JSON or YAML object")
     item = dict(body)
@@ -70,7 +73,7 @@ def decode_object(kind: ResourceKind, body: object, validation: FieldValidation)
 
 
 def fill_defaults(kind: ResourceKind, item: Object, old: Object | None, siblings: Siblings) -> None:
-    """Defaults in place: from the schema for custom resources, from code for built-in kinds."""
+    """Fill in defaults in place: from the schema for custom resources, from code for built-in kinds."""
     if kind.custom:
         apply_defaults(item, kind.schema)
     elif kind.kind == "CustomResourceDefinition":
@@ -80,7 +83,7 @@ def fill_defaults(kind: ResourceKind, item: Object, old: Object | None, siblings
 
 
 def check(kind: ResourceKind, item: Object, old: Object | None, *, status_only: bool = False) -> None:
-    """Raises Invalid with every fault of an object about to be stored."""
+    """Raise Invalid with all faults of an object that is about to be stored."""
     causes = metadata_faults(kind.kind, item["metadata"])
     if kind.custom:
         causes += _custom_faults(kind, item, old)
@@ -105,7 +108,10 @@ def _custom_faults(kind: ResourceKind, item: Object, old: Object | None) -> list
 
 
 def _required_faults(kind: ResourceKind, item: Object) -> list[Cause]:
-    """Required fields of a built-in kind. Status is filled by controllers and not checked, as on the real server."""
+    """Missing required fields of a built-in kind.
+
+    The status is not checked, as on the real server: controllers fill it in.
+    """
     required = kind.schema.get("required", ())
     faults = [required_value(name) for name in required if name not in item and name != "metadata"]
     for name, schema in kind.schema.get("properties", {}).items():

@@ -1,7 +1,4 @@
-"""What is special about each built-in kind: its defaults, its checks, its first status.
-
-Tables from kind to function.
-"""
+"""The special rules of each built-in kind: its defaults, checks and first status, as tables from kind to function."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Siblings = Callable[[], Collection[Object]]
 
 
 def default_builtin(item: Object, old: Object | None, siblings: Siblings) -> None:
-    """Fills defaults in place. `old` is the object being replaced, None at creation."""
+    """Fill in defaults in place. `old` is the object being replaced, None at creation."""
     kind = item["kind"]
     if kind == "Service":
         previous = at_path(old, "spec", "clusterIP")
@@ -31,7 +28,7 @@ def default_builtin(item: Object, old: Object | None, siblings: Siblings) -> Non
 
 
 def first_status(item: Object) -> Object | None:
-    """The status of a just created object; None for kinds that start without one."""
+    """The status of a new object; None for kinds that begin without one."""
     match item["kind"]:
         case "Pod":
             return initial_status(item)
@@ -49,7 +46,7 @@ def first_status(item: Object) -> Object | None:
 
 
 def builtin_faults(item: Object, old: Object | None) -> list[Cause]:
-    """Faults beyond what the schema says."""
+    """Faults that the schema does not find."""
     check = _CHECKS.get(item["kind"])
     return check(item, old) if check else []
 

@@ -1,7 +1,7 @@
-"""The way from `kubectl apply` to `kubectl apply --server-side` without conflicts with oneself.
+"""Lets users change from `kubectl apply` to `kubectl apply --server-side` without conflicts.
 
 kubectl's client-side apply leaves its last manifest in an annotation. Server-side apply under the manager name kubectl
-may take over what that manifest set, as long as nobody changed it since, and keeps the annotation in step.
+may take over the fields of that manifest that nobody changed since, and keeps the annotation up to date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
-    """The fields the last client-side apply set and nobody changed since; none for other managers."""
+    """The fields that the last client-side apply set and nobody changed since; none for other managers."""
     text = at_path(live, "metadata", "annotations", LAST_APPLIED)
     if manager != MANAGER or text is None:
         return frozenset()
@@ -29,7 +29,7 @@ def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
 
 
 def sync_last_applied(merged: Object, applied: Object, manager: str) -> None:
-    """Writes what was applied into the annotation, in place, where there is one."""
+    """Write the applied object into the annotation, in place, if the annotation exists."""
     annotations = at_path(merged, "metadata", "annotations")
     if manager == MANAGER and isinstance(annotations, dict) and LAST_APPLIED in annotations:
         annotations[LAST_APPLIED] = encode(applied).decode() + "\n"

@@ -1,7 +1,7 @@
-"""Sets of field paths, as `metadata.managedFields` records them: which fields an object has, and which changed.
+"""Sets of field paths as `metadata.managedFields` records them: an object's fields, and the changed ones.
 
 A path is a tuple of steps: `f:name` for a member, `k:{"name":"a"}` for an item of a keyed list, `v:"x"` for an item of
-a set. Lists without keys, and maps marked atomic, are one field.
+a set. A list without keys counts as one field, and so does a map marked atomic.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _UNOWNED_METADATA = frozenset(
 
 
 def owned_part(item: Object) -> Object:
-    """The object without what no manager can own: its identity and what the server keeps."""
+    """The object without the fields that no manager can own: its identity and the fields that the server keeps."""
     metadata = {name: value for name, value in item.get("metadata", {}).items() if name not in _UNOWNED_METADATA}
     rest = {name: value for name, value in item.items() if name not in {"apiVersion", "kind", "metadata"}}
     return {"metadata": metadata, **rest} if metadata else rest
 
 
 def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | None:
-    """Step → item for lists whose items can be owned one by one, None for atomic lists."""
+    """Step → item for lists whose items can be owned one by one; None for atomic lists."""
     if keys := list_keys(schema):
         found = {}
         for item in items:
@@ -43,7 +43,7 @@ def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | N
 
 
 def field_set(value: Any, schema: Object | None, prefix: Path = ()) -> set[Path]:
-    """All paths of a value: its leaves, and the items of keyed lists themselves."""
+    """All paths of a value: its leaves, and also the items of keyed lists."""
     if isinstance(value, dict) and value and (schema or {}).get(MAP_TYPE) != "atomic":
         paths: set[Path] = set()
         for name, member in value.items():
@@ -88,7 +88,7 @@ def changed_fields(old: Any, new: Any, schema: Object | None, prefix: Path = ())
 
 
 def to_fields_v1(paths: Iterable[Path]) -> Object:
-    """The nested form of managedFields; a path that has paths below it is marked by a "." member."""
+    """Convert paths to the nested form of managedFields; a "." member marks a path that has paths below it."""
     root: Object = {}
     for path in sorted(paths, key=len):
         node = root
@@ -136,7 +136,7 @@ def value_at(value: Any, path: Path, schema: Object | None) -> Any:
 
 
 def remove_path(value: Any, path: Path, schema: Object | None) -> None:
-    """Deletes the field at a path in place, and with it the maps and lists it leaves empty."""
+    """Delete the field at a path in place, and the maps and lists that become empty."""
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         name = step[2:]
@@ -155,7 +155,7 @@ def remove_path(value: Any, path: Path, schema: Object | None) -> None:
         return
     if not rest:
         value.remove(steps[step])
-    elif rest not in {(f"f:{key}",) for key in list_keys(schema)}:  # an item keeps its keys for as long as it stays
+    elif rest not in {(f"f:{key}",) for key in list_keys(schema)}:  # an item keeps its keys as long as it exists
         remove_path(steps[step], rest, item_schema(schema))
 
 

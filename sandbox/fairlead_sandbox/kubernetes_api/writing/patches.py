@@ -1,4 +1,4 @@
-"""The three patch formats that know nothing of managers: JSON merge patch, JSON patch, strategic merge patch."""
+"""The three patch formats without managers: JSON merge patch, JSON patch, strategic merge patch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class UnprocessablePatch(ApiError):
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386. Neither argument is changed; the result may share parts with both."""
+    """Apply a merge patch (RFC 7386). Neither argument is changed; the result may share parts with both."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -35,7 +35,10 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Object:
-    """RFC 6902. Raises UnprocessablePatch when an operation fails, BadRequest when it is not a patch at all."""
+    """Apply a JSON patch (RFC 6902).
+
+    Raises UnprocessablePatch when an operation fails, BadRequest when it is not a patch at all.
+    """
     if not isinstance(operations, list):
         raise BadRequest("a JSON patch is a list of operations; send [{op, path, value}, …]")
     try:
@@ -50,7 +53,11 @@ def json_patch(target: Object, operations: Any) -> Object:
 
 
 def strategic_merge_patch(target: Any, patch: Any, schema: Object | None) -> Any:
-    """Like a merge patch, but lists with keys merge item by item, and directives delete, replace, retain and order."""
+    """Apply a strategic merge patch.
+
+    Unlike a merge patch, it merges lists with keys item by item, and has directives to delete,
+    replace, retain and order.
+    """
     if not isinstance(patch, dict):
         return patch
     if patch.get(_DIRECTIVE) == "replace" or (schema or {}).get("x-kubernetes-patch-strategy") == "replace":
@@ -87,7 +94,7 @@ def _merge_lists(current: Any, patch: list[Any], schema: Object | None) -> list[
     keys = list_keys(schema)
     if not keys:
         return [item for item in patch if not (isinstance(item, dict) and _DIRECTIVE in item)]
-    key = keys[0]  # the patch merge key; the further keys matter to server-side apply only
+    key = keys[0]  # the patch merge key; only server-side apply uses the other keys
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if item.get(_DIRECTIVE) != "replace"]
     for item in patch:
@@ -104,7 +111,7 @@ def _merge_lists(current: Any, patch: list[Any], schema: Object | None) -> list[
 
 
 def _ordered(items: list[Any], order: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    """Items named in the order come in that order; the others keep their place at the end."""
+    """Sort the items that `order` names into its order; the others keep their order, at the end."""
     key = keys[0] if keys else None
     wanted = [entry.get(key) if key and isinstance(entry, dict) else entry for entry in order]
 

@@ -1,4 +1,4 @@
-"""Pods: what the server fills in, what it refuses, and how it reads their condition."""
+"""Pods: the fields that the server fills in, the faults it refuses, and how it reads a pod's condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fills a pod spec in place, here and in every template."""
+    """Fill in the defaults of a pod spec in place, be it a pod's or that of a template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
@@ -124,7 +124,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def grace_seconds(pod: Object, requested: int | None) -> int:
-    """How long a deletion waits for the kubelet: not at all for pods that run nowhere."""
+    """Seconds that a deletion waits for the kubelet; 0 for a pod that runs nowhere."""
     if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
         return 0
     if requested is not None:

@@ -1,6 +1,6 @@
-"""Creating, changing and deleting objects: the rules every kind shares, over the store.
+"""Creates, changes and deletes objects in the store, by the rules that every kind shares.
 
-Each method runs to its end without yielding, so that a read, a check and a write are one step for everybody else.
+Each method runs to its end without yielding, so that a read, a check and a write are one step for all other requests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OBJECT_CHANGED = "the object has been modified; please apply your changes to th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What the query of a write asks for."""
+    """The options of a write, from its query."""
 
     field_manager: str
     dry_run: bool = False
@@ -60,7 +60,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The object after a write, in the kind's own version."""
+    """The object after a write, in the version of the kind that was written."""
 
     object: Object
     created: bool = False
@@ -69,11 +69,11 @@ class Written:
 
 
 Change = Callable[[Object], object]
-"""Makes the new body of an object from its current one, which it must not change."""
+"""Makes the new body of an object from its current one, and must not change the current one."""
 
 
 class Resources:
-    """The write path. Reads come straight from the store."""
+    """The write path. Requests that read use the store directly."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, randomness: random.Random) -> None:
         self.store = store
@@ -82,7 +82,7 @@ class Resources:
         self._randomness = randomness
 
     def require(self, kind: ResourceKind, namespace: str, name: str) -> Stored:
-        """The stored object. Raises NotFound."""
+        """Return the stored object. Raises NotFound."""
         found = self.store.get(kind.storage, namespace, name)
         if found is None:
             raise not_found(kind, name)
@@ -122,7 +122,7 @@ class Resources:
         subresource: str = "",
         replace: bool = False,
     ) -> Written:
-        """Replaces the object by what `change` makes of it. `replace` says that the client sent the whole object."""
+        """Replace the object by the result of `change`. `replace` says that the client sent the whole object."""
         stored = self.require(kind, namespace, name)
         old = to_external(kind, stored.object)
         decoded = decode_object(kind, copy_of(change(old)), options.field_validation)
@@ -134,7 +134,7 @@ class Resources:
     def apply(
         self, kind: ResourceKind, namespace: str, name: str, body: object, options: WriteOptions, *, subresource: str = ""
     ) -> Written:
-        """Server-side apply. Raises Conflict when other managers own what it would change and it does not force."""
+        """Server-side apply. Without force, raises Conflict when other managers own fields that it would change."""
         decoded = decode_object(kind, body, options.field_validation)
         applied = decoded.object
         if applied["metadata"].get("managedFields"):
@@ -231,7 +231,7 @@ class Resources:
         return Written(object=to_external(kind, result.object), warnings=warnings)
 
     def _confined(self, kind: ResourceKind, old: Object, new: Object, subresource: str) -> Object:
-        """The new object with what this request may not change taken from the old one."""
+        """The new object, with the fields that this request may not change taken from the old one."""
         if subresource == "status":
             result: Object = copy_of(old)
             result.pop("status", None)
@@ -320,9 +320,10 @@ class Resources:
             item["status"] = established_status(item, timestamp(self.clock()))
 
     def _manager(self, kind: ResourceKind, options: WriteOptions, operation: str, subresource: str = "") -> Manager:
-        """Who writes.
+        """The manager that a write is recorded under.
 
-        The scale subresource keeps its times apart from the object's, and they are lost on the way back: it has none.
+        It has no time for the scale subresource: the real server keeps those times apart from the object's, and loses
+        them when it puts the entries back.
         """
         return Manager(
             name=options.field_manager,
@@ -347,12 +348,12 @@ def _details(kind: ResourceKind, name: str) -> Object:
 
 
 def _desired(kind: ResourceKind, item: Object) -> Any:
-    """The part of an object whose change makes a new generation."""
+    """The part of an object whose changes raise its generation."""
     return {name: value for name, value in item.items() if name not in {"metadata", "status"}}
 
 
 def _is_released(item: Object) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for."""
+    """Whether an object that is being deleted has nothing more to wait for."""
     metadata = item["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     if item["kind"] == "Namespace":

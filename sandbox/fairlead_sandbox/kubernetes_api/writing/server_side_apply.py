@@ -1,7 +1,7 @@
-"""Field ownership: who set what, what an apply may change, and what it takes away again.
+"""Field ownership: which manager set which field, which fields an apply may change, and which it removes.
 
-The merge follows structured-merge-diff for maps, keyed lists, sets and atomic values. Different from the real server:
-ownership is not translated between versions of a kind, and unions are not normalised.
+The merge follows structured-merge-diff for maps, keyed lists, sets and atomic values. Two things differ from the real
+server: ownership is not translated between versions of a kind, and unions are not normalised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ APPLY, UPDATE = "Apply", "Update"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
-    """Who writes: one entry of managedFields is kept per manager."""
+    """A writer of fields: managedFields has one entry per manager."""
 
     name: str
     operation: str
@@ -65,8 +65,9 @@ def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
 
 
 def write_ownership(owners: Ownership) -> list[Object]:
-    """Entries in the server's order: applies first, then by time (none comes first) and name; managers that
-    own nothing are dropped.
+    """The entries in the server's order; managers that own nothing are left out.
+
+    Applies come first, then entries are sorted by time (none comes first) and name.
     """
     entries = []
     kept = [owner for owner in owners.values() if owner[1]]
@@ -86,7 +87,10 @@ def write_ownership(owners: Ownership) -> list[Object]:
 
 
 def record_update(owners: Ownership, manager: Manager, old: Object, new: Object, schema: Object) -> Ownership:
-    """Ownership after a plain write: what it changed is its own and nobody else's, what it removed is nobody's."""
+    """The ownership after a plain write.
+
+    The manager alone owns the fields that it changed; nobody owns the fields that it removed.
+    """
     before, after = owned_part(old), owned_part(new)
     changed = changed_fields(before, after, schema)
     removed = field_set(before, schema) - field_set(after, schema)
@@ -110,9 +114,9 @@ def apply(
     force: bool,
     inherited: FieldSet = frozenset(),
 ) -> tuple[Object, Ownership]:
-    """The object and the ownership after an apply. Raises Conflict, naming every field another manager holds.
+    """Return the object and the ownership after an apply.
 
-    `inherited` fields are taken over without force.
+    Raises Conflict, naming every field that another manager holds. `inherited` fields are taken over without force.
     """
     wanted = owned_part(applied)
     fields = frozenset(field_set(wanted, schema))

@@ -1,4 +1,4 @@
-"""Services: addresses that stay the same for as long as the Service lives. Nothing here forwards traffic."""
+"""Services: each keeps its addresses as long as it exists. Nothing here forwards traffic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def default_service(service: Object, others: Collection[Object]) -> None:
-    """Fills a Service in place; `others` are the Services whose addresses and node ports are taken."""
+    """Fill in a Service in place; the addresses and node ports of the Services `others` are taken."""
     spec = service.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
