@@ -1,6 +1,6 @@
 """The sandbox's subcommands of `fairlead`: up, status, logs, login, down.
 
-Each imports what it needs only when it runs.
+Each imports the modules it needs only when it runs.
 """
 
 import asyncio

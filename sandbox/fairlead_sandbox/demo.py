@@ -16,7 +16,7 @@ REQUESTS_PER_SECOND = 3.0
 
 
 def demo_pool(engine_port: int) -> dict[str, Any]:
-    """Four simulated instances under the default policy, with an SLO that the demo's load can just keep."""
+    """A pool of four simulated instances under the default policy, with an SLO that the demo's load can just keep."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",

@@ -15,7 +15,10 @@ from fairlead_sandbox.errors import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """How to talk to one Kubernetes API: base URL, TLS trust (None for plain HTTP) and a bearer token, if any."""
+    """The address and credentials of one Kubernetes API.
+
+    They are a base URL, TLS trust (None for plain HTTP) and a bearer token, if any.
+    """
 
     server: str
     tls: ssl.SSLContext | None

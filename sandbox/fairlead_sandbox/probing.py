@@ -1,6 +1,6 @@
-"""The cheapest question that tells whether a server is well: does it accept, and with which status?
+"""Asks a server whether it is well, in the cheapest way: by one connection or one GET.
 
-Each question is one connection, without a client library: a kubelet asks 64 instances every second.
+Each question takes one new connection and no client library, as a kubelet asks 64 instances every second.
 """
 
 import asyncio

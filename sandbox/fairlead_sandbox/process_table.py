@@ -115,7 +115,7 @@ def _postgres(server: PostgresServer) -> ProcessSpec:
         before_start=server.prepare,
         user=server.user.account,
         stop_signal=signal.SIGINT,  # "fast": ends sessions and stops, without waiting for clients
-        orphan_signal=signal.SIGQUIT,  # "immediate": its own children end with it; recovery does the rest
+        orphan_signal=signal.SIGQUIT,  # "immediate": its child processes end with it, and recovery repairs the data
     )
 
 
@@ -173,7 +173,7 @@ def _operator(plan: SandboxPlan) -> ProcessSpec:
             "FAIRLEAD_API_TOKEN": plan.tokens.operator,
             "FAIRLEAD_OPERATOR_HEALTH_HOST": HOST,
             "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port),
-            # Always the same name, as there is never a second operator: a restarted one need not wait for its own Lease.
+            # Always the same name, as there is only one operator: restarted, it need not wait for its own Lease.
             "FAIRLEAD_OPERATOR_IDENTITY": "sandbox",
             "FAIRLEAD_WATCH_NAMESPACES": "",
         },

@@ -29,7 +29,10 @@ class SandboxSettings:
 
 
 def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
-    """The environment for one process: without the Fairlead settings that it does not read, as they are for others."""
+    """The environment for one process, without the Fairlead settings that are meant for others.
+
+    `wanted` names the settings that the process reads.
+    """
     return {
         name: value for name, value in environment.items() if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS) or name in wanted
     }

@@ -139,8 +139,9 @@ class ProcessNote:
     restarts: int = 0
     detail: str = ""
     probe: str | None = None
-    """An HTTP URL that answers with a status from 200 to 399 while the process is ready; None when
-    only the supervisor knows.
+    """An HTTP URL that answers with a status from 200 to 399 while the process is ready.
+
+    None when only the supervisor knows whether it is ready.
     """
 
 

@@ -30,7 +30,7 @@ class ProcessRow:
 
 
 async def rows_of(note: RunNote) -> list[ProcessRow]:
-    """Look at every process in the note: whether it lives, and whether it answers if it has a URL to ask."""
+    """Look at every process in the note: whether it lives, and whether it answers at its URL, if it has one."""
     return list(await asyncio.gather(*(_row(process) for process in note.processes)))
 
 

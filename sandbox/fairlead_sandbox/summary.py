@@ -29,7 +29,7 @@ class StartReport:
     login_link: str
     gateways: tuple[str, ...]
     metrics: tuple[str, ...]
-    """The gateways' own metrics pages."""
+    """URLs of the gateways' metrics pages."""
     kubeconfig: Path
     state_dir: Path
     demo: bool
@@ -37,7 +37,7 @@ class StartReport:
     activate: Path | None = None
     """Script that puts `fairlead` on the PATH; None when it is there already."""
     notices: tuple[str, ...] = ()
-    """What is not as a person would expect, such as ports that were taken."""
+    """Facts that the user may not expect, such as ports that were taken."""
 
 
 def activate_script() -> Path | None:

@@ -108,8 +108,9 @@ class SupervisedProcess:
             await until_end(run.identity)
 
     async def _start(self) -> _Run | None:
-        """Fork and begin to read the output; None (with the reason in the note) when the process
-        cannot be started at all.
+        """Fork and begin to read the output.
+
+        None, with the reason in the note, when the process cannot be started at all.
         """
         self._note(state="starting", detail="")
         try:
@@ -199,7 +200,7 @@ class SupervisedProcess:
             transport.close()
 
     def _note(self, **changes: object) -> None:
-        self.note = replace(self.note, **changes)  # type: ignore[arg-type]  # the callers name ProcessNote's fields
+        self.note = replace(self.note, **changes)  # type: ignore[arg-type]  # ProcessNote's fields, as its tests check
         self._changed()
 
     def _complaint(self, what: str) -> str:

@@ -87,8 +87,9 @@ class Supervisor:
             task.result()
 
     async def stop(self) -> None:
-        """Stop everything; an entry is stopped before the entries it needs. Safe at any moment
-        after `start` was called.
+        """Stop everything; an entry is stopped before the entries it needs.
+
+        Safe at any moment after `start` was called.
         """
         self._stopping = True
         stopped = {node.name: asyncio.Event() for node in self._nodes}

@@ -96,8 +96,8 @@ class NodeAgent:
     async def end_all(self, grace_seconds: float) -> None:
         """Take the node down: end every pod's processes and report in the pods' status that they are not ready.
 
-        The Pod objects stay, and the next kubelet starts their containers again. An API that does not answer is waited
-        for `FAREWELL_SECONDS` at most.
+        The Pod objects stay, and the next kubelet starts their containers again. If the API does not answer, this gives
+        up after `FAREWELL_SECONDS`.
         """
         for task in self._tasks.values():
             task.cancel()

@@ -11,12 +11,12 @@ from fairlead_sandbox.kubelet.pod_specs import ContainerSpec
 from fairlead_sandbox.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
-"""Delays are shorter than a real kubelet's 10 s to 5 min: nobody in front of a sandbox wants to wait that long."""
+"""A real kubelet's delays are 10 s to 5 min; these are shorter, as users of a sandbox wait for them at the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Termination:
-    """How a container's process ended; times are RFC 3339."""
+    """The end of a container's process; times are RFC 3339."""
 
     exit_code: int
     signal: int
@@ -173,8 +173,9 @@ def after_exit(
 
 
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
-    """The state after the kubelet itself was restarted: verdicts stay, but answers under way are
-    lost and asked for anew.
+    """The state after the kubelet itself was restarted.
+
+    Verdicts stay, but answers under way are lost and asked for anew.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:

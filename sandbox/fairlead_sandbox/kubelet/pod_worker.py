@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 STARTING_SECONDS = 8.0
-"""How long a container that has not passed a probe yet may hold one of the node's few start slots."""
+"""Longest time that a container without a passed probe may hold one of the node's few start slots."""
 
 
 class PodWorker:

@@ -1,4 +1,4 @@
-"""How the answers of a probe become a verdict, by thresholds and periods. Pure; times are monotonic seconds."""
+"""Turns the answers of a probe into a verdict, by thresholds and periods. Pure; times are monotonic seconds."""
 
 from dataclasses import dataclass, replace
 

@@ -19,7 +19,7 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a process ended.
+    """The end of a process.
 
     The exit code is 255, with a message, for a process that was not our child: its real code cannot be known.
     """

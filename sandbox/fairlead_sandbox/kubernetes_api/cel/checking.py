@@ -244,9 +244,9 @@ class _Walk:
         return owner if owner.kind == "unknown" else DYN
 
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
-        """The declared data that a member or an item of `container` is part of.
+        """The declared data to which a step into `container` leads: `inner`, or `LOST` if it is not declared.
 
-        Like the real estimator, this takes a first step from a computed value for a step from the root.
+        Like the real estimator, this takes a step into a computed value for one to the root.
         """
         return self.root if container.place == NOWHERE else (inner or LOST)
 

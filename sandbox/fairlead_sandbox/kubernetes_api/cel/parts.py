@@ -74,7 +74,8 @@ def innermost(node: Tree) -> Tree:
 
 
 def start_of(node: Tree) -> int:
-    return int(getattr(node.meta, "start_pos", None) or 0)  # no position where the parser made a new token, as for `true`
+    # There is no position where the parser made a new token, as for `true`.
+    return int(getattr(node.meta, "start_pos", None) or 0)
 
 
 def end_of(node: Tree) -> int:

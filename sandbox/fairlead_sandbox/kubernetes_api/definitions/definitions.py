@@ -1,8 +1,8 @@
 """CustomResourceDefinitions as users write them: fills in their defaults and finds their faults.
 
 It follows k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation, with three differences. Conversion webhooks
-are not offered. Selectable fields and the field paths of rules are not looked up in the schema. A version whose schema
-did not change is judged again.
+are not offered. Selectable fields and the field paths of rules are not looked up in the schema. At an update, a version
+is judged again even if its schema did not change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The checks that apiextensions makes of a definition's schema beyond its structure.
 
-They cover forbidden words, lists that are sets or maps, and the form of rules. It follows
-ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. `definitions.rules`
-judges what rules compute.
+They cover forbidden words, lists that are sets or maps, and the form of rules, as in
+ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. Whether rules compile, and their cost,
+is for `definitions.rules`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _kind_of(spec: Object, names: Object, version: Object, storage: str) -> Reso
 
 
 def _with_metadata(schema: Object) -> Object:
-    """Add the members that every object has; the definition's restrictions of metadata apply in addition."""
+    """Add the members that every object has; restrictions of metadata in the definition apply in addition."""
     properties = dict(schema.get("properties", {}))
     metadata = builtin_schemas.resolved(OBJECT_META)
     if extra := properties.get("metadata"):

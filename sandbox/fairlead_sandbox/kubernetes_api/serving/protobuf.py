@@ -1,7 +1,8 @@
-"""Decodes the few protobuf bodies that kubectl's typed commands send, such as namespaces and access reviews.
+"""Decodes the few protobuf bodies that kubectl's typed commands send.
 
-Protobuf does not name fields, so each message is a table from field number to name and type. Kinds without a table are
-answered with 415, as the real server answers protobuf for custom resources.
+They are namespaces, config maps, access reviews and the like. Protobuf does not name fields, so each message is a
+table from field number to name and type. Kinds without a table are answered with 415, as the real server answers
+protobuf for custom resources.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class KubernetesApi:
         self.garbage = GarbageCollector(self.resources)
         self.disruption = DisruptionController(self.resources)
         self.failure = ""
-        """What went wrong in the background; empty while all is well."""
+        """The problem that ended a background job; empty while all is well."""
         self._tasks: list[asyncio.Task[None]] = []
         self.store.subscribe(self._follow_definitions)
         self._create_first_namespaces()
