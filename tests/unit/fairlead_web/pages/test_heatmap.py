@@ -1,0 +1,28 @@
+"""A pool's heatmap over HTTP: its picture, clicks on it and its rows."""
+
+from fairlead_testing.fakes.loads import CHAT, INSTANCES
+from fairlead_testing.running.web_client import visitor
+
+INSTANCE = INSTANCES[CHAT][2]
+
+
+async def test_a_click_outside_the_picture_goes_back_to_the_heatmap() -> None:
+    async with visitor() as operator:
+        answer = await operator.http.get("/pools/default/chat/heatmap?metric=running&cell.x=99999&cell.y=1")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/pools/default/chat/heatmap?metric=running"
+
+
+async def test_the_picture_is_not_sent_again_when_it_is_the_same() -> None:
+    async with visitor() as operator:
+        path = "/pools/default/chat/heatmap.png?from=2026-11-21T09:00:00Z&to=2026-11-21T10:00:00Z"
+        first = await operator.http.get(path)
+        assert first.headers["content-type"] == "image/png"
+        again = await operator.http.get(path, headers={"if-none-match": first.headers["etag"]})
+        assert again.status_code == 304
+
+
+async def test_one_row_of_a_heatmap_can_be_asked_for_exactly() -> None:
+    async with visitor() as operator:
+        answer = (await operator.http.get(f"/pools/default/chat/heatmap.json?instance={INSTANCE}&metric=running")).json()
+        assert [row["instance"] for row in answer["rows"]] == [INSTANCE]

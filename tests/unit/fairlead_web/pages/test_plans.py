@@ -1,0 +1,91 @@
+"""Planning another number of replicas and applying it: what a plan promises, and when the server refuses it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fairlead_client.resources.plans import PlanState
+from fairlead_testing.fakes.loads import CHAT
+from fairlead_testing.running.web_client import visitor
+from fairlead_web.formats import told
+
+
+async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_the_form() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="10")
+        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], state=PlanState.SUPERSEDED)
+        answer = await operator.submit("/plans/p-0001/apply", reason="my reason")
+        assert answer.status_code == 409
+        assert "changed by grace at 10:04" in answer.text
+        assert "Nothing was applied by this attempt." in answer.text
+        assert operator.fake.book.applied == []
+
+
+async def test_a_pool_changed_meanwhile_shows_both_changes_and_a_way_to_plan_again() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="10")
+        world = operator.fake.world
+        diff = [{"op": "replace", "path": "/slo/ttft", "before": "5s", "after": "4s"}]
+        spec = {**world.spec(CHAT), "slo": {"ttft": "4s"}}
+        later = replace(world.revisions(CHAT)[0], number=5, at=world.now + timedelta(seconds=30), actor="grace", diff=diff, spec=spec)
+        world.extra_revisions.append(later)
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "What changed since it was planned" in page
+        assert "grace" in page
+        assert "slo.ttft" in page
+        assert ">outdated</span>" in page
+        assert ">Apply</button>" not in page
+        assert 'name="replicas" value="10"' in page
+        again = await operator.submit("/pools/default/chat/plans", page="/plans/p-0001", replicas="10")
+        assert again.headers["location"] == "/plans/p-0002"
+
+
+async def test_a_plan_to_zero_says_that_sessions_are_lost() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="0")
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "Sessions lost" in page
+        assert "Sessions moved" not in page
+        effect = replace(operator.fake.book.plans["p-0001"].effect, predicted_attainment=None, prediction_basis=None)
+        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], effect=effect)
+        quiet = (await operator.http.get("/plans/p-0001")).text
+        assert "nothing is promised about TTFT" in quiet
+        assert "TTFT in time after" not in quiet
+
+
+async def test_a_remedy_is_said_once() -> None:
+    async with visitor() as operator:
+        answer = await operator.submit("/pools/default/chat/plans", replicas="65")
+        assert answer.text.count("Write at most 64.") == 1
+    assert told("cursor: 'x' cannot be used; write what next_cursor said", "write what next_cursor said") == (
+        "cursor: 'x' cannot be used; write what next_cursor said."
+    )
+    assert told("It failed", "Try again") == "It failed. Try again."
+
+
+async def test_a_heavy_plan_without_its_name_is_refused_by_the_server_too() -> None:
+    async with visitor() as operator:
+        await operator.submit("/pools/default/chat/plans", replicas="0")
+        answer = await operator.submit("/plans/p-0001/apply", confirm="wrong", reason="because")
+        assert answer.status_code == 422
+        assert 'value="wrong"' in answer.text
+        assert 'value="because"' in answer.text
+        assert operator.fake.book.applied == []
+
+
+@pytest.mark.parametrize("given", ["", "eight", "-1", "1.5", "٣", "999999999999"])
+async def test_a_number_of_replicas_that_is_none_is_explained(given: str) -> None:
+    async with visitor() as operator:
+        answer = await operator.submit("/pools/default/chat/plans", replicas=given)
+        assert answer.status_code == 422
+        assert "write a whole number such as 8" in answer.text
+        assert operator.fake.book.plans == {}
+
+
+async def test_a_viewer_who_posts_anyway_is_refused_by_the_api_and_told_why() -> None:
+    async with visitor("viewer") as viewer:
+        answer = await viewer.submit("/pools/default/chat/plans", replicas="9")
+        assert answer.status_code == 403
+        assert "needs the role operator" in answer.text
+        assert viewer.fake.book.plans == {}
