@@ -1,5 +1,5 @@
-"""Reading engines' answers as they pass: counting streamed events, and finding the usage an engine told, in
-each protocol's own shape.
+"""Reads engines' answers as they pass: counts streamed events and finds the reported usage, in each protocol's own
+form.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _TAIL = 8192
 """Bytes of a stream's end that are kept to look for usage."""
 
 _HEAD = 2048
-"""Bytes of a stream's beginning that are kept where it names the response, or tells what was cached."""
+"""Bytes of a stream's beginning that are kept in dialects where it names the response or reports cached tokens."""
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
-"""A count of tokens that can be true; an engine that tells another tells nothing."""
+"""A plausible count of tokens; an implausible one is treated as missing."""
 
 
 class _Details(msgspec.Struct):
@@ -44,7 +44,7 @@ class _Inner(msgspec.Struct):
 
 
 class _Envelope(msgspec.Struct):
-    """A completion, a chunk of one, or an event around one."""
+    """A completion, a chunk of a completion, or an event that contains one."""
 
     usage: _Usage | None = None
     response: _Inner | None = None
@@ -58,7 +58,7 @@ _RESPONSE_ID = re.compile(rb'"id" ?: ?"([A-Za-z0-9_.-]{1,200})"')
 
 
 def read_usage(document: bytes) -> tuple[int, int | None] | None:
-    """(output tokens, cached prompt tokens or None) of a completion or a chunk; None when it tells no usage."""
+    """(output tokens, cached prompt tokens or None) of a completion or a chunk; None when it reports no usage."""
     try:
         envelope = _ENVELOPE.decode(document)
     except msgspec.DecodeError:  # ValidationError included: an engine's odd usage is no reason to fail an answer that was served
@@ -81,8 +81,9 @@ def _last_usage(text: bytes) -> tuple[int, int | None] | None:
 
 
 def first_id(text: bytes) -> str | None:
-    """The first `id` of an answer or of its first event: that of the response itself, which every engine writes
-    first.
+    """The first `id` of an answer or of its first event.
+
+    It is the id of the response itself, because every engine writes that one first.
     """
     found = _RESPONSE_ID.search(text)
     return found[1].decode() if found is not None else None
@@ -100,7 +101,7 @@ class StreamReader:
         self.began = self._mark is None
         """Whether the engine has made a token."""
         self.head = b""
-        """The beginning of the stream, kept for dialects that tell something there."""
+        """The beginning of the stream, kept for dialects that report something there."""
         self.events = 0
 
     def feed(self, piece: bytes) -> None:
@@ -131,11 +132,10 @@ class StreamReader:
         return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))
 
     def usage(self) -> tuple[int, int | None]:
-        """(output tokens, cached prompt tokens): the engine's own figures if it told them, else the number of chunks
-        seen.
+        """(output tokens, cached prompt tokens): the engine's figures if it gave them, else the number of chunks.
 
-        Where events are not tokens (every dialect but OpenAI's completions), an engine that tells nothing made no
-        tokens anybody knows of.
+        Events are tokens only in OpenAI's completions. In every other dialect, an engine that reports no usage counts
+        as 0 output tokens.
         """
         if self._dialect is not Dialect.OPENAI:
             output, cached = self._told() or _last_usage(self._tail) or (0, None)

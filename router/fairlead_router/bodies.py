@@ -31,8 +31,9 @@ class BodyReader:
             raise self._too_slow() from None
 
     def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
-        """Length of an upload, None when it is sent in chunks, and its pieces as they arrive. Raises BadRequest 413;
-        reading raises 413, 408, ClientGone.
+        """An upload's length (None when it is sent in chunks) and its pieces as they arrive.
+
+        Raises BadRequest 413; reading the pieces raises BadRequest 413 or 408, or ClientGone.
         """
         length = _length(headers)
         if length is not None and length > self._upload_limit:
@@ -40,7 +41,7 @@ class BodyReader:
         return length, self._pieces(client, arrived_at + self._seconds)
 
     async def _pieces(self, client: ClientRequest, until: float) -> AsyncIterator[bytes]:
-        """Never more of the body in memory than one piece and what the connection holds."""
+        """The body's pieces. Memory never holds more of the body than one piece and the connection's buffer."""
         size = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Calls: one client request each on its way through the router, and the time limits that all of them have."""
+"""A call is one client request on its way through the router; all calls have the same time limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairlead_router.settings import Timeouts
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 STALLED_CLIENT_SECONDS = 5.0
-"""How long past the total time a client may take to read the end before its connection is dropped."""
+"""Seconds after the total time that a client has for reading the end; then its connection is dropped."""
 
 
 class Client(Protocol):
@@ -56,7 +56,7 @@ class Call:
         self.deadline = deadline
         self.first_byte_due = 0.0
         self.quiet_since = 0.0
-        """Since when nothing has come of an answer that has begun; 0 = it has not begun."""
+        """Time of the last piece of an answer that has begun; 0 = it has not begun."""
         self.received = 0
         self.connection: UpstreamConnection | None = None
         self.gone = False
@@ -69,7 +69,7 @@ class Call:
             self.task.cancel()
 
     def drop_connection(self) -> None:
-        """Whatever still comes on the connection is nobody's."""
+        """Drop the connection to the engine; whatever still arrives on it is ignored."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.abort()
@@ -103,7 +103,7 @@ class Calls:
         self._idle.clear()
 
     def leave(self, call: Call) -> None:
-        """The call ended; what is left of its connection goes with it."""
+        """The call ended: forget it and drop its connection, if it still has one."""
         self._calls.discard(call)
         if not self._calls:
             self._idle.set()

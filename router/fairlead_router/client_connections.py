@@ -1,9 +1,11 @@
-"""One client's connection: uvicorn's httptools protocol with limits on headers, their time and the number of
-connections, which ignores upgrades and answers what it cannot read.
+"""One client's connection: uvicorn's httptools protocol with limits.
 
-The subclass touches what uvicorn keeps to itself, because its ASGI interface wakes a task for every piece of a body. So
-uvicorn's version is bounded in pyproject.toml, and `tests/unit/fairlead_router/test_uvicorn_internals.py` names
-everything that is relied on: run it before raising the bound.
+It limits the size of headers, the time they take and the number of connections; it ignores upgrades and answers
+requests that it cannot read.
+
+The subclass uses uvicorn's private attributes, because uvicorn's ASGI interface wakes a task for every piece of a body.
+So pyproject.toml bounds uvicorn's version, and `tests/unit/fairlead_router/test_uvicorn_internals.py` checks every
+attribute relied on: run it before raising the bound.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from fairlead_router.refusals import BadRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a client's connection may cost. `refused` counts what was refused, by the code the client was told."""
+    """Limits of a client's connection. `refused` counts refusals by the error code the client got."""
 
     header_bytes: int = 64 * 1024
     """Request line and headers together."""
@@ -41,7 +43,8 @@ class _HeadersTooLarge(Exception):
 class ClientConnection(HttpToolsProtocol):
     """One client's connection.
 
-    What it cannot read or allow it answers in OpenAI's form, since no path is known to say otherwise.
+    A request that it cannot read or allow is answered in OpenAI's form, because its path, and so its protocol, is
+    unknown.
     """
 
     limits = ConnectionLimits()
@@ -89,9 +92,10 @@ class ClientConnection(HttpToolsProtocol):
             self.send_400_response("")
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """The client offered another protocol, as Java's does with `Upgrade: h2c` on every request; a server may
-        decline by going on in this one (RFC 9110 §7.8). The parser has stopped before the body: another one is told how
-        the body is framed and reads on from there.
+        """Decline another protocol that the client offered, such as `Upgrade: h2c` (Java's client sends it each time).
+
+        A server may decline by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the body, so a new
+        one is told how the body is framed and reads on from there.
         """
         framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
         self.parser = httptools.HttpRequestParser(self)
@@ -105,13 +109,13 @@ class ClientConnection(HttpToolsProtocol):
             self._parse(rest)
 
     def eof_received(self) -> None:
-        """The client closed its side.
+        """The client closed its sending side.
 
-        One that only did that is told that nobody will answer; one that left does not hear it.
+        It is told that nobody will answer; a client that has left altogether does not receive that.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
             message = "the client closed its side before the answer; keep it open until the answer has come"
-            self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always it is gone altogether
+            self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always the client has left altogether
 
     def _headers_overdue(self) -> None:
         self._head_timer = None

@@ -1,5 +1,6 @@
-"""One request on a client's connection: its body taken whole or in pieces, its answer written from callbacks, and
-word when its client leaves.
+"""One request on a client's connection.
+
+Reads its body whole or in pieces, writes its answer from callbacks, and reports when the client leaves.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
-"""How much of a body is kept before the application asked for it."""
+"""Most bytes of a body that are kept before the application asks for it."""
 
 STREAMED_BODY_BYTES = 256 * 1024
-"""How much of a body that is passed on as it arrives is held before its client is paused."""
+"""Most bytes that are held of a body passed on as it arrives; then its client is paused."""
 
 
 class BodyTooLarge(Exception):
@@ -32,7 +33,7 @@ class ClientGone(Exception):
 
 
 class Connection(Protocol):
-    """What a request uses of the connection it came on."""
+    """The methods of a connection that a request uses."""
 
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
@@ -46,8 +47,8 @@ class Connection(Protocol):
 class ClientRequest:
     """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
 
-    Bodies are taken whole and answers written past ASGI's `receive` and `send`: those wake a task per piece, check and
-    copy every header again, and could not be called from an engine's callback.
+    It bypasses ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and cannot
+    be called from an engine's callback.
     """
 
     __slots__ = (
@@ -89,10 +90,9 @@ class ClientRequest:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def next_piece(self, seconds: float) -> bytes:
-        """What has arrived of the body since the last piece, b"" at its end; the client is paused while nobody asks.
-        Raises TimeoutError, or ClientGone.
+        """The bytes of the body that arrived since the last call; b"" at its end. Raises TimeoutError, or ClientGone.
 
-        Meant for bodies that may be larger than memory allows, instead of `body`.
+        Use it instead of `body` for bodies that may not fit in memory. The client is paused while nobody calls it.
         """
         self._streaming = True
         if not self._pieces and not self._complete:
@@ -184,9 +184,10 @@ class ClientRequest:
     # ── answering ──
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
-        """Status and headers (complete lines) of an answer; they leave with its first bytes. Without `length` the
-        body is chunked. The connection ends with the answer when `close` says so, and when the request's body
-        will not be read to its end.
+        """Set the status and headers (complete lines) of an answer; they leave with its first bytes.
+
+        Without `length` the body is chunked. The connection ends after the answer if `close`, and also if the request's
+        body will not be read to its end.
         """
         cycle = self._cycle
         if close or self.unread:
@@ -208,7 +209,7 @@ class ClientRequest:
         self._chunked = length is None and not old
 
     def write(self, piece: bytes) -> bool:
-        """Pass on a piece now. False: the client is slow, wait until `on_writable` calls."""
+        """Pass on a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""
         if self.gone:
             return True
         head, self._head = self._head, b""
@@ -216,7 +217,7 @@ class ClientRequest:
         return not self._connection.flow.write_paused
 
     def end(self, piece: bytes, *, close: bool = False) -> None:
-        """The last piece (maybe empty); the answer is complete. With `close` the connection ends too."""
+        """Write the last piece (maybe empty) and complete the answer. With `close` the connection ends too."""
         if self.gone:
             return
         head, self._head = self._head, b""
@@ -242,7 +243,7 @@ class ClientRequest:
         return bool(self._cycle.response_started)
 
     def abort(self) -> None:
-        """Drop the connection in the middle of an answer, so that nobody takes what was sent for the whole of it."""
+        """Drop the connection in the middle of an answer, so that the client does not take it for complete."""
         self._connection.transport.abort()
 
     def on_writable(self, resume: Callable[[], None]) -> None:

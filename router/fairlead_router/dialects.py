@@ -1,5 +1,6 @@
-"""The protocols clients speak, and how each of them spells an error, an error in the middle of a stream, and the
-first token of a stream.
+"""The protocols that clients speak.
+
+Each has its own form of an error, of an error in the middle of a stream, and of the first token of a stream.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ class Dialect(Enum):
 
 
 FIRST_TOKEN_MARKS: Mapping[Dialect, bytes] = {Dialect.RESPONSES: b".delta", Dialect.ANTHROPIC: b"content_block_delta"}
-"""What a stream holds once its engine has made a token.
+"""Text that appears in a stream once its engine has made a token.
 
-A stream of another dialect begins with its first token; these begin before it.
+Streams of these dialects begin before the first token; streams of other dialects begin with it.
 """
 
 _ANTHROPIC_TYPES = {
@@ -55,10 +56,10 @@ def error_body(dialect: Dialect, status: int, code: str, message: str, param: st
 
 
 def error_event(dialect: Dialect, code: str, message: str, *, mid_event: bool, sequence: int = 0) -> bytes:
-    """The server-sent event that ends a stream that cannot go on. `mid_event`: the last event was cut
-    and must be closed first.
+    """The server-sent event that ends a broken stream.
 
-    `sequence` is the number of events before it, which the Responses protocol wants to be told.
+    `mid_event` says that the last event was cut and must be closed first. `sequence` is the number of events before
+    this one; the Responses protocol includes it.
     """
     if dialect is Dialect.RESPONSES:
         document = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}

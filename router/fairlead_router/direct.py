@@ -1,7 +1,7 @@
 """Requests that go to an instance without the scheduler: they cost no prefill, or only one instance can answer them.
 
-They are counted by outcome, weigh in where the next of them goes, and have the same time limits as routed ones; no
-session, queue or admission.
+They are counted by outcome and have the same time limits as routed requests. The next one goes to the instance with the
+fewest in flight. They have no session, queue or admission.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """What follows a call's body: `rest` gives its pieces as they arrive; without a length in the head
-    each is framed as a chunk.
+    """The rest of a call's body: `rest` gives its pieces as they arrive.
+
+    Without a length in the head, each piece is framed as a chunk.
     """
 
     rest: AsyncIterator[bytes]
     chunked: bool
     begun: bool = False
-    """Whether a piece was taken: then the request cannot be sent a second time."""
+    """Whether a piece was taken from `rest`. If so, the request cannot be sent a second time."""
 
 
 class DirectRelay:
-    """Relays calls to the least loaded instance, or to a given one. `tries` instances are tried at most."""
+    """Relays calls to the least loaded instance, or to a given one. At most `tries` instances are tried."""
 
     def __init__(self, sender: Sender, upstream: UpstreamPool, calls: Calls, now: Callable[[], float], *, tries: int) -> None:
         self._sender = sender
@@ -151,8 +152,9 @@ class DirectRelay:
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
-        """The instance that answers this GET, with the client's headers, by 200; a few are asked at a time. For
-        responses that another router, or this one before it was restarted, saw being made.
+        """Find the instance that answers this GET, with the client's headers, with 200; a few are asked at a time.
+
+        For responses that passed through another router, or through this one before its restart.
         """
         homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):
@@ -173,7 +175,7 @@ class DirectRelay:
 
 
 class _Broken(Exception):
-    """The answer was cut after it had begun; the client has been told as well as its protocol allows."""
+    """The answer broke after it had begun; the client was told so as well as its protocol allows."""
 
 
 def _framed(piece: bytes, chunked: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""Reading engines' own metrics: once a second each, the share of the KV cache in use is handed to the schedulers."""
+"""Reads every engine's metrics once a second and hands the used share of the KV cache to the schedulers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ AT_ONCE = 16
 
 
 def gauge_value(exposition: bytes, name: str) -> float | None:
-    """The largest value of a gauge in a Prometheus text page (engines with several ranks tell one each); None
-    when absent or not a number.
+    """The largest value of a gauge in a Prometheus text page (an engine with several ranks gives one value per rank);
+    None when absent or not a number.
     """
     wanted = name.encode()
     best: float | None = None
@@ -44,7 +44,7 @@ def gauge_value(exposition: bytes, name: str) -> float | None:
 class EngineScraper:
     """Scrapes all reachable instances of all pools.
 
-    An instance that does not answer has no reading, which policies take as unknown.
+    An instance that does not answer has no reading; policies treat that as unknown.
     """
 
     def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float]) -> None:

@@ -1,5 +1,5 @@
-"""Reading `multipart/form-data` just far enough to know which model it is for (RFC 7578); the rest, an audio file
-mostly, is passed on unread.
+"""Reads `multipart/form-data` (RFC 7578) only until the model is known; the rest, mostly an audio file, is passed on
+unread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FormPrefix:
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
         self._part = 0
-        """Where the part being looked at begins: at the boundary before it."""
+        """Offset of the boundary before the part that is read next."""
         self._searched = 0
         self._value: tuple[int, int] | None = None
         self.model: str | None = None
@@ -43,7 +43,7 @@ class FormPrefix:
             pass
 
     def _next_part(self) -> bool:
-        """Look at one part, if all of it is there."""
+        """Read one part, if all of it has arrived."""
         mark, held = self._mark, self._held
         end = held.find(b"\r\n" + mark, max(self._searched, self._part + len(mark)))
         if end < 0:
@@ -58,7 +58,7 @@ class FormPrefix:
         return True
 
     def taken(self, model: str) -> bytes:
-        """What was held, with the field's value changed to `model`."""
+        """The bytes held, with the field's value changed to `model`."""
         if self._value is None or self.model == model:
             return bytes(self._held)
         start, end = self._value

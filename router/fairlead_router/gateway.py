@@ -1,6 +1,4 @@
-"""The gateway: a raw ASGI application that looks a request's path up in the table of paths and does
-with it what stands there.
-"""
+"""The gateway: a raw ASGI application that handles each request as the table of paths says."""
 
 from __future__ import annotations
 
@@ -32,8 +30,9 @@ from fairlead_router.settings import RouterSettings
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 LINGER_SECONDS = 1.0
-"""How long the rest of a body that is too large is read and thrown away, so that the client sees the 413
-instead of a reset connection.
+"""Seconds for which the rest of a too large body is read and discarded.
+
+Otherwise the client would see a reset connection instead of the 413.
 """
 
 logger = logging.getLogger(__name__)
@@ -97,7 +96,7 @@ class Gateway:
             await self._refuse(problem, dialect, client, send)
         except ClientGone:
             self._metrics.client_errors["client_gone"] += 1
-        except Exception:  # noqa: BLE001  # whatever it is, it is logged, and no client sees it
+        except Exception:  # noqa: BLE001  # logged, and hidden from clients
             await self._own_fault(scope, dialect, client, send)
         finally:
             client.unwatch()
@@ -105,7 +104,7 @@ class Gateway:
     # ── what is done with a path ──
 
     async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
-        """Through the pool's scheduler."""
+        """Send the request through the pool's scheduler."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -140,7 +139,7 @@ class Gateway:
         return refusal
 
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
-        """To the instance with the least under way."""
+        """Send the request to the instance with the fewest in flight."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -151,7 +150,7 @@ class Gateway:
         return await self._direct.relay(call, pool, client)
 
     async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
-        """A form: read until its model is known, then streamed through to the instance with the least under way."""
+        """Read a form until its model is known, then stream it to the instance with the fewest requests in flight."""
         arrived = self._now()
         headers = scope["headers"]
         form = FormPrefix(header_value(headers, b"content-type"))
@@ -173,7 +172,7 @@ class Gateway:
         return await self._direct.relay(call, pool, client, upload=Upload(rest=pieces, chunked=length is None))
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint) -> ErrorAnswer | None:
-        """To the instance that made the response; one that is not remembered is looked for.
+        """Send the request to the instance that made the response; if none is remembered, look for it.
 
         Neither path has a use for a body, so none is passed on.
         """
@@ -222,9 +221,9 @@ class Gateway:
             await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413))
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
-        """Send an answer of the router's own.
+        """Send an answer that the router made itself.
 
-        Where the rest of the body will not be read (`close`, or half an upload), the connection ends after it.
+        If the rest of the body will not be read (`close`, or a half-read upload), the connection ends after it.
         """
         if not close and not client.unread:
             await send_answer(send, answer)
@@ -236,7 +235,7 @@ class Gateway:
         client.end(b"", close=True)
 
     async def _own_fault(self, scope: Scope, dialect: Dialect, client: ClientRequest, send: Send) -> None:
-        """Something in here broke: never a traceback or a bare 500 at a client, but an id by which the log has it."""
+        """Answer a bug of the router with an id that finds it in the log, never with a traceback or a bare 500."""
         request = self._calls.next_id()
         self._metrics.client_errors["internal_error"] += 1
         logger.exception("request failed in the router", extra={"request": request, "path": scope["path"][:200]})

@@ -1,5 +1,6 @@
-"""Which instance made which response: engines keep responses for retrieval and cancelling in their own memory, so
-only their maker knows them.
+"""Remembers which instance made which response.
+
+Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made one knows it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from collections import OrderedDict
 from fairlead.tables import PoolKey
 
 REMEMBERED = 65_536
-"""Responses remembered; the one used longest ago is forgotten first.
+"""Most responses remembered; the least recently used one is forgotten first.
 
-A forgotten one is looked for at every instance.
+The router asks every instance for a forgotten response.
 """
 
 

@@ -1,5 +1,5 @@
-"""What a router tells of itself: models, health, readiness and version for clients; metrics and a
-debug view for its operators.
+"""The router's answers about itself: models, health, readiness and version for clients; metrics and a debug view for
+its operators.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scope = dict[str, Any]
 
 
 class Informing:
-    """Answers that need no engine. `synced` tells whether the control API has told all its tables once."""
+    """Answers requests that need no engine. `synced` says whether the control API has sent all its tables once."""
 
     def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics) -> None:
         self._pools = pools
@@ -50,7 +50,7 @@ class Informing:
                 await self._send_health(send)
 
     async def _send_health(self, send: Send) -> None:
-        """As engines answer `/health`: 200 without a body while requests are taken."""
+        """Answer `/health` as engines do: 200 without a body while requests are accepted."""
         if self._ready:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
@@ -62,9 +62,11 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """200 once there is a routing table or it is known that there is none; 503 before and while draining.
-        How old the oldest report is that the control API has not taken is told beside it: a router that cannot
-        report serves all the same.
+        """Answer 200 once there is a routing table, or it is certain that there is none; 503 before that and while
+        draining.
+
+        The answer also gives the age of the oldest unacknowledged report. A router that cannot report still serves, so
+        that age does not make it unready.
         """
         ready = self._ready
         reason = "shutting-down" if self.draining else "ready" if ready else "no routing table yet"
@@ -106,7 +108,7 @@ class Informing:
         await send({"type": "http.response.body", "body": text})
 
     async def send_debug(self, send: Send) -> None:
-        """Every pool's table and what is under way."""
+        """Send every pool's table and requests in flight."""
         await send_json(send, 200, {"pools": [_debug(pool) for pool in self._pools.living()]})
 
 
@@ -129,7 +131,7 @@ def _debug(pool: Pool) -> dict[str, object]:
 
 
 async def send_json(send: Send, status: int, document: object) -> None:
-    """A JSON answer."""
+    """Send a JSON answer."""
     body = orjson.dumps(document)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -137,6 +139,6 @@ async def send_json(send: Send, status: int, document: object) -> None:
 
 
 async def send_answer(send: Send, answer: ErrorAnswer) -> None:
-    """A complete answer of the router's own."""
+    """Send an answer that the router made itself."""
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -1,6 +1,6 @@
-"""API keys of the gateway: shared secrets of which a client must show one.
+"""API keys of the gateway: a client must send one of these shared secrets.
 
-They open every pool alike; who may use which is not decided here.
+Each key opens every pool; the router has no rights per client.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ class GatewayKeys:
         raise BadRequest(401, "invalid_api_key", message, None, [(b"www-authenticate", b"Bearer")])
 
     def _known(self, key: bytes) -> bool:
-        """Compares with every key, in a time that tells nothing of any."""
+        """Whether the key is known; compares with every key in constant time."""
         digest = sha256(key).digest()
         return sum([compare_digest(digest, known) for known in self._digests]) > 0

@@ -103,7 +103,7 @@ class Router:
         self._ticks = 0
 
     def connection_limits(self) -> ConnectionLimits:
-        """What a client's connection may cost."""
+        """Limits of a client's connection."""
         settings = self.settings
         return ConnectionLimits(
             header_bytes=settings.max_header_bytes,
@@ -117,7 +117,7 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Take back what an earlier process left on disk: unsent reports, last tables, bindings. Raises OSError."""
+        """Load what an earlier process left on disk: unsent reports, the last tables, bindings. Raises OSError."""
         self.spool.open()
         tables, bindings = self.cache.load()
         for table in tables:
@@ -206,7 +206,7 @@ def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: b
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port, shared=socket_reuse)
         admin_listener = bind("--admin-host/--admin-port", admin_host, admin_port)
-        # requests leave no reference cycles behind; looking for some at the default rate costs 5 % of a core
+        # requests leave no reference cycles; searching for some at the default rate costs 5 % of a core
         gc.set_threshold(100_000, 50, 100)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, listener, admin_listener))

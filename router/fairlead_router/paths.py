@@ -1,10 +1,8 @@
-"""Every path of the gateway, as data: what is done with a request for it, where its prompt is,
-which protocol it speaks.
+"""The gateway's table of paths: how each is handled, where its prompt is, and which protocol it speaks.
 
-Paths are compared as they came on the wire, without decoding: what a proxy in front took for another path never reaches
-an engine. A path that is not here is not passed on, whatever engines offer under it; that keeps their administration
-(`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`,
-`/scale_elastic_ep` …) from clients.
+Paths are compared as they came on the wire, without decoding, so a path that a proxy in front read differently never
+reaches an engine. A path that is not in this table is not passed on, even if engines serve it. That keeps clients away
+from their administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ from fairlead_router.prompts import (
 
 
 class Handling(Enum):
-    """What the router does with a request.
+    """How the router handles a request.
 
-    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, admitted, in all accounts. `SPREAD` costs an
-    engine little (no prefill) and goes to the instance with the least in flight. `UPLOAD` is the same for a form,
-    streamed through. `HELD` goes to the instance that made the response it names.
-    `LOCAL` is answered by the router.
+    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, subject to admission, and recorded. `SPREAD`
+    costs an engine little (no prefill) and goes to the instance with the fewest requests in flight. `UPLOAD` is a form
+    handled like `SPREAD` and streamed through. `HELD` goes to the instance that made the response it names. `LOCAL` is
+    answered by the router.
     """
 
     ROUTED = "routed"
@@ -137,7 +135,7 @@ def response_id(raw_path: bytes) -> str:
 
 
 def dialect_of(raw_path: bytes) -> Dialect:
-    """How to answer a request for a path that is not known, by the protocol it seems to belong to."""
+    """The protocol in which to answer a request for an unknown path, guessed from the path."""
     if raw_path.startswith(b"/v1/messages"):
         return Dialect.ANTHROPIC
     return Dialect.RESPONSES if raw_path.startswith(b"/v1/responses") else Dialect.OPENAI

@@ -1,7 +1,7 @@
 """One pool as this router serves it: its routing table, its scheduler, and an account of every request submitted to it.
 
-The scheduler hears of a request through its pool alone, and each request ends exactly once: refused, completed,
-failed, declined or cancelled.
+Only the pool tells the scheduler about a request, and each request ends exactly once: refused, completed, failed,
+declined or cancelled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairlead.tables import RoutingTable
 from fairlead_router.metrics import RouterMetrics
 
 MOST_TOKENS = 2**24
-"""More than any model's context holds."""
+"""More tokens than any model's context holds."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Ticket:
     def __init__(self, request: RoutingRequest) -> None:
         self.request = request
         self.verdict: Dispatch | Refusal | None = None
-        """What the scheduler decided last; None while the request waits in its queue."""
+        """The scheduler's last decision; None while the request waits in its queue."""
         self.ended = False
         self.saw_first_token = False
         self.dispatched_at = 0.0
@@ -44,7 +44,7 @@ class Ticket:
             waiter.set_result(None)
 
     async def decided(self) -> Dispatch | Refusal:
-        """Wait in the scheduler's queue until there is a verdict."""
+        """Wait until the scheduler has decided."""
         while self.verdict is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -71,9 +71,9 @@ class Pool:
         self.header = str(table.pool).encode()
         self.tickets: dict[str, Ticket] = {}
         self.direct: Counter[str] = Counter()
-        """Requests under way to each instance past the scheduler."""
+        """Requests in flight to each instance that did not go through the scheduler."""
         self.waiting = 0
-        """Tickets without a verdict."""
+        """Number of tickets without a decision."""
         self.ticked_at = 0.0
         self.kv_usage: dict[str, float] = {}
         self._take(table)
@@ -100,7 +100,7 @@ class Pool:
     # ── a request's way through ──
 
     def submit(self, request: RoutingRequest, now: float) -> Ticket:
-        """Hand a request to the scheduler. The ticket may already have its verdict."""
+        """Hand a request to the scheduler. The returned ticket may already be decided."""
         ticket = Ticket(request)
         self.tickets[request.id] = ticket
         self.waiting += 1
@@ -123,9 +123,9 @@ class Pool:
             self._deliver(self.scheduler.first_token(ticket.request.id, now), now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float) -> Dispatch | Refusal:
-        """The instance failed before the first byte.
+        """The instance failed before the first byte: ask the scheduler for another one.
 
-        A further dispatch, or a refusal that ends the ticket: the scheduler counts the attempts.
+        Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
         """
         assert not ticket.ended
         verdict = self.scheduler.retry(ticket.request.id, now, failed_instance)
@@ -139,10 +139,9 @@ class Pool:
         return verdict
 
     def complete(self, ticket: Ticket, now: float, output_tokens: int, cached_tokens: int | None) -> None:
-        """Answered in full.
+        """The engine answered in full.
 
-        `cached_tokens` is the engine's own count, None if it told none; counts that cannot be true are taken as not
-        told.
+        `cached_tokens` is the engine's own count, None if it gave none. Impossible counts are treated as missing.
         """
         if self._end(ticket):
             if not 0 <= output_tokens <= MOST_TOKENS:
@@ -156,13 +155,13 @@ class Pool:
             self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
 
     def fail(self, ticket: Ticket, now: float) -> None:
-        """Lost after the first byte, or given up."""
+        """The request was lost after the first byte, or given up."""
         if self._end(ticket):
             self.counters.failed += 1
             self._deliver(self.scheduler.fail(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
-        """The engine refused it as its client made it: the client's fault, not the engine's."""
+        """The engine refused the request itself: the fault is the client's, not the engine's."""
         if self._end(ticket):
             self.counters.rejected_by_engine += 1
             self._deliver(self.scheduler.decline(ticket.request.id, now), now)
@@ -178,7 +177,7 @@ class Pool:
             self.counters.refused[refusal.reason.value] += 1
 
     def _end(self, ticket: Ticket) -> bool:
-        """Forget the ticket; False when it had ended before."""
+        """Forget the ticket. Returns False when it had ended before."""
         if ticket.ended:
             return False
         ticket.ended = True
@@ -187,7 +186,7 @@ class Pool:
         return True
 
     def _deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
-        """Give verdicts to the tickets they are for: an event about one request may decide others."""
+        """Give each decision to its ticket. An event about one request may decide others."""
         for result in results:
             ticket = self.tickets.get(result.request.id)
             if ticket is None or ticket.verdict is not None:
@@ -206,8 +205,9 @@ class Pool:
                 self.counters.queued.observe(now - ticket.request.arrived_at)
 
     def tick(self, now: float) -> None:
-        """Called often: lets the scheduler dispatch, expire, rebalance and see the end of prefills whose
-        first token nobody sees.
+        """Called often: lets the scheduler dispatch, expire and rebalance.
+
+        It also lets the scheduler end prefills whose first token the router cannot see.
         """
         if self.tickets or now - self.ticked_at >= 1.0:
             self.ticked_at = now
@@ -220,8 +220,9 @@ class Pool:
     # ── engines ──
 
     def least_loaded(self, excluded: Collection[str]) -> str | None:
-        """The accepting instance with the least under way, for a request that needs no particular one; None
-        when there is none left.
+        """The accepting instance with the fewest requests in flight; None when none is left.
+
+        For requests that need no particular instance.
         """
         accepting = {entry.id for entry in self.table.instances if entry.accepting and entry.id not in excluded}
         rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
@@ -229,7 +230,7 @@ class Pool:
         return min(free)[1] if free else None
 
     def engine_failed(self, instance: str, kind: str, now: float) -> None:
-        """Count an engine's failure, and tell the scheduler of those that say something about the instance."""
+        """Count an engine's failure. Tell the scheduler only if the failure says something about the instance."""
         self.counters.upstream_errors[kind] += 1
         if kind not in ("busy", "deadline", "credential"):
             self.scheduler.instance_failed(instance, now)

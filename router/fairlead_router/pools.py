@@ -49,9 +49,9 @@ class Pools:
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
-        """Take a table.
+        """Put a table in force.
 
-        False when it is not newer than the one in force or cannot be used (then the one before stays).
+        Returns False when it is not newer than the table in force, or cannot be used; then the old one stays.
         """
         name = str(table.pool)
         known = self._by_key.get(name)
@@ -96,7 +96,7 @@ class Pools:
             self._by_model.setdefault(pool.table.model, []).append(pool)
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
-        """Tell schedulers what an earlier process of this router did and the API may not have answered."""
+        """Tell schedulers the changes of an earlier process of this router that the API may not have acknowledged."""
         for name, pool in self._by_key.items():
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
@@ -107,8 +107,9 @@ class Pools:
             pool.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Tell schedulers what the API knows of sessions, and which own changes `lost` against it; bindings of
-        unknown pools are ignored.
+        """Tell schedulers the API's bindings, and which of this router's changes `lost` against them.
+
+        Bindings of unknown pools are ignored.
         """
         by_pool: dict[str, list[Binding]] = {}
         for binding in bindings:
@@ -120,10 +121,10 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def resolve(self, model: str, wanted: str | None) -> Pool:
-        """The pool for a request: `model` as `namespace/name` wins, then the header's choice among pools of that
-        model, else the first by name.
+        """The pool for a request.
 
-        Raises BadRequest 404 naming what there is.
+        `model` as `namespace/name` wins, then the header's choice among that model's pools, then the first of them by
+        name. Raises BadRequest 404 that names the pools and models there are.
         """
         pool = self._by_key.get(model)
         if pool is not None:

@@ -1,7 +1,7 @@
 """The text of a request that routing compares: from each protocol's document to the canonical bytes of its prompt.
 
-The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. What an engine
-would refuse is mostly left for the engine to refuse; only a document without any text to route by is refused here.
+The same conversation gives the same bytes in every protocol, so that it finds the same cached prefix. Most invalid
+input is left for the engine to refuse; only a document without any text to route by is refused here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
 """Where the parts of a conversation keep their text, in the order an engine's chat template meets it."""
 
 _DEEPEST = 8
-"""Nesting of text within parts beyond which nothing is read: no protocol goes deeper, and a client's nesting
-must not exhaust the stack.
-"""
+"""Deepest nesting of parts that is read: no protocol goes deeper, and a client's nesting must not exhaust the stack."""
 
 
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:
@@ -34,7 +32,7 @@ def bad_field(field: str, value: object, remedy: str) -> BadRequest:
 
 
 def chat_prompt(document: Document) -> bytes:
-    """All message texts in order, nothing between them: the same text the simulated engine caches by."""
+    """All message texts in order, with nothing between them. The simulated engine caches by the same text."""
     return _joined(_messages("messages", document.get("messages")))
 
 
@@ -87,19 +85,19 @@ def anthropic_prompt(document: Document) -> bytes:
 
 
 def invocation_prompt(document: Document) -> bytes:
-    """SageMaker's one path for everything: whichever of chat, completion and embedding the document is."""
+    """The prompt of SageMaker's single path: the document may be a chat, a completion or an embedding."""
     if "messages" in document:
         return chat_prompt(document)
     return completion_prompt(document) if "prompt" in document else embedding_prompt(document)
 
 
 def no_prompt(document: Document) -> bytes:
-    """For requests that are not routed by what they say."""
+    """An empty prompt, for requests that are not routed by their text."""
     return b""
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """A reader that joins the texts found in these fields, whichever of them there are."""
+    """A reader that joins the texts of those of these fields that are present."""
 
     def read(document: Document) -> bytes:
         texts: list[str] = []

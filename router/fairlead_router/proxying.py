@@ -1,8 +1,8 @@
 """A routed request's life: wait for its dispatch, send it, retry before the first byte, pass the answer on unbuffered,
 and account for its end.
 
-Every way out of `Proxy.relay` ends the request's ticket exactly once: answered, refused by the engine, failed, refused,
-or cancelled because the client went away.
+`Proxy.relay` ends the request's ticket exactly once, however it returns: answered, refused by the engine, failed,
+refused by the scheduler, or cancelled because the client went away.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from fairlead_router.sending import Sender, passed_headers
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""An unstreamed answer is held until it is complete, so that losing its engine can still be told by status;
-beyond this it is passed on.
+"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it comes.
+
+While it is held, the loss of its engine can still be reported by the status.
 """
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Exchange:
         self.connection = connection
 
     def answer_headers(self) -> bytes:
-        """Header lines: the engine's that may pass, and what was decided."""
+        """Header lines for the client: the engine's that may pass, and those that name the decision."""
         dispatch, ticket = self.dispatch, self.ticket
         lines = passed_headers(self.connection)
         lines.append(
@@ -74,8 +75,9 @@ class Proxy:
         self._now = now
 
     async def relay(self, call: Call, request: RoutingRequest, pool: Pool, client: Client) -> ErrorAnswer | None:
-        """Serve one call to its end: None when it was answered or its client went away, else the
-        answer the caller must send.
+        """Serve one call to its end.
+
+        Returns None when it was answered or its client went away, otherwise the answer that the caller must send.
 
         Raises only if the server is being torn down.
         """
@@ -121,8 +123,9 @@ class Proxy:
         return verdict
 
     async def _whole(self, exchange: Exchange) -> ErrorAnswer | None:
-        """Pass on an unstreamed answer once it is complete, so that an engine lost halfway can
-        still be told by status.
+        """Pass on an unstreamed answer once it is complete.
+
+        Until then, the loss of its engine can still be reported by the status.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         try:
@@ -192,9 +195,7 @@ class Proxy:
         client.end(last)
 
     def _watch_events(self, exchange: Exchange, reader: StreamReader, piece: bytes) -> None:
-        """Where a stream begins before its first token: see that token, and the name of the response
-        that others will ask for.
-        """
+        """In dialects whose streams begin before the first token: find that token, and the id of the response."""
         begun = reader.events
         reader.feed(piece)
         if begun == 0 and reader.events and exchange.call.dialect is Dialect.RESPONSES:
@@ -221,5 +222,5 @@ class Proxy:
 
 
 def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:
-    """What a log line says of an engine's failure at a request."""
+    """The log fields for an engine's failure at a request."""
     return {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}

@@ -1,6 +1,4 @@
-"""Answers the router gives itself: error bodies in the client's protocol with a named reason, and the
-headers that go with them.
-"""
+"""The router's own error answers: bodies in the client's protocol with a named reason, and their headers."""
 
 from __future__ import annotations
 

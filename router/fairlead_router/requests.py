@@ -1,6 +1,4 @@
-"""Reading requests: checked fields, the prompt that routing compares, the session a request belongs to, and
-the headers an engine gets.
-"""
+"""Reads requests: checks fields, extracts the prompt for routing and the session, and builds the headers for an engine."""
 
 from __future__ import annotations
 
@@ -16,7 +14,10 @@ from fairlead_router.refusals import BadRequest
 
 
 class ParsedRequest:
-    """What routing and proxying need of a body. `prompt` are the canonical bytes; `document` the decoded JSON."""
+    """The parts of a body that routing and proxying need.
+
+    `prompt` are the canonical bytes; `document` the decoded JSON.
+    """
 
     __slots__ = ("document", "include_usage", "max_output_tokens", "model", "prompt", "stream", "user")
 
@@ -72,7 +73,7 @@ def _limit(document: Document) -> int:
 
 
 def _user(document: Document) -> str | None:
-    """Whom the request is for, in OpenAI's place for it or Anthropic's: the session of clients that name none."""
+    """The end user, from OpenAI's field or Anthropic's; it serves as the session of clients that name no session."""
     user = document.get("user")
     if user is None and isinstance(metadata := document.get("metadata"), dict):
         user = metadata.get("user_id")
@@ -80,16 +81,16 @@ def _user(document: Document) -> str | None:
 
 
 SESSION_HEADERS = (b"x-session-id", b"x-llm-d-session-id", b"x-dynamo-session-id")
-"""Peers' session headers, read when the pool's own header is absent.
+"""Session headers of other gateways, read when the pool's own header is absent.
 
-Values are opaque: an address in one is never believed.
+Values are opaque: an instance's address in one is never trusted.
 """
 
 _LONGEST_SESSION = 200
 
 
 def session_name(raw: str) -> str:
-    """A session id fit to be stored and shown: long or unprintable ones are replaced by a hash of theirs."""
+    """A session id that is safe to store and show: a long or unprintable id is replaced by its hash."""
     if len(raw) <= _LONGEST_SESSION and raw.isprintable():
         return raw
     return "hashed-" + xxhash.xxh3_128_hexdigest(raw.encode("utf-8", "surrogatepass"))

@@ -1,6 +1,4 @@
-"""Sending a call to one instance and waiting for its answer to begin; and which headers of an
-answer reach the client.
-"""
+"""Sends a call to one instance and waits for its answer to begin; selects the answer's headers for the client."""
 
 from __future__ import annotations
 
@@ -8,8 +6,8 @@ from fairlead_router.calls import Call, Calls
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
-# Hop-by-hop headers (RFC 9110 §7.6.1), what the router's own server says, and what an engine has no
-# business telling a client.
+# Hop-by-hop headers (RFC 9110 §7.6.1), headers that the router's server sets itself, and headers of an engine that are
+# no concern of a client.
 _WITHHELD = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
@@ -27,9 +25,11 @@ class Sender:
         self._calls = calls
 
     async def begin(self, call: Call, instance: str, address: str, *, credentials: bool) -> UpstreamConnection:
-        """Send, and wait for the beginning of the answer. A kept-alive connection the engine closed meanwhile is no
-        failure of the engine: one fresh connection is tried. `credentials`: whether the engine got those of the client.
-        Raises UpstreamFailure, also for a status that says that the engine, not the request, is at fault.
+        """Send a call and wait for the beginning of the answer.
+
+        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried.
+        `credentials` says whether the client's credentials were passed to the engine. Raises UpstreamFailure, also for
+        a status that blames the engine and not the request.
         """
         connection = self._upstream.take_idle(address)
         if connection is None:
@@ -57,8 +57,10 @@ class Sender:
 
 
 def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, credentials: bool) -> None:
-    """Raises UpstreamFailure for an answer that is no answer to the client's request: 5xx, 429, redirects, which lead
-    who knows where, and the demand for a credential that the pool does not let the client give.
+    """Raise UpstreamFailure for a status that must not reach the client.
+
+    These are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403)
+    when the pool does not pass the client's credentials on.
     """
     status = connection.status
     if status >= 500 or status == 429:

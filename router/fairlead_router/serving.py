@@ -1,4 +1,4 @@
-"""The HTTP server around the gateway: its sockets, how many connections it may have, and how it drains on a signal."""
+"""The HTTP server around the gateway: its sockets, its limit of connections, and how it drains on a signal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import uvicorn
 from fairlead_router.client_connections import ClientConnection, ConnectionLimits
 
 FILES_KEPT_BACK = 256
-"""Open files that are not for clients' connections and their engines': logs, spool, the control
-API, sockets that listen.
+"""Open files reserved for everything but connections to clients and engines: logs, spool, control API, listening
+sockets.
 """
 
 logger = logging.getLogger(__name__)

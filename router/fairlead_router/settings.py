@@ -77,7 +77,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
-    """Everything the router's process is told. Sizes in bytes."""
+    """All settings of the router's process. Sizes are in bytes."""
 
     api_url: str = field(metadata=API_URL)
     api_token: str = field(

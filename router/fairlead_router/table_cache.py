@@ -1,8 +1,8 @@
-"""The last known tables and bindings on disk, so that a restarted router serves at once, also while
-the control API is away.
+"""The last known tables and bindings on disk, so that a restarted router serves at once, also while the control API is
+away.
 
-Tables are one file, rewritten whole. Bindings are a log of lines, the later winning, compacted when it has grown to
-twice what is alive. A torn last line, from a crash while writing, is ignored.
+Tables are one file, rewritten whole. Bindings are a log of lines: a later line overrides an earlier one. The log is
+compacted when it has grown to twice the living bindings. A torn last line, from a crash while writing, is ignored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TableCache:
         self.failures = 0
 
     def load(self) -> tuple[tuple[RoutingTable, ...], tuple[Binding, ...]]:
-        """What was kept. A damaged file counts as absent, with a warning."""
+        """Read the kept tables and bindings. A damaged file counts as absent, with a warning."""
         tables: tuple[RoutingTable, ...] = ()
         try:
             tables = _tables.decode(self._tables_path.read_bytes())
@@ -89,7 +89,7 @@ class TableCache:
         self._guard(append)
 
     def replace_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Keep exactly these: the API has told its whole snapshot."""
+        """Keep exactly these bindings: they are the API's complete snapshot."""
         self._bindings = {}
         for binding in bindings:
             self._remember(binding)

@@ -1,8 +1,9 @@
-"""The table stream: routing tables and bindings as the control API commits them, over one long-lived connection that
-is opened again when lost.
+"""Follows the table stream: the control API sends routing tables and bindings as it commits them.
+
+One long-lived connection carries the stream; a lost connection is opened again.
 
 The API's snapshot, from connecting to `synced`, is complete: pools it does not contain are gone. Until it is complete
-nothing is taken away, so a stream that breaks halfway changes nothing for the worse.
+no pool is removed, so a stream that breaks halfway does no harm.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a snapshot that is not complete yet has brought so far."""
+    """The part of an incomplete snapshot that has arrived."""
 
     pools: set[PoolKey] = field(default_factory=set)
     bindings: list[Binding] = field(default_factory=list)
@@ -97,7 +98,7 @@ class TableFollower:
                 if self._snapshot is not None:
                     self._complete(self._snapshot)
             case HeartbeatLine():
-                pass  # it has done its work: the connection was not silent
+                pass  # the line only shows that the connection is alive
 
     def _take_table(self, table: RoutingTable) -> None:
         if self._snapshot is not None:
@@ -113,7 +114,7 @@ class TableFollower:
             self._snapshot.bindings.extend(bindings)
 
     def _complete(self, snapshot: Snapshot) -> None:
-        """What the snapshot does not contain is gone."""
+        """Delete the pools that the complete snapshot does not contain."""
         self._snapshot = None
         for pool in self._pools.all():
             if pool.key not in snapshot.pools:

@@ -1,4 +1,4 @@
-"""The pool of keep-alive connections to engines."""
+"""Keeps idle connections to engines and opens new ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFai
 
 
 class UpstreamPool:
-    """Idle connections by address, and the making of new ones. `clock` gives seconds; only differences matter."""
+    """Idle connections by address; opens new ones. `clock` gives seconds; only differences matter."""
 
     def __init__(
         self, clock: Callable[[], float], *, connect_seconds: float = 2.0, idle_seconds: float = 30.0, idle_limit: int = 512
@@ -33,7 +33,7 @@ class UpstreamPool:
         return None
 
     async def connect(self, address: str) -> UpstreamConnection:
-        """A new connection. Raises UpstreamFailure (refused, timeout)."""
+        """Open a connection. Raises UpstreamFailure (refused, timeout)."""
         host, _, port = address.rpartition(":")
         try:
             async with asyncio.timeout(self._connect_seconds):
@@ -89,9 +89,9 @@ class UpstreamPool:
         self._idle.clear()
 
     async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"") -> bytes:
-        """GET a small document from an engine, with these header lines. Raises UpstreamFailure, also for a status other
-        than 200 and for more than
-        `limit` bytes.
+        """GET a small document from an engine, with these header lines.
+
+        Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes.
         """
         connection = self.take_idle(address) or await self.connect(address)
         try:

@@ -1,8 +1,9 @@
-"""One connection to an engine, over asyncio.Protocol and llhttp: a client library costs more than the
-rest of the router together.
+"""One connection to an engine, over asyncio.Protocol and llhttp.
 
-A connection carries one request at a time. Reading is paused while the client is slower than the engine, so
-memory per stream is bounded.
+An HTTP client library would cost more CPU than the rest of the router together.
+
+A connection carries one request at a time. Reading is paused while the client is slower than the engine, so memory per
+stream is bounded.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ class UpstreamFailure(Exception):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One connection to an engine. After `send`, `first` waits for the beginning of the answer; then either `read`
-    takes what has arrived since, or
-    `pipe` hands every piece on from within the event loop's callback, which spares a stream waking a task per token.
+    """One connection to an engine.
+
+    After `send`, `first` waits for the beginning of the answer. Then either `read` returns what has arrived since, or
+    `pipe` hands every piece on from within the event loop's callback, which avoids waking a task per token.
     """
 
     __slots__ = (
@@ -55,9 +57,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._sending_paused = False
         self.received = 0
-        """How often anything came on this connection: what does not grow has fallen silent."""
+        """How often bytes arrived on this connection; if it stops growing, the engine is silent."""
         self.half_sent = False
-        """The request was answered before all of it was sent: what came next would be taken for its rest."""
+        """Whether the request was answered before all of it was sent; then the connection cannot be used again."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.busy = False
@@ -121,11 +123,12 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
-        """Hand every piece but the last to `sink`, which answers whether it can take more; when not, the engine
-        is paused until `resume`.
+        """Hand every piece but the last to `sink`.
 
-        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the
-        engine is lost before that.
+        `sink` returns whether it can take more; if not, the engine is paused until `resume`.
+
+        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the engine is lost
+        before that.
         """
         self._sink = sink
         try:
@@ -157,7 +160,7 @@ class UpstreamConnection(asyncio.Protocol):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def abort(self, failure: UpstreamFailure | None = None) -> None:
-        """Drop the connection now; whoever waits on it gets `failure`."""
+        """Drop the connection now; a task that waits on it gets `failure`."""
         if self._failure is None:
             self._failure = failure or UpstreamFailure("lost", f"the connection to {self.address} was dropped")
         self.closed = True

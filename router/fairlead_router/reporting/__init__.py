@@ -1,7 +1,6 @@
-"""What schedulers recorded, on its way to the control API: cut into batches, kept on disk, sent
-until it is acknowledged.
+"""Reports what schedulers recorded to the control API: in batches, kept on disk until acknowledged.
 
-It must not lose a record, whatever dies or is away, and must cost requests nothing: it works on what a scheduler gives
-away, encodes it once and does all file work in threads. Its danger is one batch that the API cannot take: it must not
-stand in the way of the others.
+It must not lose a record, even if a process dies or the API is away, and it must not slow requests down: it takes
+records that a scheduler has handed over, encodes each once and does all file work in threads. Its danger is a batch
+that the API cannot accept: such a batch must not block the others.
 """

@@ -1,4 +1,4 @@
-"""Records cut into batches, each encoded once, as they wait on disk and as they are sent."""
+"""Cuts records into batches and encodes each once, in the form that is stored on disk and sent."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class Batch:
 
 
 def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callable[[], str]) -> Iterator[Batch]:
-    """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS, history apart from samples,
-    and never a migration apart from the binding it belongs to.
+    """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS.
+
+    History and samples never share a batch. A migration is always in the same batch as its binding.
     """
     migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
     for cargo in Cargo:

@@ -1,5 +1,7 @@
-"""From the schedulers to the disk: what was recorded is taken five times a second, cut into batches and written
-before any of it is sent.
+"""Moves records from the schedulers to the disk.
+
+Five times a second the collector takes what was recorded and cuts it into batches. It writes every batch before any of
+it is sent.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 BATCH_SECONDS = 0.2
-"""How often records are to be collected."""
+"""Pause between two collections, in seconds."""
 MOST_UNSPOOLED = 256
-"""Batches kept in memory while the disk takes none."""
+"""Most batches kept in memory while the disk accepts none."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class Collector:
     async def collect(self, *, final: bool = False) -> None:
         """Take all records and put them on disk.
 
-        What the disk does not take is kept in memory, bounded, and tried again.
+        If the disk refuses some, they stay in memory, up to a bound, and are tried again.
         """
         records: dict[str, list[Record]] = {}
         dropped = 0
@@ -65,7 +67,7 @@ class Collector:
         self._metrics.refresh()
 
     def _store(self, batches: list[Batch]) -> list[Batch]:
-        """Write them; those that the disk did not take, within bounds."""
+        """Write the batches. Returns those that the disk refused, cut to the bound."""
         for index, batch in enumerate(batches):
             try:
                 self._spool.append(batch.cargo, batch.records, batch.content)
@@ -75,7 +77,7 @@ class Collector:
         return []
 
     def _bounded(self, batches: list[Batch]) -> list[Batch]:
-        """The newest, samples given up before history."""
+        """Returns the newest batches within the bound; samples are given up before history."""
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             while len(batches) > MOST_UNSPOOLED and (found := next((batch for batch in batches if batch.cargo is cargo), None)) is not None:
                 batches.remove(found)

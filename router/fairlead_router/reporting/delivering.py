@@ -1,10 +1,9 @@
-"""From the disk to the control API: batches are sent until they are acknowledged, and the router's
-state at least once a second.
+"""Sends batches from the disk to the control API until acknowledged, and the router's state at least once a second.
 
-A batch on disk has no state (acknowledged tables, in-flight counts). The state of the moment is put in when it is
-sent, because old counts replayed after an outage would mislead an operator that waits for an instance to fall
-idle. Neighbours go in one post, as many as the API takes: each keeps its id, so however they are cut and repeated,
-the API stores each once.
+A batch on disk holds no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent:
+old counts, replayed after an outage, would mislead an operator that waits for an instance to become idle. Consecutive
+batches share a post, as many as the API accepts. Each keeps its id, so the API stores each once, however the posts are
+cut and repeated.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 POST_RECORDS = 2_000
 POST_BYTES = 4 * 1024 * 1024
-"""Neighbouring batches are sent as one post up to these bounds, and `lanes.POST_BATCHES`."""
+"""Consecutive batches are sent as one post up to these bounds and `lanes.POST_BATCHES`."""
 STATE_SECONDS = 1.0
-"""The state is sent at least this often, alone if need be: it is how the API knows that this router lives."""
+"""The state is sent at least this often, without batches if there are none: it tells the API that this router lives."""
 LOOK_SECONDS = 0.2
-"""How soon a new table is acknowledged."""
+"""A new table is acknowledged within this many seconds."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,16 +59,16 @@ class Delivery:
         self._news = asyncio.Event()
         self._state_sent_at = 0.0
         self._acknowledged: tuple[Acknowledgement, ...] = ()
-        """The tables of which the API is known to have heard that they are in force here."""
+        """The tables whose acknowledgement has reached the API."""
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
-        """There are new batches on disk."""
+        """Call when there are new batches on disk."""
         self._news.set()
         self._news = asyncio.Event()
 
     async def send_forever(self) -> None:
-        """All lanes, and the state."""
+        """Send all lanes and the state."""
         async with asyncio.TaskGroup() as lanes:
             lanes.create_task(self._send_state_forever())
             for cargo in LANES:
@@ -91,7 +90,7 @@ class Delivery:
             logger.warning("could not say goodbye to the control API", extra=extra)
 
     async def _empty_forever(self, cargo: Cargo) -> None:
-        """Growing pauses with jitter while the API does not answer."""
+        """Send one lane's batches; while the API does not answer, pause longer each time, with jitter."""
         lane = Lane(cargo=cargo)
         while True:
             news = self._news
@@ -102,8 +101,10 @@ class Delivery:
                 await asyncio.sleep(lane.pause() * self._random.uniform(0.5, 1.5))
 
     async def send(self, lane: Lane) -> bool | None:
-        """Send the oldest batches of a lane. True when it may go on at once, False when the API did not take them now
-        (they stay on disk), None when there is nothing to send.
+        """Send the oldest batches of a lane.
+
+        Returns True when the lane may go on at once, False when the API did not accept them now (they stay on disk),
+        None when there is nothing to send.
         """
         batches = self._spool.lend(lane.cargo, lane.most_batches, POST_RECORDS, POST_BYTES)
         if not batches:
@@ -117,7 +118,7 @@ class Delivery:
             self._spool_metrics.refresh()
 
     async def _settle(self, lane: Lane, batches: list[SpooledBatch], outcome: Outcome[tuple[ReportReceipt, ...]]) -> bool:
-        """What becomes of batches that were sent; whether the lane may go on at once."""
+        """Discard, give back or set aside batches after a post. Returns whether the lane may go on at once."""
         match outcome:
             case Taken():
                 lane.went_well()
@@ -138,7 +139,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Whether the API, which fails over one batch, takes anything else."""
+        """Whether the API accepts another batch than the one it fails on."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:
@@ -181,7 +182,7 @@ class Delivery:
         return RouterState(sent_at=self._now(), acknowledged=self._pools.acknowledgements(), in_flight=tuple(in_flight))
 
     async def _post(self, contents: list[bytes]) -> Outcome[tuple[ReportReceipt, ...]]:
-        """One post, counted and logged. What its receipts say of lost bindings is heard."""
+        """Send one post, count and log it, and pass on the lost bindings that its receipts name."""
         state = self._state()
         outcome = await self._api.post_reports(contents, state)
         if isinstance(outcome, Later) and outcome.cause is Cause.UNREADABLE:

@@ -1,4 +1,4 @@
-"""Lanes: batches are sent side by side, history in its order, and a batch that fails makes only its lane slower."""
+"""Lanes send the two cargoes side by side, so that a failing batch slows only its own lane. History keeps its order."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from fairlead_router.reporting.spool import Cargo
 
 LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
-"""Most neighbouring batches that are sent as one post."""
+"""Most consecutive batches sent as one post."""
 ATTEMPTS_AT_A_FAULT = 5
-"""So often one batch may make the API fail (500) that takes others, before it is set aside."""
+"""A batch is set aside after it made the API fail (500) this often, if the API accepts other batches."""
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """How one lane fares: how many batches it sends at once, failures of the lone batch it is at, and how long it
-    pauses.
-    """
+    """The state of one lane: how many batches it sends at once, how often its current lone batch failed, and its pause."""
 
     cargo: Cargo
     most_batches: int = POST_BATCHES
@@ -32,18 +30,19 @@ class Lane:
         return now
 
     def went_well(self) -> None:
-        """Send more at once again, without pauses."""
+        """A post was accepted: send more batches at once again, without pauses."""
         self.most_batches = min(POST_BATCHES, self.most_batches * 2)
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """One of this many batches may be at fault: the fewer are sent together, the sooner it is seen which, and
-        the sooner they are taken.
-        """
+        """One of these `batches` may be at fault: send half as many at once, to find it and to deliver the others."""
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 
     def failed_alone(self) -> bool:
-        """A lone batch made the API fail; whether so often that it is to blame, if the API takes anything else."""
+        """Count a failure of a lone batch.
+
+        Returns whether it failed often enough to be at fault, if the API accepts others.
+        """
         self.faults += 1
         return self.faults >= ATTEMPTS_AT_A_FAULT

@@ -1,9 +1,9 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
-A batch is a file from before it is first sent until after it was acknowledged, so a crash at any point repeats it and
-never loses it; batches carry ids the API stores once. When the bound is exceeded, the oldest `samples` (loads,
-decisions) go first and `history` (bindings, migrations, rejections) only when no samples are left. A batch the API
-cannot take is set aside in the folder `aside`, where it stands in nobody's way. Safe to use from several threads.
+A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
+but never lose it; the API stores each batch id once. When the bound is exceeded, the oldest `samples` (loads,
+decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
+API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 MOST_ASIDE = 256
-"""Batches kept aside; beyond, the oldest is given up."""
+"""Most batches kept aside; when there are more, the oldest is given up."""
 
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cargo(StrEnum):
-    """What a batch holds, and with it how long it is kept."""
+    """The kind of records in a batch; it decides which batches are given up first."""
 
     HISTORY = "history"
     SAMPLES = "samples"
@@ -65,7 +65,7 @@ class Spool:
         self.aside = 0
 
     def open(self) -> None:
-        """Find what an earlier process left; half-written files, never sent, are removed."""
+        """Find the batches an earlier process left. Half-written files were never sent and are removed."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._directory.iterdir()):
             match = _NAME.fullmatch(path.name)
@@ -98,7 +98,8 @@ class Spool:
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
         """Keep a batch.
 
-        After this returns it survives the death of the process; history also that of the machine. Raises OSError.
+        Once this returns, the batch survives the death of the process, and history also a crash of the machine. Raises
+        OSError.
         """
         with self._lock:
             path = self._directory / f"{self._next:016d}.{cargo}.{records}.json"
@@ -116,8 +117,10 @@ class Spool:
             return batch
 
     def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
-        """The oldest neighbours that nobody has been lent, to be sent as one: at least one batch if there is any,
-        within the bounds beyond it. Each goes back by `give_back`, `discard`, `drop` or `set_aside`.
+        """Lend the oldest consecutive batches that are not lent yet, to be sent as one post.
+
+        At least one batch if there is any; more only within the bounds. The caller ends each loan with `give_back`,
+        `discard`, `drop` or `set_aside`.
         """
         with self._lock:
             lent: list[SpooledBatch] = []
@@ -133,24 +136,24 @@ class Spool:
             return lent
 
     def give_back(self, batches: Iterable[SpooledBatch]) -> None:
-        """They were not taken and may be lent again."""
+        """The API did not accept the batches: they may be lent again."""
         with self._lock:
             self._lent.difference_update(batch.sequence for batch in batches)
 
     def discard(self, batches: Iterable[SpooledBatch]) -> None:
-        """They were acknowledged."""
+        """The API acknowledged the batches: delete them."""
         with self._lock:
             for batch in batches:
                 self._remove(batch)
 
     def drop(self, batch: SpooledBatch) -> None:
-        """Give a batch up; counted."""
+        """Delete a batch that was not sent, and count its records as dropped."""
         with self._lock:
             if self._remove(batch):
                 self.dropped[batch.cargo.value] += batch.records
 
     def set_aside(self, batch: SpooledBatch) -> Path:
-        """Out of the way, kept for a person to look at. Raises OSError."""
+        """Move a batch out of the way and keep it for a person to look at. Raises OSError."""
         with self._lock:
             folder = self._directory / "aside"
             folder.mkdir(exist_ok=True)
@@ -183,7 +186,7 @@ class Spool:
         return True
 
     def _shrink(self) -> None:
-        """What is under way to the API is left alone: it may have arrived."""
+        """Delete batches until the bound holds. Lent batches stay, because they may have arrived at the API."""
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             for batch in tuple(self._batches[cargo].values()) if self.size > self._max_bytes else ():
                 if self.size <= self._max_bytes:

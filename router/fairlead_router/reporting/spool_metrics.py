@@ -1,4 +1,4 @@
-"""What operators see of the spool: its size, what was given up, and how old its oldest batch is."""
+"""Metrics of the spool for operators: its size, the records given up, and the age of its oldest batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.reporting.spool import Spool
 
 OLD_SECONDS = 30.0
-"""The age of the oldest unsent batch from which the log says so, at most once in this time."""
+"""When the oldest unsent batch is older than this, the log warns, at most once in the same time."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class SpoolMetrics:
         self._warned_at = 0.0
 
     def add(self, *, records: int, unbatched: int) -> None:
-        """Count records that were cut into batches, and those a scheduler had given up before."""
+        """Count records that were cut into batches, and `unbatched` ones that a scheduler had given up before."""
         self._metrics.report_records += records
         if unbatched:
             self._metrics.report_drops["unbatched"] += unbatched
