@@ -18,7 +18,7 @@ _STEP = re.compile(
 )
 
 Step = tuple[str, str, str, bool]
-"""(kind, name or path, value, is equality)"""
+"""(kind, name or path, wanted value, whether a filter keeps equal items (`==`) or the others (`!=`))"""
 
 
 @cache
