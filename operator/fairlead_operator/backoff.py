@@ -1,6 +1,6 @@
-"""When to try again: pauses that grow while something keeps failing.
+"""Decides when to try again: pauses grow while something keeps failing.
 
-No clock in here; times are arguments, in seconds.
+This module reads no clock; times are arguments, in seconds.
 """
 
 from collections.abc import Callable, Hashable
@@ -32,7 +32,7 @@ class ActionBackoff:
     _known: dict[Hashable, FailedAction] = field(default_factory=dict)
 
     def waiting(self, action: Hashable, now: float) -> FailedAction | None:
-        """The refusal because of which the action must not be tried yet; None when it may.
+        """The refusal whose pause still lasts; None when the action may be tried.
 
         A clock that went back ends the pause.
         """
@@ -40,7 +40,7 @@ class ActionBackoff:
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
     def add(self, action: Hashable, problem: ActionFailure, now: float) -> bool:
-        """Refused again; whether the problem is a new one and a person should be told."""
+        """Record a refusal. Returns whether the problem is new, so that a person should be told."""
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1
         pause = min(self.longest, 2.0 ** min(times - 1, _MOST_DOUBLINGS))
@@ -48,7 +48,7 @@ class ActionBackoff:
         return before is None or before.problem != problem
 
     def clear(self, action: Hashable) -> None:
-        """It succeeded."""
+        """The action succeeded: forget its refusal."""
         self._known.pop(action, None)
 
     def keep(self, wanted: set[Hashable]) -> None:
@@ -62,8 +62,9 @@ class ActionBackoff:
 
 
 class ServerBackoff:
-    """When a server that does not answer may be asked again, by anyone: after 1, 2, 4, … seconds, spread by chance, or
-    as long as it asked for.
+    """Decides when a server that does not answer may be asked again, by any caller.
+
+    The pause is 1, 2, 4, … seconds with jitter, or as long as the server asked for.
 
     `monotonic` counts seconds and never goes back; `chance` gives numbers from 0 to 1.
     """
@@ -78,19 +79,19 @@ class ServerBackoff:
         self.problem = ""
 
     def left(self) -> float:
-        """Seconds it must not be asked for; 0 when it may be."""
+        """Seconds until the server may be asked again; 0 when it may be now."""
         return max(0.0, self._until - self._monotonic())
 
     def now(self) -> float:
-        """When a question begins; to be given to `failed`."""
+        """The time at which a call begins; pass it to `failed`."""
         return self._monotonic()
 
     def answered(self) -> None:
-        """It answers: the next failure is a first one."""
+        """The server answered: the next failure counts as the first."""
         self._failures = 0
 
     def failed(self, asked_at: float, problem: str, retry_after: float | None) -> None:
-        """It did not. Questions that were under way when the pause began count with the one that began it."""
+        """The server did not answer. Calls that were in flight when the pause began count as the same failure."""
         self.problem = problem
         if asked_at >= self._since:
             self._failures += 1

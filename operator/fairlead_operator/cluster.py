@@ -12,7 +12,7 @@ FIELD_MANAGER = "fairlead-operator"
 
 
 class Resource(Enum):
-    """What the operator reads and writes: path prefix and plural."""
+    """A kind of object that the operator reads or writes: path prefix and plural."""
 
     POOLS = (f"/apis/{GROUP}/{VERSION}", PLURAL)
     PODS = ("/api/v1", "pods")
@@ -41,7 +41,7 @@ class Cluster(Protocol):
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         """Merge-patch; False when there is no such object.
 
-        A `resourceVersion` or `uid` in the body must be the object's, or it is refused (409).
+        A `resourceVersion` or `uid` in the body must match the object, otherwise the patch is refused (409).
         """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
@@ -56,7 +56,7 @@ class HttpCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "HttpCluster":
-        """From a kubeconfig file, or from the pod's service account when None.
+        """Connect with a kubeconfig file, or with the pod's service account when None.
 
         Raises ClusterUnavailable when neither can be used.
         """

@@ -1,6 +1,4 @@
-"""The control API as rounds use it: what may be asked of it, and how many of an operator's pools ask at once, or not
-at all while it is away.
-"""
+"""The operator's calls to the control API, with a bound on the calls in flight and a pause while the API is away."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,18 +15,19 @@ class ControlPlane(Protocol):
     """The operator's half of the internal protocol, as `fairlead_client.internal.SystemApi` speaks it."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Say everything that is observed; learn what the routers do."""
+        """Send everything observed of the pool; returns what the routers reported."""
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
         """Add to the pool's history."""
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
-        """The pool is gone. Saying it twice is fine."""
+        """Report that the pool is gone; may be repeated."""
 
 
 class PacedControlPlane:
-    """A ControlPlane of which at most `calls_at_once` calls are under way. While `backoff` lasts nobody is asked, for
-    any pool: the outcome is then Later at once, with the rest of the pause.
+    """A ControlPlane with at most `calls_at_once` calls in flight.
+
+    While `backoff` lasts no call is made, for any pool: the outcome is at once Later, with the rest of the pause.
     """
 
     def __init__(self, api: ControlPlane, backoff: ServerBackoff, calls_at_once: int) -> None:

@@ -1,6 +1,4 @@
-"""Events: everything that happens to a pool becomes a Kubernetes Event and an entry of the pool's
-history in the control API.
-"""
+"""Records events: each becomes a Kubernetes Event and an entry of the pool's history in the control API."""
 
 import logging
 from collections import deque
@@ -22,7 +20,7 @@ _BATCH = 100
 
 
 class PostEvent(Protocol):
-    """Has a Kubernetes Event about a pool posted, sooner or later; failures are its own matter."""
+    """Posts a Kubernetes Event about a pool, now or later; it handles its failures itself."""
 
     def __call__(self, pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None: ...
 
@@ -30,7 +28,7 @@ class PostEvent(Protocol):
 class EventRecorder:
     """Records one pool's events.
 
-    What the control API could not take is kept (the newest 1,000) and sent later, in order.
+    Events that the control API could not accept are kept (the newest 1,000) and sent later, in order.
     """
 
     def __init__(self, pool: PoolKey, post: PostEvent, control_plane: ControlPlane) -> None:
@@ -58,7 +56,7 @@ class EventRecorder:
     async def deliver(self) -> None:
         """Send what is queued, oldest first; stop at the first failure and keep the rest.
 
-        A batch that is refused for good is given up.
+        A batch that is refused permanently is given up.
         """
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]

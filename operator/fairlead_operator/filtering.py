@@ -1,7 +1,7 @@
-"""Which watch events are news for a pool's worker. The operator's own writes (status, annotations) are not, or every
-step would cause the next.
+"""Decides which watch events are news for a pool's worker.
 
-What was seen last of an object is kept in kopf's memo of that object, which goes with it.
+The operator's own writes (status, annotations) are not news, otherwise every step would cause the next. The last seen
+essence of an object is kept in kopf's memo of that object, which disappears with it.
 """
 
 import json
@@ -22,7 +22,7 @@ def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document],
 
 
 def pool_essence(pool: Document) -> Hashable:
-    """Of a pool: spec, deletion, finalizers, labels and annotations."""
+    """The parts of a pool that matter: spec, deletion, finalizers, labels and annotations."""
     metadata = pool["metadata"]
     return (
         metadata.get("generation"),
@@ -34,13 +34,13 @@ def pool_essence(pool: Document) -> Hashable:
 
 
 def pod_essence(pod: Document) -> Hashable:
-    """Of a pod: health, address, restarts and deletion."""
+    """The parts of a pod that matter: health, address, restarts and deletion."""
     status = pod.get("status") or {}
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
     return (pod_health(status), status.get("podIP"), restarts, bool(pod["metadata"].get("deletionTimestamp")))
 
 
 def child_essence(child: Document) -> Hashable:
-    """Of a Service or PodDisruptionBudget: spec, labels and owners, not status."""
+    """The parts of a Service or PodDisruptionBudget that matter: spec, labels and owners, not status."""
     metadata = child["metadata"]
     return json.dumps([child.get("spec"), metadata.get("labels"), metadata.get("ownerReferences")], sort_keys=True)

@@ -1,5 +1,6 @@
-"""What the operator says of itself over HTTP: `/healthz` while it lives, `/readyz` once it can
-work, with what it is doing.
+"""The operator's health endpoints.
+
+`/healthz` answers while the process lives, `/readyz` once it can work; both describe what it does.
 """
 
 from collections.abc import Sized
@@ -10,7 +11,7 @@ from fairlead_operator.leader_election import Lease
 
 
 class Health:
-    """`waiting_for` is what keeps the operator from working, empty when nothing does."""
+    """The operator's health. `waiting_for` names what keeps the operator from working; empty when nothing does."""
 
     def __init__(self) -> None:
         self.waiting_for = "the Kubernetes API"
@@ -18,12 +19,14 @@ class Health:
         self._runner: web.AppRunner | None = None
 
     def watch(self, lease: Lease, pools: Sized) -> None:
-        """Tell of these from now on."""
+        """Describe this Lease and these pools from now on."""
         self._watched = (lease, pools)
 
     def document(self) -> dict[str, object]:
-        """What both paths answer: waiting, leading or standby, who holds the Lease, how many pools it looks after;
-        and why it could not lead.
+        """The document that both paths answer.
+
+        It says whether the operator waits, leads or stands by, who holds the Lease, how many pools it reconciles, and
+        why it could not lead.
         """
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
@@ -34,7 +37,7 @@ class Health:
         return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})
 
     def is_ready(self) -> bool:
-        """Whether it acts, or would if the one that acts ended."""
+        """Whether the operator leads, or would take over if the leader ended."""
         document = self.document()
         return document["state"] != "waiting" and "problem" not in document
 
@@ -47,7 +50,7 @@ class Health:
         await web.TCPSite(self._runner, host, port).start()
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -1,8 +1,8 @@
-"""Leader election: of several operators the one that holds the Lease acts. The others watch and wait.
+"""Leader election: of several operators only the holder of the Lease acts; the others watch the Lease and wait.
 
-Nobody compares clocks. A holder counts its own time from the moment it sent its last successful renewal and stops
-acting after two thirds of the Lease's duration; the others count theirs from the moment they saw that renewal, and take
-over after the whole duration.
+No two clocks are compared. The holder measures from the moment it sent its last successful renewal, and stops acting
+after two thirds of the Lease's duration. The others measure from the moment they saw that renewal, and take over after
+the whole duration.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ class Lease:
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
         self.holder = ""
-        """Who held it when it was last read; empty when nobody did."""
+        """Holder of the Lease when it was last read; empty when there was none."""
         self.problem = ""
-        """Why the last attempt to hold it failed; empty when it was answered."""
+        """Why the last attempt to hold the Lease failed; empty when the server answered."""
 
     @property
     def seconds_left(self) -> float:
@@ -49,9 +49,9 @@ class Lease:
         return self.seconds_left > 0
 
     async def hold(self) -> bool:
-        """Take or renew it if nobody else holds it; whether this operator holds it now.
+        """Take or renew the Lease if nobody else holds it.
 
-        Raises ClusterError, which changes nothing.
+        Returns whether this operator holds it now. Raises ClusterError, which leaves the hold as it was.
         """
         began = self._monotonic()
         found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name)
@@ -67,14 +67,14 @@ class Lease:
         return taken
 
     async def release(self) -> None:
-        """Let the next one take it at once. Raises ClusterError."""
+        """Release the Lease, so that the next operator takes it at once. Raises ClusterError."""
         held, self._held_until = self._held_until is not None, None
         found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name) if held else None
         if found is not None and (found.get("spec") or {}).get("holderIdentity") == self._identity:
             await self._write(found, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": format_time(self._clock())})
 
     def _is_anothers(self, found: dict[str, Any]) -> bool:
-        """Whether somebody else holds it and has renewed it lately, as this operator saw it."""
+        """Whether another operator holds the Lease and renewed it within its duration, as this operator saw it."""
         spec = found.get("spec") or {}
         record = (spec.get("holderIdentity"), spec.get("acquireTime"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._seen:
@@ -100,7 +100,10 @@ class Lease:
         }
 
     async def _write(self, found: dict[str, Any], spec: dict[str, Any]) -> bool:
-        """Whether it was still as it was read: two who take it at once must not both have it."""
+        """Write the Lease if it is still as it was read.
+
+        Returns whether it was: of two operators that take it at the same time only one succeeds.
+        """
         body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": spec}
         try:
             return await self._cluster.patch(Resource.LEASES, self._settings.namespace, self._settings.name, body)
@@ -113,7 +116,7 @@ class Lease:
 class FencedCluster:
     """A cluster that only the holder of the Lease may change.
 
-    Whoever was asleep and lost it finds out here, before its next write.
+    An operator that was suspended and lost the Lease is stopped here, before its next write.
     """
 
     def __init__(self, cluster: Cluster, lease: Lease) -> None:
@@ -144,14 +147,14 @@ class FencedCluster:
 
 
 class LeaderElection:
-    """Takes the Lease, and renews it. Nothing that goes wrong ends either; the Lease says what did."""
+    """Takes and renews the Lease. No error ends either; the Lease keeps the last one."""
 
     def __init__(self, lease: Lease, retry_seconds: float) -> None:
         self._lease = lease
         self._retry_seconds = retry_seconds
 
     async def win(self) -> None:
-        """Until this operator holds the Lease."""
+        """Wait until this operator holds the Lease."""
         while True:
             await self._try()
             if self._lease.is_held():
@@ -160,14 +163,14 @@ class LeaderElection:
             await asyncio.sleep(self._retry_seconds)
 
     async def lead(self) -> None:
-        """As long as it holds it."""
+        """Renew the Lease; returns when it is lost."""
         while self._lease.is_held():
             await asyncio.sleep(min(self._retry_seconds, self._lease.seconds_left))
             await self._try()
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """One attempt, which may not outlast the hold: then acting has to stop first."""
+        """Try once to hold the Lease. The attempt ends before the hold does, because acting must stop by then."""
         try:
             async with asyncio.timeout(self._lease.seconds_left or None):
                 await self._lease.hold()

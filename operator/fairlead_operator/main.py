@@ -22,9 +22,9 @@ def main() -> None:
 
 
 def lead_once(settings: OperatorSettings) -> bool:
-    """Run kopf, as a standby and then as the leader.
+    """Run kopf, first as a standby and then as the leader.
 
-    True when the Lease was lost, and a standby is wanted again; False when told to stop.
+    Returns True when the Lease was lost and the process should be a standby again, False when told to stop.
     """
     memo = kopf.Memo(lease_lost=asyncio.Event())
     kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.lease_lost, memo=memo)

@@ -1,4 +1,4 @@
-"""PURE: what the operator makes for a pool, as manifests: pods, the headless Service, the PodDisruptionBudget."""
+"""Builds the manifests of a pool's objects: pods, the headless Service, the PodDisruptionBudget. Pure."""
 
 import hashlib
 import json
@@ -20,12 +20,13 @@ STATE_SINCE_ANNOTATION = "fairlead.dev/state-since"
 STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
 CREATED_ANNOTATION = "fairlead.dev/created-at"
-"""When the operator made the pod, by the operator's clock; the server's creationTimestamp is by another
-clock and in whole seconds.
+"""Annotation: when the operator made the pod, by the operator's clock.
+
+The server's creationTimestamp comes from another clock and has whole seconds.
 """
 
 ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
-"""Which of the pool's instances it is, counted from 1; its name follows from it."""
+"""The instance's number in its pool, counted from 1; the pod's name is made from it."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
 ENGINE = "engine"
@@ -33,14 +34,16 @@ ENGINE = "engine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolIdentity:
-    """Whose children they are."""
+    """Identifies the pool that owns the objects."""
 
     namespace: str
     name: str
     uid: str
 
     def owner_reference(self) -> dict[str, Any]:
-        """Makes the pool the controller of a child, so that deleting the pool collects it."""
+        """The owner reference that makes the pool the controller of a child, so that deleting the pool deletes the
+        child.
+        """
         return {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KIND,
@@ -51,7 +54,7 @@ class PoolIdentity:
         }
 
     def reference(self) -> dict[str, Any]:
-        """As much of the pool as an Event about it needs."""
+        """The reference to the pool that an Event needs."""
         metadata = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
         return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
 
@@ -61,7 +64,10 @@ class PoolIdentity:
 
 
 def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
-    """Annotations that record a state; draining has its own mark besides, which outlives the state Lost."""
+    """Annotations that record a state.
+
+    Draining has an additional annotation of its own, which stays when the state becomes Lost.
+    """
     annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since, STATE_REASON_ANNOTATION: reason}
     if state is InstanceState.DRAINING:
         annotations[DRAINING_ANNOTATION] = since
@@ -127,7 +133,7 @@ def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
 
 
 def disruption_budget(identity: PoolIdentity) -> dict[str, Any]:
-    """Voluntary evictions take one instance at a time.
+    """A PodDisruptionBudget by which voluntary evictions take one instance at a time.
 
     (The pool has a scale subresource, so Kubernetes knows how many are expected.)
     """
@@ -149,7 +155,7 @@ def _child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
 
 
 def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
-    """The role's pod template with what every engine needs; a person's own settings win."""
+    """The role's pod template, completed with the fields that every engine needs; the template's own settings win."""
     given = next((item.template for item in spec.roles if item.name is role), None)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
     containers: list[dict[str, Any]] = template["spec"]["containers"]

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch that makes `new` of `old`; empty when they are equal."""
+    """The JSON merge patch that turns `old` into `new`; empty when they are equal."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

@@ -1,16 +1,17 @@
-"""What kopf would write on objects to remember what it did, and what it may write on ours."""
+"""Keeps kopf from writing its progress annotations on pools."""
 
 import kopf
 
 
 class NothingHandled(kopf.DiffBaseStorage):
-    """No last-handled configuration on pools. Kopf needs it to tell updates from creations; the operator has handlers
-    for neither: every reconciliation reads the whole pool. The annotation would hold each pool's spec a second time and
-    cost a write per change of it.
+    """Stores no last-handled configuration on pools.
+
+    Kopf uses it to tell updates from creations. The operator handles neither, because every reconciliation reads the
+    whole pool. The annotation would hold each pool's spec a second time and cost a write per change of it.
     """
 
     def fetch(self, *, body: kopf.Body) -> None:
-        """Nothing was handled before."""
+        """Return None: nothing was handled before."""
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
         """Write nothing."""

@@ -1,6 +1,6 @@
-"""One worker per pool: kopf's daemon runs it while the pool lives, kopf's deletion handler finalizes with it.
+"""One worker per pool: kopf's daemon runs it while the pool lives, and kopf's deletion handler finalizes with it.
 
-Never two steps of a pool at once.
+A pool never takes two steps at once.
 """
 
 import asyncio
@@ -17,25 +17,28 @@ logger = logging.getLogger(__name__)
 
 
 class Reconciles(Protocol):
-    """What a worker does for its pool, one step at a time. Every step raises ClusterError, and may be repeated."""
+    """The steps that a worker takes for its pool, one at a time. Every step may raise ClusterError and may be repeated."""
 
     async def reconcile(self) -> float:
         """One reconciliation; seconds until the next if no event comes."""
 
     async def finalize(self) -> float | None:
-        """One step towards the end of a deleted pool; None when it may go."""
+        """One step of a deleted pool's finalization. Returns the seconds until the next, None when the pool may go."""
 
     async def report_deletion(self) -> float | None:
-        """Tell the control API of a pool that went without its knowing; None when nothing is left to tell."""
+        """Report a pool that was deleted while the control API was away.
+
+        Returns the seconds until the next try, None when nothing is left to report.
+        """
 
     def children_changed(self) -> None:
-        """Look at the Service and the PodDisruptionBudget in the next reconciliation."""
+        """Check the Service and the PodDisruptionBudget in the next reconciliation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What the workers of all pools share: the pauses, how many take a step at the same time, and chance (0 to 1),
-    which spreads settled pools.
+    """Shared by the workers of all pools: the pauses, the number of steps at the same time, and random numbers (0 to 1)
+    that spread settled pools over time.
     """
 
     pace: Pace
@@ -44,7 +47,10 @@ class Turns:
 
 
 class PoolWorker:
-    """Takes a step when something happened, and at the latest when the last step said. Use from one event loop only."""
+    """Takes a step when it is woken, and at the latest at the time that the last step returned.
+
+    Use from one event loop only.
+    """
 
     def __init__(self, pool: Reconciles, name: str, turns: Turns) -> None:
         self._pool = pool
@@ -58,7 +64,7 @@ class PoolWorker:
         self._wish.set()
 
     def children_changed(self) -> None:
-        """Have the children looked at soon."""
+        """Have the children checked soon."""
         self._pool.children_changed()
         self.wake()
 
@@ -75,7 +81,7 @@ class PoolWorker:
         await self._repeat(self._pool.report_deletion)
 
     async def _repeat(self, step: Callable[[], Awaitable[float | None]]) -> None:
-        """Step after step until one says None.
+        """Take step after step until one returns None.
 
         A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits.
         """
@@ -88,7 +94,7 @@ class PoolWorker:
                 except ClusterError as error:
                     logger.warning("reconciling failed", extra={"pool": self._name, "error": str(error)})
                     due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
-                except Exception:  # one pool's bug must not end the operator; it is logged whole and the step repeated
+                except Exception:  # one pool's bug must not end the operator; it is logged with its traceback and the step repeated
                     logger.exception("reconciling broke", extra={"pool": self._name})
                     due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
             if due is None:

@@ -17,8 +17,10 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """Where the control API is. `timeout_seconds` bounds one call, so that a silent API delays a round by no more;
-    `calls_at_once` are under way at the same time, fewer than the API has database connections for them.
+    """Where the control API is.
+
+    `timeout_seconds` bounds one call, and so the delay of a round by a silent API. `calls_at_once` bounds the calls in
+    flight; it is smaller than the number of database connections that the API has for them.
     """
 
     url: str = field(metadata=API_URL)
@@ -55,11 +57,11 @@ class Pace:
         ),
     )
     longest_pause: float = 30.0
-    """Longest pause between two retries at a control API that does not answer."""
+    """Longest pause between two tries while the control API does not answer."""
     silence: float = 10.0
-    """A control API that has not answered a pool for less long is not called unreachable yet."""
+    """The control API is called unreachable only after it has not answered a pool for this long."""
     longest_retry: float = 300.0
-    """Longest pause between two retries at an action that the Kubernetes API refused."""
+    """Longest pause between two tries of an action that the Kubernetes API refused."""
     busy: float = 1.0
     settled: float = field(
         default=10.0,
@@ -71,14 +73,15 @@ class Pace:
         ),
     )
     children: float = 300.0
-    """Service and PodDisruptionBudget are checked again at least so often, even when no event told of them."""
+    """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     router_silence: float = 10.0
-    """So long the control API must have answered before "no router is live" is trusted when draining."""
+    """When draining, "no router is live" is trusted only after the control API has answered for this long."""
     finalizing_drain: float = 15.0
     """Longest drain of a deleted pool's instances."""
     finalizing: float = 20.0
-    """After this a deleted pool's finalizer goes, even when the control API never answered; with the calls under
-    way that makes 30 at most.
+    """After this a deleted pool's finalizer is removed, even when the control API never answered.
+
+    Together with the calls in flight the removal takes at most 30 seconds.
     """
 
 
@@ -115,7 +118,7 @@ class LeaseSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """Everything the operator is told from outside.
+    """All settings of the operator.
 
     `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new one.
     """
@@ -178,7 +181,9 @@ def _own_namespace() -> str:
 
 
 def _lease_name(namespaces: tuple[str, ...]) -> str:
-    """One Lease for all who watch the same namespaces: operators that watch others must not wait for each other."""
+    """The Lease's name, shared by all operators that watch the same namespaces; operators of other namespaces have
+    another.
+    """
     if not namespaces:
         return "fairlead-operator"
     return f"fairlead-operator-{hashlib.sha256(','.join(sorted(set(namespaces))).encode()).hexdigest()[:8]}"

@@ -1,8 +1,8 @@
-"""Starting the operator: the only place that makes connections, clocks and chance.
+"""Starts the operator; only this module makes connections, clocks and random numbers.
 
-Kopf begins to watch when its startup handlers are done. Ours is done when this operator holds the Lease: a standby
+Kopf begins to watch when its startup handlers return. Ours returns when this operator holds the Lease, so a standby
 watches nothing, writes nothing, and has nothing to stop. An operator that loses the Lease stops kopf; `main` then
-runs it anew, as a standby.
+starts it again, as a standby.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _WATCHES = 6
 
 
 class ServesPools(Protocol):
-    """What is waited for at the start."""
+    """The check that the start waits for."""
 
     async def serves_pools(self) -> bool:
         """Whether the server answers and knows our resource. Raises ClusterError."""
@@ -64,13 +64,13 @@ class EndlessPauses:
 
 
 def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
-    """Have kopf post a Kubernetes Event about the pool; it tries again by itself, and says so when it gives up."""
+    """Have kopf post a Kubernetes Event about the pool. Kopf tries again by itself, and logs when it gives up."""
     kopf.event(cast(kopf.Body, pool.reference()), type=type_, reason=reason, message=message)
 
 
 async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Sized) -> None:
-    """Read the settings, connect, wait for the Kubernetes API and for the Lease, and put what
-    handlers need into `memo`.
+    """Read the settings, connect, wait for the Kubernetes API and the Lease; put the handlers' dependencies into
+    `memo`.
 
     Raises PermanentError with one line, which ends the process.
     """
@@ -93,7 +93,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Si
         health.watch(lease, pools)
         election = LeaderElection(lease, settings.lease.retry_seconds)
         await election.win()
-    except asyncio.CancelledError:  # told to stop while waiting: kopf does not call `stop` then
+    except asyncio.CancelledError:  # told to stop while waiting: then kopf does not call `stop`
         await stop(memo)
         raise
     connections = settings.pace.reconciles_at_once + _WATCHES * max(1, len(settings.namespaces))
@@ -132,16 +132,16 @@ def _worker_maker(memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCl
 
 
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:
-    """As long as the Lease is held; then kopf is stopped.
+    """Renew the Lease as long as it is held, then stop kopf.
 
-    Whatever it still does until then, FencedCluster lets no write through.
+    FencedCluster lets no write through that kopf still tries until it has stopped.
     """
     await election.lead()
     memo.lease_lost.set()
 
 
 async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
-    """Nothing acts any more: let the next one have the Lease."""
+    """Release the Lease for the next operator, once nothing acts any more."""
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)
     try:
@@ -151,8 +151,9 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Until the Kubernetes API answers and knows our resource; says what it waits for in one line, with pauses
-    of 1, 2, 4, … 15 seconds.
+    """Wait until the Kubernetes API answers and knows our resource.
+
+    Logs in one line what it waits for, and pauses 1, 2, 4, … 15 seconds between tries.
     """
     for pause in EndlessPauses():
         try:
@@ -167,9 +168,10 @@ async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
 
 
 async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSettings, cluster: HttpCluster) -> None:
-    """Tell kopf how to work.
+    """Configure kopf.
 
-    It scans for new resources only with the right to; limited to namespaces, an operator needs no such right.
+    Kopf scans for new resources only if the operator has the right to; an operator limited to namespaces needs no such
+    right.
     """
     kopf_settings.peering.standalone = True
     kopf_settings.persistence.finalizer = FINALIZER
@@ -196,13 +198,15 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
 
 
 async def log_in(kubeconfig: str | None, connections: int) -> kopf.AiohttpSession:
-    """Kopf's session. One of kopf's own making has no bound of connections: when many pools appear at once it opens one
-    for each of them, and the renewal of the Lease waits behind them all.
+    """Make kopf's HTTP session, with at most `connections` connections.
+
+    A session that kopf makes itself has no bound: when many pools appear at once it opens a connection for each, and
+    the renewal of the Lease waits behind them all.
     """
     server, session = await open_session(kubeconfig, connections)
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
 
 
 async def stop(memo: kopf.Memo) -> None:
-    """Undo `start`, as far as it came."""
+    """Undo as much of `start` as was done."""
     await memo.closing.aclose()

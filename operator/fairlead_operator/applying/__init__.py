@@ -1,6 +1,5 @@
-"""Changing the cluster: instances, Service, PodDisruptionBudget. Each call is idempotent; what is refused is
-named and retried later.
+"""Changes the cluster: instances, Service, PodDisruptionBudget.
 
-It must not decide what is wanted. Its danger: it deletes pods, so it does only what an action says, and
-touches no object of others.
+Each call is idempotent; a refused call is reported and tried again later. This package must not decide what is wanted.
+Its danger: it deletes pods, so it does only what an action says, and touches no object of another owner.
 """

@@ -1,4 +1,4 @@
-"""Carrying out a plan's actions. Each is one idempotent call; what is refused is named and tried again later."""
+"""Carries out a plan's actions. Each is one idempotent call; a refused one is reported and tried again later."""
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
@@ -47,7 +47,9 @@ class Applier:
         self._clock = clock
 
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None) -> bool:
-        """Do all of them; whether all were done. After one refused creation no other of the role is tried.
+        """Apply the actions. Returns whether all were done.
+
+        After one refused creation no other creation of that role is tried.
 
         Raises ClusterUnavailable at once: without the Kubernetes API the rest would fail too.
         """
@@ -108,5 +110,5 @@ class Applier:
 
 
 def _subject(action: Action) -> Hashable:
-    """What a refusal is about: all creations of a role are refused alike."""
+    """The key under which a refusal is remembered; all creations of a role share one."""
     return ("create", action.role) if isinstance(action, CreateInstance) else (type(action).__name__, action.instance)

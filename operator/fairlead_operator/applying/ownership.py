@@ -1,6 +1,6 @@
-"""Which objects a pool owns: create them, restore them, adopt what an earlier pool left.
+"""Creates and restores the objects that a pool owns, and adopts those an earlier pool left.
 
-Objects of others are never touched.
+Objects of other owners are never touched.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,14 @@ from fairlead_operator.merge_patches import merge_patch
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether this very pool owns it; a namesake that was deleted had another uid."""
+    """Whether the pool with this uid owns the object; a deleted namesake had another uid."""
     return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences") or [])
 
 
 def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
-    """Whether a pool of this name made it and nobody controls it any more: its pool was deleted without its
-    children.
+    """Whether a pool of this name made the object and nothing controls it any more.
+
+    That is so when its pool was deleted without its children.
     """
     labels = metadata.get("labels") or {}
     made_by_us = MANAGED_BY.items() <= labels.items() and labels.get(POOL_LABEL) == identity.name
@@ -28,7 +29,7 @@ def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
 
 
 def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[Mapping[str, Any], ...]:
-    """Pods that were an earlier pool's instances and can be this one's."""
+    """Pods that were instances of an earlier pool and can be adopted by this one."""
     return tuple(
         document
         for document in documents
@@ -39,7 +40,7 @@ def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity
 def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
     """Names of pods that have the pool's label and are not its instances.
 
-    Those of a namesake that ends at the moment are left out.
+    Pods of a namesake that is being deleted are left out.
     """
     return tuple(
         sorted(
@@ -53,14 +54,14 @@ def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity)
 
 
 async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, found: Mapping[str, Any]) -> None:
-    """Become the owner of an orphan as it was read. Raises ClusterError."""
+    """Make the pool the owner of an orphan, if it is still as it was read. Raises ClusterError."""
     await cluster.patch(resource, identity.namespace, found["metadata"]["name"], _guarded(found, _ownership(found, identity)))
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any]) -> None:
-    """Make a child, or bring it back to what it should be.
+    """Create a child, or restore the fields that the pool sets.
 
-    What others added to it stays. Raises ClusterError, NotOwned.
+    Fields that others added stay. Raises ClusterError, NotOwned.
     """
     name = wanted["metadata"]["name"]
     found = await cluster.get(resource, identity.namespace, name)
@@ -89,7 +90,7 @@ def _ownership(found: Mapping[str, Any], identity: PoolIdentity) -> dict[str, An
 
 
 def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The patch is for the object that was read, not for another of its name or another state of it."""
+    """The changes with uid and resourceVersion, so that they apply only to the object and state that was read."""
     guards = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
     return changes | {"metadata": changes.get("metadata", {}) | guards}
 
@@ -97,7 +98,7 @@ def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch that gives `found` all of `wanted`.
 
-    Only a selector must have nothing besides: it says which pods are meant.
+    Only a selector must be equal, because an added label would select other pods.
     """
     patch: dict[str, Any] = {}
     for name, value in wanted.items():

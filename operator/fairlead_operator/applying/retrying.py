@@ -1,5 +1,6 @@
-"""Actions that the Kubernetes API may refuse: each refusal is recorded as one event, and the action
-retried after a growing pause.
+"""Retries actions that the Kubernetes API refused.
+
+Each refusal is recorded as one event, and the action is tried again after a growing pause.
 """
 
 import logging
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotOwned(Exception):
-    """An object of the name we need has another owner; `str` names both."""
+    """An object with the name we need belongs to another owner; `str` names both."""
 
 
 class ActionRetries:
@@ -27,24 +28,25 @@ class ActionRetries:
         self._refusals = ActionBackoff(longest_pause)
         self._wanted: set[Hashable] = set()
         self.problem: ActionFailure | None = None
-        """The first of this round."""
+        """The first refusal of this round."""
 
     def begin_round(self) -> None:
-        """Nothing was tried yet."""
+        """Begin a round: nothing was tried yet."""
         self._wanted = set()
         self.problem = None
 
     def end_round(self) -> float | None:
-        """Forget what is not wanted any more; seconds until something refused may be tried again, None when
-        nothing is.
+        """End a round: forget the actions that it did not try.
+
+        Returns the seconds until a refused action may be tried again, None when none was refused.
         """
         self._refusals.keep(self._wanted)
         return self._refusals.due(self._clock())
 
     async def attempt(self, identity: PoolIdentity, what: Hashable, act: Callable[[], Awaitable[object]]) -> bool:
-        """Do it, unless the pause after its last refusal lasts; whether it was done.
+        """Do an action, unless the pause after its last refusal still lasts.
 
-        Raises ClusterUnavailable at once.
+        Returns whether it was done. Raises ClusterUnavailable at once.
         """
         self._wanted.add(what)
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Children: a change of a pool's Service or PodDisruptionBudget has the pool's worker look at them."""
+"""Children: after a change of a pool's Service or PodDisruptionBudget, the pool's worker checks both."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fairlead_operator.pool_worker import NO_WORKERS, Workers
 async def child_changed(
     event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, workers: Workers = NO_WORKERS, **_: Any
 ) -> None:
-    """Added, modified or deleted."""
+    """Handle an added, modified or deleted object."""
     if is_news(memo, event, child_essence):
         for worker in workers.get((namespace, labels[POOL_LABEL]), ()):
             worker.children_changed()

@@ -13,7 +13,7 @@ from fairlead_operator.pool_worker import NO_WORKERS, Workers
 async def pod_changed(
     event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, workers: Workers = NO_WORKERS, **_: Any
 ) -> None:
-    """Added, modified or deleted."""
+    """Handle an added, modified or deleted object."""
     if is_news(memo, event, pod_essence):
         for worker in workers.get((namespace, labels[POOL_LABEL]), ()):
             worker.wake()

@@ -10,13 +10,13 @@ from fairlead_operator.startup import start, stop
 
 @kopf.on.startup()
 async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, workers: Workers = NO_WORKERS, **_: Any) -> None:
-    """Wait for the Kubernetes API and for the Lease; kopf watches nothing before."""
+    """Wait for the Kubernetes API and for the Lease; until this returns kopf watches nothing."""
     await start(memo, settings, workers)
 
 
 @kopf.on.login()
 async def logged_in(memo: kopf.Memo, **_: Any) -> kopf.AiohttpSession:
-    """Kopf uses the operator's credentials, and no more connections than it needs."""
+    """Give kopf a session with the operator's credentials and a bounded number of connections."""
     session: kopf.AiohttpSession = await memo.login()
     return session
 

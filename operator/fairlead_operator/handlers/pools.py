@@ -18,7 +18,7 @@ POOLS = (GROUP, VERSION, PLURAL)
 def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict[tuple[str | None, str], PoolWorker]:
     """The worker of every pool, for the events of its instances and children.
 
-    Namesakes, one of them on its way out, have one each.
+    A pool and its namesake that is being deleted have one worker each.
     """
     if "worker" not in memo:
         memo.worker = memo.make_worker(namespace, name)
@@ -27,7 +27,7 @@ def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict
 
 @kopf.daemon(*POOLS, cancellation_timeout=5.0)
 async def reconciled(memo: kopf.Memo, **_: Any) -> None:
-    """As long as the pool lives, its instances are brought to what its spec wants.
+    """Reconcile the pool's instances with its spec as long as the pool lives.
 
     Kopf cancels this when the pool is deleted.
     """
@@ -43,7 +43,10 @@ async def finalized(memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.event(*POOLS)
 async def changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
-    """Wake the pool's worker. A pool that went while the control API was away is reported as soon as that is back."""
+    """Wake the pool's worker.
+
+    A pool that was deleted while the control API was away is reported as soon as the API is back.
+    """
     if is_news(memo, event, pool_essence):
         memo.worker.wake()
     if event["type"] == "DELETED":
@@ -52,8 +55,9 @@ async def changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.event(*POOLS, when=lambda body, **_: has_finalizer(body, FORMER_FINALIZER))
 async def upgraded(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
-    """Change the former finalizer for the new one, or, when the pool is deleted and cannot get a new
-    one, finalize by the former.
+    """Replace the former finalizer by the new one.
+
+    A pool that is being deleted cannot get a new finalizer: it is finalized under the former one.
     """
     if body.metadata.get("deletionTimestamp") and not has_finalizer(body, FINALIZER):
         await memo.worker.finalize()

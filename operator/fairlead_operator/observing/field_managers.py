@@ -1,15 +1,15 @@
-"""Who changed a pool, by its managedFields. Pure."""
+"""Finds who changed a pool from its managedFields. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
-    """The field manager that wrote the spec last, or `unknown`; with a `member` of the spec, as
-    `replicas`, the one that owns it.
+    """The field manager that wrote the spec last, or `unknown`.
 
-    The scale subresource takes `replicas` from whoever had it and writes no time (Kubernetes' scale handler), so only
-    ownership tells who scaled. A member nobody owns is a default: then the last writer of the spec is named.
+    With a `member` of the spec, such as `replicas`, it is the manager that owns that member. The scale subresource
+    takes `replicas` from its former owner and writes no time (Kubernetes' scale handler), so only ownership shows who
+    scaled. A member without an owner has its default: then the last writer of the spec is named.
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and f"f:{member}" in owned]
@@ -18,8 +18,9 @@ def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
 
 
 def who_changed(pool: Mapping[str, Any]) -> str:
-    """The field manager that changed the spec since the one in force: the owner of the only member that
-    differs, else the last writer.
+    """The field manager that made the spec differ from the one in force.
+
+    If only one member differs, it is the owner of that member, otherwise the last writer of the spec.
     """
     spec: Mapping[str, Any] = pool.get("spec") or {}
     before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
@@ -32,6 +33,6 @@ def _manager(entry: Mapping[str, Any]) -> str:
 
 
 def _owned(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The members of the spec an entry of managedFields owns; None when it has nothing of the spec."""
+    """The members of the spec that an entry of managedFields owns; None when it owns none."""
     owned: Mapping[str, Any] | None = (entry.get("fieldsV1") or {}).get("f:spec")
     return owned

@@ -30,7 +30,7 @@ TROUBLES = frozenset(
         "RunContainerError",
     }
 )
-"""Reasons for which a container waits that do not pass by themselves."""
+"""Waiting reasons of a container that do not resolve by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Pod:
     trouble: str | None
 
     def report(self, port: int) -> InstanceReport:
-        """The instance as the control API is told of it."""
+        """The instance as it is reported to the control API."""
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
@@ -61,9 +61,9 @@ class Pod:
 
 
 def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str) -> tuple[Pod, ...]:
-    """The pods this very pool owns, by name.
+    """The pods that this pool owns, by name.
 
-    Others with its label (of a namesake deleted a moment ago) are left alone.
+    Pods with its label but another owner are left out, such as those of a namesake that was just deleted.
     """
     owned = (
         document
@@ -74,7 +74,7 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str) -> tuple[P
 
 
 def read_pod(document: Mapping[str, Any]) -> Pod:
-    """One pod. Annotations that are missing or unreadable (edited by hand) fall back to what the pod itself shows."""
+    """One pod. Missing or unreadable annotations (edited by hand) are replaced by what the pod itself shows."""
     metadata, status = document["metadata"], document.get("status") or {}
     annotations = metadata.get("annotations") or {}
     created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0

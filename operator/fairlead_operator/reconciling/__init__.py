@@ -1,6 +1,5 @@
-"""Reconciling a pool, and finalizing it: read everything, ask the core for the next actions, apply them, say
-in the status what is so.
+"""Reconciles and finalizes a pool: reads everything, asks the core for actions, applies them, writes the status.
 
-It must not watch, wait or know of kopf: `pool_worker` calls it step by step. Its danger: whatever it forgets in memory
-must not change what it does.
+It must not watch, wait or depend on kopf: `pool_worker` calls it step by step. Its danger: losing what it keeps in
+memory must not change what it does.
 """

@@ -1,5 +1,4 @@
-"""Finalizing a deleted pool: drain its instances for a short while, then tell the control API.
-Never longer than promised.
+"""Finalizes a deleted pool: drains its instances, at most as long as the settings allow, then tells the control API.
 
 Kopf puts the finalizer on every living pool, calls the deletion handler, and takes it off when that returns.
 """
@@ -24,17 +23,17 @@ logger = logging.getLogger(__name__)
 FINALIZER = "fairlead.dev/finalizer"
 
 FORMER_FINALIZER = "fairlead.dev/farewell"
-"""What the finalizer was called before.
+"""The finalizer's former name.
 
-A living pool loses it for the new one; a pool deleted with it is finalized all the same.
+On a living pool the new finalizer replaces it; a pool deleted with the former one is finalized as well.
 """
 
 _ORPHAN = "orphan"
-"""Kubernetes' own finalizer of a deletion that leaves the children alone."""
+"""Kubernetes' finalizer of a deletion that keeps the children (`--cascade=orphan`)."""
 
 
 def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
-    """Whether the pool, when it is deleted, waits for whoever put this finalizer there."""
+    """Whether the pool has this finalizer."""
     return finalizer in (pool["metadata"].get("finalizers") or [])
 
 
@@ -44,9 +43,10 @@ def drop_former_finalizer(pool: dict[str, Any]) -> None:
 
 
 def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-    """Instances of a deleted pool to mark as draining first, unless their deletion was not wished. Also those whose
-    pods end already, as in a foreground deletion: routers must stop sending to them, so that what is in flight has the
-    pod's grace period for itself.
+    """The instances of a deleted pool to mark as draining; none if the children are to be kept.
+
+    Instances whose pods are terminating already are included, as in a foreground deletion: routers must stop sending to
+    them, so that the requests in flight have the pod's whole grace period.
     """
     if has_finalizer(pool, _ORPHAN):
         return ()
@@ -61,7 +61,7 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
 class Finalization:
     """Decides when a deleted pool may go.
 
-    Remembers only whether the control API still has to be told of a pool that went without it.
+    It remembers only whether the deletion still has to be reported to the control API.
     """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
@@ -78,7 +78,10 @@ class Finalization:
         drain_timeout: float,
         now: float,
     ) -> float | None:
-        """Wait for the instances, then tell the control API; seconds until the next step, None when the pool may go."""
+        """Wait for the instances, then tell the control API.
+
+        Returns seconds until the next step, None when the pool may go.
+        """
         deleted_at = parse_time(pool["metadata"]["deletionTimestamp"]) or now
         elapsed = max(0.0, now - deleted_at)
         if not has_finalizer(pool, _ORPHAN) and elapsed < min(drain_timeout, self._pace.finalizing_drain):
@@ -92,7 +95,7 @@ class Finalization:
         return None
 
     async def report(self) -> bool:
-        """Tell the control API that the pool is gone; whether it took that."""
+        """Tell the control API that the pool is gone. Returns whether it accepted that."""
         outcome = await self._control_plane.delete_pool(self._pool)
         if not isinstance(outcome, Taken):
             logger.warning("deletion not told", extra={"pool": str(self._pool), "error": outcome.problem})

@@ -1,6 +1,6 @@
 """Reconcile one pool: observe, send the state to the control API, decide, apply, write the status.
 
-All that matters is in the cluster, not here.
+All state that matters is in the cluster, not in memory.
 """
 
 import logging
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a pool is reconciled with. `clock` gives Unix seconds; `post_event` posts Kubernetes Events."""
+    """Dependencies of a pool's reconciliation. `clock` gives Unix seconds; `post_event` posts Kubernetes Events."""
 
     settings: OperatorSettings
     cluster: Cluster
@@ -66,14 +66,14 @@ class PoolReconciler:
         self._status_written_at = 0.0
 
     def children_changed(self) -> None:
-        """Look at the Service and the PodDisruptionBudget next time, however lately they were found right."""
+        """Check the Service and the PodDisruptionBudget next time, even if they were found right a moment ago."""
         self._child_changes += 1
 
     async def reconcile(self) -> float:
         """One reconciliation; seconds until the next if no event comes. Raises ClusterError."""
         pool = await self._read_pool()
         if pool is None or pool["metadata"].get("deletionTimestamp"):
-            return self._dependencies.settings.pace.busy  # the deletion handler has it, or will
+            return self._dependencies.settings.pace.busy  # the deletion handler has the pool, or will have it
         if not has_finalizer(pool, FINALIZER):
             return self._dependencies.settings.pace.busy  # kopf is adding it; without it the pool's end could be missed
         identity = self._identity(pool)
@@ -105,7 +105,7 @@ class PoolReconciler:
         return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock())
 
     async def report_deletion(self) -> float | None:
-        """Tell the control API of a pool that went without its knowing, unless a pool of this name lives again.
+        """Report a pool that was deleted while the control API was away, unless a pool of this name exists again.
 
         Raises ClusterError.
         """
@@ -119,7 +119,7 @@ class PoolReconciler:
     async def _read_pods(self, identity: PoolIdentity) -> list[dict[str, Any]]:
         """All pods with the pool's label.
 
-        Read after the pool, so that its status never tells of a pod that is not seen here.
+        They are read after the pool, so that the pool's status never counts a pod that is not seen here.
         """
         return await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
 
@@ -156,8 +156,9 @@ class PoolReconciler:
         return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
 
     def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
-        """Seconds until the next reconciliation: soon while something is under way, later and later while nobody
-        answers or what is tried is refused.
+        """Seconds until the next reconciliation.
+
+        Short while something is in progress; growing while the API does not answer or actions are refused.
         """
         pace = self._dependencies.settings.pace
         retry = self._retries.end_round()
@@ -180,8 +181,9 @@ class PoolReconciler:
             self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
 
     async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
-        """Look after Service and PodDisruptionBudget, unless they were found right and no event came about them
-        since.
+        """Restore Service and PodDisruptionBudget.
+
+        Skipped if they were found right and no event about them came since.
         """
         if spec is None:
             return
@@ -197,8 +199,9 @@ class PoolReconciler:
         self._children = (spec, changed_times, now) if right else None
 
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
-        """Take up what an earlier pool of this name left running; whether any was, so that all is looked at
-        anew before it is planned.
+        """Adopt instances that an earlier pool of this name left running.
+
+        Returns whether there were any; then everything must be read again before planning.
         """
         adopted = False
         for document in orphaned_pods(documents, identity):
@@ -215,9 +218,9 @@ class PoolReconciler:
     async def _write_status(
         self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, facts: PoolFacts, last_ordinal: int, now: float
     ) -> bool:
-        """Whether the status changed in more than figures.
+        """Write the status. Returns whether more than its figures changed.
 
-        Those are written no more often than a settled pool is looked at.
+        Changes of figures alone are written no more often than a settled pool is reconciled.
         """
         status = status_document(
             pool,

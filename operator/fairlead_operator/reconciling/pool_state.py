@@ -1,4 +1,4 @@
-"""What a pool's objects say, in the words of the planner, the control API and the conditions. Pure."""
+"""Translates a pool's objects into the types of the planner, the control API and the conditions. Pure."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fairlead_operator.reconciling.specs import SpecInForce
 
 
 def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
-    """What the spec in force wants of the role `both`."""
+    """The desired state of the role `both` by the spec in force."""
     if spec is None:
         return None
     role = spec.roles[0]
@@ -30,9 +30,9 @@ def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
 
 
 def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:
-    """What the control API is told.
+    """The state that is sent to the control API.
 
-    The spec is the object's own, also when it is refused; addresses follow the spec in force.
+    The spec is that of the object, even when it is refused; addresses follow the spec in force.
     """
     metadata = pool["metadata"]
     port = in_force.spec.engine.port if in_force.spec is not None else 8000
@@ -51,10 +51,10 @@ def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForc
 
 
 def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
-    """The highest ordinal known to have been given: by the pods there are, and by the status for those that are gone.
+    """The highest ordinal ever given.
 
-    The pods are read after the pool, so that a status never tells of a pod that another operator made
-    and this one did not see.
+    The pods show those of existing instances, the status those of deleted ones. The pods are read after the pool, so
+    that the status never counts a pod that another operator made and this one did not see.
     """
     return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
 
@@ -68,5 +68,5 @@ def troubles_of(pods: tuple[Pod, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def is_busy(facts: PoolFacts) -> bool:
-    """Whether something is under way that no watch event will announce the end of."""
+    """Whether something is in progress whose end no watch event will announce."""
     return any(instance.state is not InstanceState.SERVING or instance.terminating for instance in facts.instances)

@@ -1,4 +1,4 @@
-"""Which spec of a pool is in force, and what changed in it. Pure."""
+"""Finds a pool's spec in force and the changes in it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +15,15 @@ TOLD_SECTIONS = (
     ("slo", "SLOChanged", "SLO"),
     ("earlyRejection", "EarlyRejectionChanged", "Early rejection"),
 )
-"""Sections of the spec whose changes are told: name in the document, reason of the event, words for a person."""
+"""Sections of the spec whose changes are reported: name in the document, reason of the event, words for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecInForce:
-    """`spec` and `document` are what is in force (None: nothing ever was); `problem` why the newest spec is not;
-    `previous` what was in force before.
+    """The spec in force.
+
+    `spec` and `document` are None when no spec was ever in force; `problem` says why the newest spec is not in force;
+    `previous` is the spec that was in force before.
     """
 
     spec: PoolSpec | None
@@ -33,7 +35,7 @@ class SpecInForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecChange:
-    """One named change between two specs, for events and history. `member` of the spec is what differs."""
+    """One named change between two specs, for events and history. `member` is the spec's member that differs."""
 
     member: str
     reason: str
@@ -43,7 +45,7 @@ class SpecChange:
 
 
 def read_spec_in_force(pool: Mapping[str, Any], policies: PolicyCatalogue) -> SpecInForce:
-    """Read a pool object. A refused spec leaves the last good one, kept in the status, in force."""
+    """Read a pool object. When its spec is refused, the last good one, kept in the status, stays in force."""
     generation = int(pool["metadata"].get("generation") or 0)
     kept = (pool.get("status") or {}).get("specInForce") or {}
     previous = _reread(kept.get("spec"), policies)
@@ -59,7 +61,7 @@ def read_spec_in_force(pool: Mapping[str, Any], policies: PolicyCatalogue) -> Sp
 
 
 def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
-    """The spec, checked as far as it can be: schema, cross-field rules, and the policy: its name, roles and parameters.
+    """Parse and check a spec: schema, cross-field rules, and the policy's name, roles and parameters.
 
     Raises InvalidInput, UnknownName.
     """
@@ -80,7 +82,7 @@ def _reread(document: object, policies: PolicyCatalogue) -> PoolSpec | None:
 
 
 def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Nulls mean "left out", and a merge patch cannot store them."""
+    """The document without nulls: a null means "left out", and a merge patch cannot store it."""
     return {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in document.items() if value is not None}
 
 
@@ -109,7 +111,7 @@ def was_refused(pool: Mapping[str, Any]) -> bool:
 
 
 def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange, ...]:
-    """What a person should be told when a new spec comes into force. Nothing for a pool's first spec."""
+    """The changes to report when a new spec comes into force; none for a pool's first spec."""
     if before is None or after is None or before == after:
         return ()
     found = []

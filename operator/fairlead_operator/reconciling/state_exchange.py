@@ -1,4 +1,4 @@
-"""Sending a pool's state to the control API, and what its answers, or its silence, may be used for."""
+"""Sends a pool's state to the control API, and decides how far its answers, or its silence, can be trusted."""
 
 import logging
 from collections.abc import Callable
@@ -17,10 +17,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Actions may be based on `trusted`; it is None when the API did not answer now. The status may show `known`, the
-    newest answer, for a while;
-    `problem` says why there is none to show any more; `retry_in` is the pause in seconds before the next
-    request after a silence.
+    """The result of one exchange.
+
+    Actions may be based on `trusted`; it is None when the API did not answer this time. The status may show `known`,
+    the newest answer, for a while; `problem` says why it is too old to show. `retry_in` is the pause in seconds before
+    the next request when the API did not answer.
     """
 
     trusted: PoolObservations | None
@@ -30,7 +31,7 @@ class Answer:
 
 
 class StateExchange:
-    """Remembers the newest answer and since when there is silence. Unix times come from `clock`."""
+    """Remembers the newest answer, and since when the API has not answered. Unix times come from `clock`."""
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace, clock: Callable[[], float]) -> None:
         self._pool = pool
@@ -43,7 +44,7 @@ class StateExchange:
         self._silences = 0
 
     async def exchange(self, state: PoolState) -> Answer:
-        """Send what is observed; learn what the routers do."""
+        """Send what was observed; returns what the routers reported."""
         outcome = await self._control_plane.put_state(self._pool, state)
         if not isinstance(outcome, Taken):
             return self._silence(outcome)
@@ -51,8 +52,9 @@ class StateExchange:
         return Answer(trusted=self._believed(outcome.answer, state), known=outcome.answer)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
-        """Right after an outage, or a start, routers may not have had the time to report: their
-        absence is not trusted yet.
+        """The observations as far as they can be trusted.
+
+        Right after an outage or a start, routers may not have reported yet, so their absence is not trusted.
         """
         now = self._clock()
         if self._answered_since is None or self._answered_since > now:
@@ -62,9 +64,7 @@ class StateExchange:
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later) -> Answer:
-        """One late answer is no outage: nothing is planned by what was known before it, but it is
-        still shown for a while.
-        """
+        """The result without an answer: nothing is planned, but the last known answer is still shown for a while."""
         now = self._clock()
         self._answered_since = None
         if self._silent_since is None or self._silent_since > now:
@@ -77,6 +77,6 @@ class StateExchange:
         return Answer(trusted=None, known=None, problem=outcome.problem, retry_in=pause)
 
     def _own_pause(self) -> float:
-        """1, 2, 4, … seconds when it answers others, only not this pool."""
+        """The pause of 1, 2, 4, … seconds when the API answers other pools but not this one."""
         self._silences += 1
         return self._pace.busy * 2.0 ** min(self._silences - 1, 10)

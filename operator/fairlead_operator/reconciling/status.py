@@ -1,4 +1,4 @@
-"""The pool's status document and the smallest patch that brings it up to date. Pure."""
+"""Builds the pool's status document and the smallest patch that updates it. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ def status_document(
 ) -> dict[str, Any]:
     """The whole status.
 
-    `now` is RFC 3339; `last_ordinal` the highest ever given; fields of unknown value keep what stood there.
+    `now` is RFC 3339; `last_ordinal` is the highest ever given; fields of unknown value stay as they were.
     """
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
@@ -71,7 +71,7 @@ def _ring(old: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts) -> di
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether more changed than figures and wording, which may wait for the next regular round."""
+    """Whether more than figures and wording changed; those may wait for the next regular round."""
     return _essence(old) != _essence(new)
 
 
