@@ -1,8 +1,8 @@
 """The web UI: server-rendered pages over the public control API.
 
-For people who run inference pools: what is hot, what moved, who was refused and why, and a safe way to change it (plan,
-apply, undo). It talks HTTP to the control API with the visitor's own session token and nothing else: it must not import
-the API's packages, read the database or decide rights by itself (the API decides, pages only mirror). Its danger is the
-browser: every page is closed by default, carries a strict content security policy, and treats every name that comes
-back from the API as hostile text.
+It is for people who run inference pools: it shows which instances are hot, which sessions moved, which requests were
+refused and why, and it changes pools safely (plan, apply, undo). It calls only the control API over HTTP, with the
+visitor's own session token. It must not import the API's packages, read the database or decide rights (the API decides,
+pages only mirror). Its danger is the browser: every page needs a session by default, carries a strict content security
+policy, and treats every name from the API as hostile text.
 """

@@ -1,6 +1,6 @@
-"""Addresses of this site: the current one with its query, and links derived from it.
+"""Builds addresses of this site: the current one with its query, and links derived from it.
 
-The URL is the whole state of a page. Pure.
+The URL holds the whole state of a page. Pure.
 """
 
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ class Here:
         return self.url(from_=ends["from"], to=ends["to"])
 
     def export(self, kind: str) -> str:
-        """This list, whole, as `csv` or `json`."""
+        """The address of this whole list as `csv` or `json`."""
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
         return f"{self.base}{self.path}.{kind}" + (f"?{urlencode(params)}" if params else "")
 
     @property
     def back(self) -> str:
-        """Path and query below the base path, for coming back after a login."""
+        """Path and query below the base path, to return to after a login."""
         return self.path + (f"?{urlencode(self.params)}" if self.params else "")
 
 

@@ -1,6 +1,6 @@
-"""Wiring of the web UI: settings, client, routes, and the guards every request passes.
+"""Wires the web UI: settings, client, routes, and the checks that every request passes.
 
-The only place that joins pages to addresses.
+Only this module connects pages to addresses.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,7 +36,7 @@ from fairlead_web.staleness import api_client, watch
 from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
 PAGE_MODULES = tuple(import_module(f"{pages.__name__}.{one.name}") for one in iter_modules(pages.__path__))
-"""Every module of pages. What each answers is its `ROUTES`; `errors` has none."""
+"""Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
 
 def create_web_app(
@@ -106,8 +106,9 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
 
 
 def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """The handler for people with a session only; writes need the session's form token; failed
-    calls become fitting answers.
+    """The handler, open only to people with a session.
+
+    Writes need the session's form token. Failed calls of the API become error pages or documents.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -126,7 +127,7 @@ def signed_in(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
             visit = visit_of(site, request, token, ages)
             if not shareable(request):
                 return await handler(visit)
-            named = replace(visit, identity=await visit.api.whoami())  # a shared part is for people the API knows
+            named = replace(visit, identity=await visit.api.whoami())  # the API must know the person before a shared part is sent
             return await site.fragments.get(shared_key(named), lambda: handler(named))
         except ClientError as error:
             return await errors.answer(site, request, error)
@@ -140,7 +141,10 @@ def shareable(request: Request) -> bool:
 
 
 def shared_key(visit: Visit) -> tuple[object, ...]:
-    """What makes two such requests the same; `tick` only keeps a browser from showing an old picture."""
+    """The key under which two requests share an answer.
+
+    `tick` is not part of it: it only keeps a browser from showing an old picture.
+    """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
     role = visit.identity.role if visit.identity else ""
     return visit.here.path, params, regions_of(visit.request), role, visit.request.headers.get("if-none-match")

@@ -16,7 +16,7 @@ App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[Non
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request's life: `receive` and `send` for the app, an async iterator of body chunks for the client."""
+    """One request: `receive` and `send` for the app, an async iterator of body chunks for the client."""
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body

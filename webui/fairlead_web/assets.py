@@ -1,5 +1,6 @@
-"""Static files under one content-hashed address: `/static/<hash>/js/main.js`, cacheable for ever, so that modules may
-import each other relatively.
+"""Serves static files under one content-hashed address: `/static/<hash>/js/main.js`.
+
+Browsers may cache them for ever, and modules can import each other by relative paths.
 
 `vendor/CHECKSUMS` lists third-party files with version, licence and SHA-256; `verify_vendor` compares.
 """
@@ -15,8 +16,8 @@ from starlette.responses import Response
 STATIC = Path(__file__).parent / "static"
 HTMX_PARTS = ("vendor/htmx.min.js", "vendor/hx-sse.min.js")
 HTMX = "vendor/htmx-with-sse.js"
-"""Both parts as one file: htmx starts on its own soon after it ran, and would miss an extension
-that is still on its way.
+"""htmx and its extension are served as one file: htmx starts soon after it is loaded, and would miss an extension that
+is still loading.
 """
 
 _TYPES = {
@@ -30,7 +31,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """One file, as sent: plain and compressed bodies, and its content type."""
+    """One file: its plain and compressed bodies and its content type."""
 
     body: bytes
     packed: bytes

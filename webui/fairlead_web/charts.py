@@ -1,6 +1,6 @@
-"""Geometry of the small pictures in pages: sparklines, stacked timelines, holder bands.
+"""Computes the geometry of small pictures: sparklines, stacked timelines, holder bands.
 
-Pure: numbers in, coordinates out; templates draw SVG.
+Pure: it turns numbers into coordinates; templates draw the SVG.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from fairlead_web import formats
 class Sparkline:
     """`line` and `area` are SVG paths in a `width` x `height` box; gaps in the data are gaps in the line.
 
-    `label` says it in words.
+    `label` describes the line in words.
     """
 
     width: int
@@ -136,7 +136,7 @@ def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One instance's turns at holding a session."""
+    """The times at which one instance held a session's KV cache."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -144,7 +144,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderBand:
-    """Who held a session's KV cache: a lane per instance in order of first holding, times at equal distances below."""
+    """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis."""
 
     width: int
     lanes: tuple[Lane, ...]
@@ -152,7 +152,7 @@ class HolderBand:
 
 
 def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
-    """Bars over the time from the first binding to the last release, or to now."""
+    """Bars from the first binding to the last release, or to now if it is still held."""
     if not history:
         return HolderBand(width=width, lanes=(), ticks=())
     start = min(item.bound_at for item in history)

@@ -1,4 +1,4 @@
-"""What changed, as rows: fields before and after, and unified diffs of two documents as YAML. Pure."""
+"""Shows changes: fields before and after as rows, and unified diffs of two documents as YAML. Pure."""
 
 import difflib
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Lists as files: CSV cells that a spreadsheet cannot run, and the API's exports passed on as they stream."""
+"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's exports, streamed through."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Facets: the values a list can be narrowed to, each with how many rows have it and a link that toggles it. Pure."""
+"""Facets: the values by which a list can be filtered, each with its number of rows and a link that toggles it. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable

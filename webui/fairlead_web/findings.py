@@ -1,4 +1,4 @@
-"""The three things worth knowing first, as plain sentences with a link. Pure."""
+"""Finds the three most important problems, as plain sentences with a link. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Finding:
 
 
 def of_pools(pools: Iterable[PoolSummary]) -> tuple[Finding, ...]:
-    """What is wrong across pools, worst first."""
+    """The problems of all pools, worst first."""
     found: list[tuple[int, Finding]] = []
     for pool in pools:
         name, path = f"{pool.namespace}/{pool.name}", pool_path(f"{pool.namespace}/{pool.name}")
@@ -56,7 +56,7 @@ def _late(pool: PoolSummary, name: str) -> str:
 
 
 def of_pool(pool: PoolSummary, instances: Iterable[InstanceSummary]) -> tuple[Finding, ...]:
-    """What is wrong in one pool: its own findings, and instances that are lost or out of KV cache."""
+    """The problems of one pool: its own findings, and instances that are lost or out of KV cache."""
     name = f"{pool.namespace}/{pool.name}"
     found = [(1, finding) for finding in of_pools([pool])]
     for instance in instances:

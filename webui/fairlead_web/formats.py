@@ -47,8 +47,9 @@ def seconds(value: float | None) -> str:
 
 
 def by_unit(name: str, value: Any) -> str:
-    """A value as the unit at the end of its field's name says: `queued_seconds` a latency, `prompt_tokens` a count,
-    `hit_rate` a share; others as they are.
+    """A value in the unit that its field's name ends with.
+
+    `queued_seconds` is a latency, `prompt_tokens` a count, `hit_rate` a share; other values are shown as they are.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NONE if value is None else str(value)
@@ -58,7 +59,7 @@ def by_unit(name: str, value: Any) -> str:
 
 
 def benefit(value: float | None) -> str:
-    """What a move was predicted to gain: `4.22 s sooner`; never a gain where there is none."""
+    """The predicted gain of a move: `4.22 s sooner`; a move without a gain is not shown as one."""
     if value is None:
         return "not predicted"
     size = seconds(abs(value))
@@ -103,7 +104,7 @@ def clock(moment: datetime) -> str:
 
 
 def told(detail: str, remedy: str | None) -> str:
-    """What happened and what to do, as sentences; a remedy that the detail says already is not said again."""
+    """The detail and the remedy as sentences; a remedy that the detail already contains is not repeated."""
     parts = [detail.strip()] + ([remedy.strip()] if remedy and remedy.strip().rstrip(".") not in detail else [])
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
 

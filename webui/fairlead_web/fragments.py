@@ -1,8 +1,7 @@
-"""Parts of pages, rendered once for all who look at the same ones: concurrent askers wait for one rendering,
-which serves a moment longer.
+"""Renders parts of pages once for all people who look at the same ones.
 
-A part may depend on the address and on the role, never on the person; whoever is given a shared part was
-asked for by name before.
+Concurrent requests wait for one rendering, which is reused for a moment longer. A part may depend on the address and on
+the role, never on the person; before a person gets a shared part, the API is asked who they are.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ _REUSABLE = frozenset({200, 304})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """An answer without its person: status, headers and body, to be sent any number of times."""
+    """An answer that is the same for every person: status, headers and body, to be sent any number of times."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -31,7 +30,10 @@ class Fragment:
 
 
 class Fragments:
-    """Renderings by key for `seconds`. A failure belongs to whoever met it: the others render for themselves."""
+    """Keeps renderings by key for `seconds`.
+
+    Failures are not shared: after one, the other waiting requests render for themselves.
+    """
 
     def __init__(self, seconds: float = SECONDS, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -39,7 +41,7 @@ class Fragments:
         self._known: dict[Hashable, tuple[float, asyncio.Task[Fragment | None]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]]) -> Response:
-        """The answer of `make`, its own or another's of the last moment. Raises what `make` raises."""
+        """The answer of `make`, or a recent answer of another request with the same key. Raises the errors of `make`."""
         now = self._monotonic()
         known = self._known.get(key)
         if known is not None and (not known[1].done() or now - known[0] < self._seconds):
@@ -69,6 +71,8 @@ async def _rendered(make: Callable[[], Awaitable[Response]]) -> Fragment | None:
 
 
 async def _outcome(task: "asyncio.Task[Fragment | None]") -> Fragment | None:
-    """None when it failed: whatever that was, the asker tries for itself and meets it in its own name."""
+    """The task's result; None when it failed in any way: then the waiting request tries for itself and gets its own
+    error.
+    """
     await asyncio.wait({task})
     return None if task.cancelled() or task.exception() is not None else task.result()

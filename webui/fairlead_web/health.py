@@ -1,5 +1,6 @@
-"""How a pool is, in one word and one level, from its own objective: a pool that answers too late is not well,
-however ready it is. Pure.
+"""Judges a pool's health, in one word and one level, by its own objective.
+
+A ready pool that answers too late is not healthy. Pure.
 """
 
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 STARTING = "InstancesStarting"
-"""The Ready reason of a scale-up on its way: worth showing, nothing to be alarmed by."""
+"""The Ready reason during a scale-up: shown as a notice, not as an alarm."""
 
 _ROUNDING = 1e-9
 
@@ -21,9 +22,7 @@ class Health:
 
 
 def out_of_slo(pool: PoolSummary) -> bool:
-    """Whether fewer requests than the pool's own percentile asks for had their first token in time;
-    without traffic it is not out.
-    """
+    """Whether fewer requests than the pool's percentile asks for had their first token in time; False without traffic."""
     return pool.attainment is not None and pool.attainment * 100 + _ROUNDING < pool.slo_percentile
 
 
@@ -39,7 +38,7 @@ def health_of(pool: PoolSummary) -> Health:
 
 
 def condition_level(condition: PoolCondition) -> str:
-    """Level of a condition's mark: what is not known is neither good nor bad, what is on its way is a notice."""
+    """Level of a condition's mark. An unknown condition is neither good nor bad; one in progress is a notice."""
     if condition.status not in ("True", "False"):
         return "plain"
     if condition.type in ("Degraded", "Progressing"):
@@ -50,8 +49,9 @@ def condition_level(condition: PoolCondition) -> str:
 
 
 def pain(pool: PoolSummary) -> tuple[int, float, str]:
-    """A sort key, the pool that hurts most first: cannot serve, out of its SLO (furthest first), refusing,
-    starting, the rest by name.
+    """A sort key that puts the worst pool first.
+
+    The order: cannot serve, out of its SLO (furthest first), refusing, starting, the rest by name.
     """
     gap = pool.slo_percentile / 100 - pool.attainment if pool.attainment is not None and out_of_slo(pool) else 0.0
     if not pool.ready and pool.ready_reason != STARTING:
@@ -66,7 +66,8 @@ def pain(pool: PoolSummary) -> tuple[int, float, str]:
 
 
 def state_mark(pool: PoolSummary) -> str:
-    """What a page shows of the pool's state, as one string; `static/js/live.js` makes the same of live events and
-    asks again when it differs.
+    """The pool's state as a page shows it, as one string.
+
+    `static/js/live.js` makes the same string from live events, and reloads the region when they differ.
     """
     return f"{pool.state_digest}.{'o' if out_of_slo(pool) else ''}{'r' if pool.rejections_per_second > 0 else ''}"

@@ -1,4 +1,4 @@
-"""A heatmap's cells as bytes: palette levels for the picture, exact steps for numbers.
+"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers.
 
 Pure; shared by PNG, canvas, table and CSV.
 """
@@ -25,12 +25,14 @@ METRIC_WORDS = {
     "failed": "Failed requests",
 }
 EXACT_CELLS = 20_000
-"""Up to this many cells the exact numbers travel with the picture; beyond, one row at a time is asked for."""
+"""Up to this many cells the exact numbers are sent with the picture; for a larger one the page asks for one row at a
+time.
+"""
 _RESOLUTION = {"tokens": 1.0, "requests": 0.1, "requests/s": 0.01, "share": 0.001, "seconds": 0.001}
 
 
 def resolution_of(unit: str) -> float:
-    """The step numbers are shown in; unknown units get hundredths."""
+    """The smallest step in which a unit's numbers are shown; unknown units have hundredths."""
     return _RESOLUTION.get(unit, 0.01)
 
 
@@ -58,7 +60,7 @@ def text_of(value: float | None, unit: str) -> str:
 
 
 def bare_of(value: float | None, unit: str) -> str:
-    """The same number for a table whose heading names the unit; an en dash without data."""
+    """The number without its unit, for a table whose heading names it; an en dash without data."""
     if value is None:
         return formats.NONE
     text = text_of(value, unit)
@@ -66,7 +68,7 @@ def bare_of(value: float | None, unit: str) -> str:
 
 
 def _seconds(milliseconds: int) -> str:
-    """As `formats.seconds` writes a latency, from whole milliseconds."""
+    """A latency from whole milliseconds, written as `formats.seconds` does."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     if milliseconds < 9995:
@@ -133,7 +135,7 @@ def packed(heatmap: Heatmap) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSize:
-    """How many screen pixels one cell takes in the picture that works without scripts."""
+    """Size of one cell, in screen pixels, in the picture that works without scripts."""
 
     width: int
     height: int
@@ -158,7 +160,7 @@ def cell_at(heatmap: Heatmap, x: int, y: int) -> tuple[str, datetime, datetime] 
 
 
 def summary(heatmap: Heatmap) -> str:
-    """One sentence that says what the picture shows, for those who cannot see it."""
+    """One sentence that describes the picture, for people who cannot see it."""
     peak: tuple[float, str, int] | None = None
     breaches = 0
     for row in heatmap.rows:

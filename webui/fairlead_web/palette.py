@@ -1,4 +1,4 @@
-"""Colours of load and the PNG they are served in. Pure.
+"""The colours of load, and the encoder of the PNG that shows them. Pure.
 
 Cividis runs from dark blue to bright yellow and reads the same for colour-blind people; bright means more in both
 themes. Level 255 is "no data" and transparent, so that the page's hatching shows through.
@@ -10,7 +10,7 @@ import zlib
 LEVELS = 255
 NO_DATA = 255
 LIMIT_AT = 0.6
-"""Where on the colours a limit lies when something is beyond it."""
+"""Share of the colours used for values within the limit, when some value exceeds it."""
 
 
 def _channel(value: float) -> int:
@@ -33,8 +33,8 @@ def cividis() -> bytes:
 def level_of(value: float | None, maximum: float, limit: float | None = None) -> int:
     """Palette index of a value on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
 
-    With a limit below the maximum the scale has two slopes: what is within the limit takes the first LIMIT_AT of the
-    colours whatever the maximum, and what is beyond it still differs by how far.
+    With a limit below the maximum the scale has two slopes: values within the limit use the first LIMIT_AT of the
+    colours, whatever the maximum is; values beyond it share the remaining colours.
     """
     if value is None:
         return NO_DATA

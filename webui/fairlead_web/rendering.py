@@ -1,7 +1,7 @@
-"""Contexts to HTML.
+"""Renders contexts as HTML.
 
-One Jinja environment, strict about undefined names; one frozen dataclass per template, whose fields
-are exactly its variables.
+There is one Jinja environment, strict about undefined names, and one frozen dataclass per template, whose fields are
+exactly its variables.
 """
 
 import re
@@ -27,17 +27,16 @@ LAYOUT = "layouts/page.html"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What one template gets. Subclasses name the template and add its variables as fields."""
+    """The variables of one template. Subclasses name the template and add the variables as fields."""
 
     template: ClassVar[str]
 
 
 class _Unindented(Extension):
-    """Templates are indented for people; browsers get lines that begin at their first character, a fifth
-    less to send and to keep.
+    """Removes the indentation of templates: a fifth less to send and to keep.
 
-    After a tag of Jinja, which takes the end of its line with it, one space stays: it may be all that parts
-    two attributes or words.
+    A Jinja tag swallows the newline after it, so there one space stays: it may be the only thing that separates two
+    attributes or words.
     """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
@@ -104,7 +103,7 @@ class Renderer:
         return "".join(owner.blocks[block](owner.new_context(values)))
 
     def regions(self, context: Context, names: Iterable[str]) -> str:
-        """Those regions that the page has, each wrapped for the swap that replaces it."""
+        """The named regions that the page has, each wrapped for the swap that replaces it on the page."""
         found = [(name, name.replace("-", "_")) for name in names]
         return "".join(
             f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{self.render(context, block)}</hx-partial>'
@@ -114,12 +113,12 @@ class Renderer:
 
     @property
     def filter_names(self) -> tuple[str, ...]:
-        """Filters templates may use."""
+        """The filters that templates may use."""
         return tuple(self._environment.filters)
 
     @property
     def global_names(self) -> tuple[str, ...]:
-        """Names templates may use beside their context."""
+        """The names that templates may use besides their context."""
         return tuple(self._environment.globals)
 
     def _owner(self, context: Context, block: str) -> Template | None:

@@ -1,4 +1,4 @@
-"""What a page module answers: its pages, the forms it takes, and its lists as files. `app` joins these to addresses."""
+"""The routes of a page module: its pages, its forms, and its lists as files. `app` adds them to the site."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,11 @@ POOL = "/pools/{namespace}/{name}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A list as a file named `name`, which the control API keeps at `/v1/<name>`, or below the pool of the
-    page's path if `of_pool`.
+    """A list as a file named `name`.
 
-    `filters` are the query parameters passed on; `ranged` passes on the time range too.
+    The control API serves it at `/v1/<name>`, or below the pool of the page's path if `of_pool`.
+
+    `filters` are the query parameters passed on; if `ranged`, the time range is passed on too.
     """
 
     name: str
@@ -57,8 +58,9 @@ async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Paths below the base path: `pages` are read, `writes` are forms sent, `exports` answer as `.csv`
-    and `.json` of their path.
+    """Paths below the base path.
+
+    `pages` answer GET, `writes` take forms, `exports` serve `.csv` and `.json` of their path.
     """
 
     pages: Mapping[str, Handler] = field(default_factory=dict)

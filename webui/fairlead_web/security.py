@@ -1,4 +1,4 @@
-"""What stands between a hostile page and ours: response headers, host allow-list, cross-site checks, cookies.
+"""Protects our pages from hostile ones: response headers, host allow-list, cross-site checks, cookies.
 
 `Shield` is raw ASGI so that it also covers streams and answers of other middleware. It must stay outermost.
 """

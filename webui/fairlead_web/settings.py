@@ -1,6 +1,4 @@
-"""Settings of the web UI: where the API is, under which address people reach the pages, and how cookies are
-protected.
-"""
+"""Settings of the web UI: the API's address, the public address of the pages, and the protection of cookies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,8 +28,10 @@ def read_settings(environment: Mapping[str, str]) -> AloneSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """`public_url` is what browsers type (scheme, host, maybe port and a path prefix); `secure_cookies` asks for
-    `__Host-` cookies over TLS.
+    """Checked settings.
+
+    `public_url` is the address that people open (scheme, host, optional port and path prefix); `secure_cookies` asks
+    for `__Host-` cookies over TLS.
     """
 
     public_url: str
@@ -54,7 +54,7 @@ class WebSettings:
         return "__Host-fairlead" if self.secure_cookies else "fairlead-session"
 
     def allows_host(self, host: str) -> bool:
-        """Whether a Host header is ours: the public one, or a loopback name at any port (against DNS rebinding)."""
+        """Whether a Host header is the public host, or a loopback name at any port. Protects against DNS rebinding."""
         lowered = host.lower()
         name = lowered if lowered.endswith("]") else lowered.rsplit(":", 1)[0] if ":" in lowered else lowered
         return lowered == urlsplit(self.public_url).netloc.lower() or name in LOOPBACK_NAMES

@@ -1,7 +1,4 @@
-"""What every page has around its content: who is signed in, pools to switch between, range, preferences, breadcrumbs.
-
-Data only.
-"""
+"""The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs. Data only."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +25,7 @@ TIME_MODES = ("relative", "local", "utc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """A reader's choices, kept in cookies of their own. `shortcuts` = single-key shortcuts are on."""
+    """A reader's preferences, each kept in a cookie. `shortcuts` says that single-key shortcuts are on."""
 
     theme: str = "auto"
     time_mode: str = "relative"
@@ -50,11 +47,11 @@ def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """The frame of one page: first what the visit brings to every page, then what the page says of itself.
+    """The frame of one page: first the fields of the visit, then the fields of the page.
 
-    `partial` names the sources that did not answer, with why; `stale_seconds` is the age of answers given from memory
-    while the database is away, None when all are fresh. `ranged`: the page depends on the time range. `live_topics`
-    empty: nothing to stream here.
+    `partial` names the sources that did not answer, and why. `stale_seconds` is the age of answers from memory while
+    the database is away, None when all are fresh. `ranged` says that the page depends on the time range. When
+    `live_topics` is empty, the page streams nothing.
     """
 
     here: Here
@@ -88,5 +85,5 @@ class Shell:
         return PRESETS
 
     def may(self, role: AccessRole | str) -> bool:
-        """Whether the signed-in role reaches `role`. Pages only mirror this; the API decides."""
+        """Whether the signed-in person has at least `role`. Pages only mirror this; the API decides."""
         return self.identity is not None and self.identity.role.reaches(AccessRole(role))

@@ -1,5 +1,5 @@
-"""Notices when the control API answered from memory because its database was away, so that pages
-can say how old they are.
+"""Notices answers that the control API gave from memory because its database was away, so that pages can show their
+age.
 
 The API marks such answers with `x-fairlead-stale` and `age`. The typed client hides headers, so a hook on the
 connection collects the ages of one request's answers in a list that belongs to that request.
@@ -13,7 +13,10 @@ _ages: ContextVar[list[int] | None] = ContextVar("fairlead_web_stale_ages", defa
 
 
 def watch() -> list[int]:
-    """Start collecting for this request; the list fills as answers come, also those of tasks started from here."""
+    """Start collecting ages for this request.
+
+    The list grows with each stale answer, including answers to tasks that the request started.
+    """
     ages: list[int] = []
     _ages.set(ages)
     return ages
@@ -27,7 +30,7 @@ async def _note(response: httpx.Response) -> None:
 
 
 def api_client(base_url: str, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
-    """The shared connections to the API, watched for stale answers. Proxies of the environment are not used."""
+    """The shared connections to the API, watched for stale answers. Proxies named in the environment are not used."""
     return httpx.AsyncClient(
         base_url=base_url,
         transport=transport,

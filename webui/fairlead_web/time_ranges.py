@@ -1,4 +1,4 @@
-"""Time ranges as people type them and as URLs carry them: `now-1h`, `2h`, `2026-11-21T10:00Z`.
+"""Reads and writes time ranges as people type them and URLs carry them: `now-1h`, `2h`, `2026-11-21T10:00Z`.
 
 Pure; the clock is an argument.
 """
@@ -26,7 +26,7 @@ _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 
 class TimeRange:
     """A half-open range of UTC time.
 
-    `start_text` and `end_text` are what the URL says; `live` = it ends at the present.
+    `start_text` and `end_text` are the texts of the URL; `live` says that the range ends now.
     """
 
     start: datetime
@@ -76,8 +76,9 @@ class TimeRange:
 
 
 def lifetime_start(created: datetime, now: datetime) -> str:
-    """Where a range should begin when nobody chose one: the last hour, or less for what is younger, so that a
-    picture is not mostly empty.
+    """The start of a range that nobody chose.
+
+    It is one hour ago, or later for a younger object, so that a picture is not mostly empty.
     """
     age = (now - created).total_seconds()
     return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)

@@ -1,4 +1,4 @@
-"""One request of one person: their token, the API as them, their range and preferences, and how to answer them."""
+"""One request of a signed-in person: token, API client, time range, preferences, and the answers to it."""
 
 import asyncio
 import secrets
@@ -33,14 +33,14 @@ from fairlead_web.time_ranges import DEFAULT_START, TimeRange, lifetime_start, p
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
 PAGE_ROWS = 50
-"""Rows of a list: more make a phone scroll for ever and a browser slow."""
+"""Most rows of a list; more make a page slow and too long for a phone."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What all requests share. `api` has no token of its own; `clock` gives UTC now."""
+    """The objects that all requests share. `api` carries no token; `clock` gives the time in UTC."""
 
     settings: WebSettings
     api: ControlApi
@@ -52,9 +52,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request of a signed-in person; `identity` is theirs if it was asked for already.
+    """A request of a signed-in person; `identity` is set if the API was already asked for it.
 
-    `range_problem` says what was wrong with the URL's range, which then fell back to the last hour.
+    `range_problem` says what was wrong with the URL's range; the range is then the last hour.
     """
 
     site: Site
@@ -83,9 +83,9 @@ class Visit:
         return query
 
     def since(self, created: Iterable[datetime]) -> "Visit":
-        """This visit with a range that fits things created then, unless the URL chose one.
+        """This visit with a range that fits the age of these objects, unless the URL chose one.
 
-        Links of the page carry the range on.
+        The page's links keep that range.
         """
         start = lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now)
         if "from" in self.here.params or start == DEFAULT_START:
@@ -98,13 +98,13 @@ class Visit:
         return PoolKey(namespace=self.request.path_params["namespace"], name=self.request.path_params["name"])
 
     def link(self, path: str) -> str:
-        """A path of this site as a browser must ask for it."""
+        """A path of this site with the base path in front."""
         return self.here.base + path
 
     async def attempt(self, source: str, answer: Awaitable[Answer]) -> Answer | None:
-        """An answer the page can do without: None, and a note on the page, when its source fails.
+        """Await an answer that the page can do without.
 
-        Ended sessions still end the visit.
+        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit.
         """
         try:
             return await answer
@@ -127,9 +127,9 @@ class Visit:
         findings: tuple[Finding, ...] = (),
         pools: list[PoolSummary] | None = None,
     ) -> Shell:
-        """The page's frame; asks the API who this is and which pools there are.
+        """The page's frame; asks the API for the identity and the pools.
 
-        A range that is fixed has nothing live.
+        A page over a fixed range has no live updates.
         """
         known = self.api.whoami() if self.identity is None else _known(self.identity)
         identity, listed = await asyncio.gather(known, _known(pools) if pools is not None else self._pools())
@@ -144,7 +144,7 @@ class Visit:
         )
 
     def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
-        """A frame from what is known, without asking anybody."""
+        """A frame from the given identity and pools, without asking the API."""
         return Shell(
             title=title,
             section=section,
@@ -165,8 +165,9 @@ class Visit:
         return page.items if page else []
 
     def page(self, context: Context, status: int = 200) -> Response:
-        """The page, or only its regions that the request names; a region is a block by its element's id, a name
-        without one is left out.
+        """The page, or only the regions that the request names.
+
+        A region is a template block with the name of its element's id; a name without a block is left out.
         """
         headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie"}
         wanted = regions_of(self.request)
@@ -175,18 +176,21 @@ class Visit:
         return HTMLResponse(self.site.renderer.regions(context, wanted), status, headers)
 
     def redirect(self, path: str) -> Response:
-        """After a write: go and see. htmx is told by a header, since it would follow a redirect silently."""
+        """Send the browser to a page after a write.
+
+        htmx is told by a header, because it would follow a redirect without showing the new address.
+        """
         if self.request.headers.get("hx-request"):
             return Response(status_code=204, headers={"HX-Redirect": self.link(path)})
         return RedirectResponse(self.link(path), 303)
 
     async def form(self) -> FormData:
-        """The submitted form, already checked for its token."""
+        """The submitted form; its token has been checked."""
         return await self.request.form()
 
 
 def regions_of(request: Request) -> tuple[str, ...]:
-    """Ids of the regions a live page asks for again, at most REGIONS_MOST of them; none = the whole page is wanted."""
+    """Ids of the regions that a live page asks for again, at most REGIONS_MOST; empty = the whole page."""
     return tuple(request.headers.get(REGIONS_HEADER, "").split()[:REGIONS_MOST])
 
 
@@ -202,7 +206,7 @@ def problem_of(error: ClientError) -> Problem:
 
 
 def preferences_of(request: Request) -> Preferences:
-    """Choices from the cookies; anything unknown is the default."""
+    """The preferences in the cookies; unknown values become the default."""
     theme = request.cookies.get(THEME_COOKIE, "auto")
     mode = request.cookies.get(TIME_COOKIE, "relative")
     return Preferences(
@@ -213,13 +217,13 @@ def preferences_of(request: Request) -> Preferences:
 
 
 def here_of(request: Request, base: str) -> Here:
-    """The current address, empty parameters dropped, the last of repeated ones kept."""
+    """The current address without empty parameters; of repeated ones the last counts."""
     path = quote(str(request.scope["path"]), safe="/:@!$&'()*+,;=~")
     return Here(base=base, path=path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
 
 
 def visit_of(site: Site, request: Request, token: str, stale_ages: list[int]) -> Visit:
-    """Start a visit; a range that cannot be read falls back to the default and is reported on the page."""
+    """Start a visit. An unreadable range becomes the default and is reported on the page."""
     now = site.clock()
     here = here_of(request, site.settings.base_path)
     problem = None

@@ -1,4 +1,4 @@
-"""JSON documents as the YAML a person would write. Pure."""
+"""Writes JSON documents as the YAML that a person would write. Pure."""
 
 import re
 from typing import Any
@@ -39,8 +39,9 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), 
 
 
 def yaml_text(document: Any) -> str:
-    """Block-style YAML, keys in the order people write a spec: storage keeps no order. Characters that do not print are
-    escaped, those that turn the direction of a line too, which PyYAML would pass on.
+    """Block-style YAML with keys in the order in which people write a spec, because storage keeps no order.
+
+    Unprintable characters are escaped, also those that change a line's direction, which PyYAML leaves as they are.
     """
     text = yaml.dump(_ordered(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
     return "".join(char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in text)

@@ -1,6 +1,6 @@
 """`/login`, `/logout`: a one-time link or a pasted token becomes a session.
 
-Opening a link changes nothing, so previews do not burn it.
+Opening a link changes nothing, so a preview does not use it up.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,10 @@ from fairlead_web.visits import Site, Visit, preferences_of, problem_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginPage(Context):
-    """`token` is a one-time link's, held in the form until the person presses the button; `problem` says
-    why the last try failed.
+    """The login page.
+
+    `token` comes from a one-time link and stays in the form until the person presses the button; `problem` says why the
+    last try failed.
     """
 
     template: ClassVar[str] = "pages/login.html"

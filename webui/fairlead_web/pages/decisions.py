@@ -28,8 +28,9 @@ class DecisionsPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One candidate with its place: `role` is chosen, runner-up or empty; `hit_length`,
-    `ttft_length` are bar lengths 0-100.
+    """One candidate as it is shown.
+
+    `role` is chosen, runner-up or empty; `hit_length` and `ttft_length` are bar lengths 0-100.
     """
 
     term: CandidateScore
@@ -40,8 +41,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermRow:
-    """One term over all candidates, in their order. `role` is its place in the choice: what decided, a part of the
-    total, or empty; `best` are the columns with the best value.
+    """One term for all candidates, in their order.
+
+    `role` says whether the term decided, is a part of the total, or neither (empty); `best` are the columns with the
+    best value.
     """
 
     words: str
@@ -83,7 +86,7 @@ PLACED = frozenset(
         "served_by",
     }
 )
-"""Fields of the record that the page shows in a place of their own; the others are listed below as they are."""
+"""Fields of the record that the page shows elsewhere; the other fields are listed as they are."""
 
 FILTERS = ("pool", "instance", "session", "reason")
 
@@ -120,16 +123,18 @@ async def show(visit: Visit) -> Response:
 
 
 def facts(decision: RoutingDecision) -> list[tuple[str, str]]:
-    """What the router recorded beyond what has its place, in words: `output_tokens` is a number of
-    tokens, as its name says.
+    """The recorded fields that the page shows nowhere else, as words and values.
+
+    The name gives the unit: `output_tokens` is a number of tokens.
     """
     others = [field.name for field in fields(SampledDecision) if field.name not in PLACED]
     return [(formats.words(name), formats.by_unit(name, getattr(decision, name))) for name in others]
 
 
 def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> list[TermRow]:
-    """Every term any candidate has, with unit and direction: what decided first, then the parts of
-    the total, then the rest.
+    """All terms of all candidates, with unit and direction.
+
+    The term that decided comes first, then the parts of the total, then the rest.
     """
     rows: list[TermRow] = []
     order = decision.rule.order
@@ -158,7 +163,7 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
 
 
 def candidates(decision: RoutingDecision) -> list[Candidate]:
-    """Chosen first, then as recorded: best first by what the policy compared. Bars on one scale."""
+    """The chosen candidate, then the others as recorded: best first by the policy's measure. All bars have one scale."""
     slowest = max((candidate.predicted_ttft_seconds for candidate in decision.candidates), default=0.0) or 1.0
     names = {decision.runner_up: "runner-up", decision.passed_over: "passed over", decision.chosen: "chosen"}
     ranked = sorted(decision.candidates, key=lambda item: item.instance != decision.chosen)

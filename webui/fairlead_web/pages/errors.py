@@ -102,7 +102,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 async def _context(site: Site, request: Request, content: ErrorContent, section: str) -> ErrorPage | BareErrorPage:
-    """With the navigation, and with who this is and which pools there are if the API can say."""
+    """The error page with the navigation, and with identity and pools if the API answers."""
     token = request.cookies.get(site.settings.cookie_name, "")
     if not token.isascii():
         return _bare(site, request, content)
@@ -120,8 +120,9 @@ def _bare(site: Site, request: Request, content: ErrorContent) -> BareErrorPage:
 
 
 def session_ended(site: Site, request: Request) -> Response:
-    """No session, or one that ended: pages lead to the login and back; data addresses answer 401; htmx is told
-    to go.
+    """Answer a request without a valid session.
+
+    Pages redirect to the login and from there back; data addresses answer 401; htmx gets a header that redirects.
     """
     here = here_of(request, site.settings.base_path)
     had_one = site.settings.cookie_name in request.cookies
@@ -141,8 +142,8 @@ def session_ended(site: Site, request: Request) -> Response:
 
 
 def _came_from(request: Request, base: str) -> str:
-    """The page whose form was sent, to go on there after signing in; `/` when the browser does not say or it is not
-    ours.
+    """The page whose form was sent, to return to after the login; `/` if the browser does not name it or it is another
+    site's.
     """
     page = urlsplit(request.headers.get("referer", ""))
     if page.netloc != request.headers.get("host", "") or not page.path.startswith(base):

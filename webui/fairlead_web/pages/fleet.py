@@ -1,4 +1,4 @@
-"""`/`: all pools at a glance, what needs attention, what moved and what people changed."""
+"""`/`: all pools at a glance, the problems, the latest moves and the latest changes by people."""
 
 import asyncio
 from collections.abc import Sequence

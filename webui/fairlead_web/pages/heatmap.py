@@ -1,5 +1,6 @@
-"""`/pools/{namespace}/{name}/heatmap`: load per instance over time, as picture, canvas data, table, CSV and JSON of
-one and the same answer.
+"""`/pools/{namespace}/{name}/heatmap`: load per instance over time.
+
+Picture, canvas data, table, CSV and JSON all show the same answer.
 """
 
 import hashlib
@@ -57,7 +58,7 @@ SORTS = ("name", "max", "latest")
 TABLE_ROWS, TABLE_COLUMNS = 50, 24
 MOST_COLUMNS, RANKED = 360, 8
 CLEAR_ARROWS = 60
-"""More arrows than this hide the cells beneath, so they are off until asked for."""
+"""With more arrows than this, the cells beneath are hidden; so then arrows are off by default."""
 
 
 async def show(visit: Visit) -> Response:
@@ -180,7 +181,7 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
 
 
 def _clicked(visit: Visit, heatmap: Heatmap) -> Response:
-    """A click on the picture without scripts: coordinates lead to the instance in that cell's window."""
+    """Answers a click on the picture without scripts: redirects to the instance, over the time window of the cell."""
     cell = cell_at(heatmap, _whole(visit.param("cell.x")), _whole(visit.param("cell.y")))
     if cell is None:
         rest = {name: value for name, value in visit.here.params.items() if not name.startswith("cell.")}

@@ -1,4 +1,4 @@
-"""`…/instances` and `…/instances/{id}`: which instances a pool has, and everything known of one."""
+"""`…/instances` and `…/instances/{id}`: the instances of a pool, and everything known about one of them."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""`/migrations` and `/reroutes`: what went from one instance to another, why, whether it paid off; timeline and flow
-matrix of the same filter.
+"""`/migrations` and `/reroutes`: moves between instances, their reasons and whether they paid off.
 
-A migration moves a bound session's home; a re-route sends one request elsewhere. They are listed and counted apart.
+A timeline and a flow matrix show the same filter. A migration moves a bound session to another instance; a re-route
+sends one request elsewhere. They are listed and counted separately.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from fairlead_web.visits import Visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """Moves from one instance to another: `heat` 0-9 for shading, `url` the list of exactly these."""
+    """The moves from one instance to another: `heat` 0-9 for shading, `url` of the list of these moves."""
 
     count: int
     heat: int
@@ -50,8 +50,9 @@ class FlowMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveWords:
-    """How a sort of move is called and where it is listed: `one` and `many` in a sentence, `topic` of the live
-    stream and name of the path.
+    """The names of a kind of move.
+
+    `one` and `many` are for sentences; `topic` is the topic of the live stream and the name of the path.
     """
 
     one: str
@@ -79,7 +80,7 @@ class MovesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One line of the comparison of what was promised and what happened.
+    """One line of the comparison of prediction and outcome.
 
     `length` is its share of the longest, 0-100.
     """
@@ -134,7 +135,7 @@ async def index_reroutes(visit: Visit) -> Response:
 
 
 def _filters(visit: Visit) -> tuple[Query, Query]:
-    """Of the list, and of the pictures beside it."""
+    """The filters of the list, and those of the pictures beside it."""
     filters = visit.filters(*FILTERS, ranged=True)
     return filters, {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
 
@@ -161,7 +162,7 @@ async def _page(visit: Visit, words: MoveWords, listing: Page[Migration] | Page[
 
 
 def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:
-    """The busiest instances as rows (from) and columns (to); totals are of what is shown, `hidden` is the rest."""
+    """The busiest instances as rows (from) and columns (to); totals count the moves shown, `hidden` the others."""
     busiest: Counter[str] = Counter()
     counts: dict[tuple[str, str], int] = {}
     for flow in matrix.flows:
@@ -203,7 +204,7 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
-    """The sampled decision of the same request, which lists the candidates that were weighed."""
+    """The sampled decision of the same request; it lists the candidates that were compared."""
     if move.request is None:
         return None
     page = await visit.api.decisions({"pool": move.pool, "session": move.session, "instance": move.target, "limit": 100})
@@ -211,7 +212,7 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
 
 
 def phases(move: Migration | ReRoute) -> list[Phase]:
-    """Predicted for staying, predicted for moving, actual; on one scale."""
+    """The prediction for staying, the prediction for moving and the outcome, on one scale."""
     rows = [
         (f"Predicted, staying on {move.source}", move.predicted_source_ttft_seconds, "stay"),
         (f"Predicted, moving to {move.target}", move.predicted_target_ttft_seconds, "move"),

@@ -1,4 +1,4 @@
-"""`/plans/{id}`: what a change would do, the button that does it, and the way back."""
+"""`/plans/{id}`: the effect of a change, the button that applies it, and the one that undoes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,11 @@ from fairlead_web.visits import Visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPage(Context):
-    """`confirm` and `reason` are as last sent; `problem` is why applying was refused. `meanwhile` are
-    revisions made since the plan, with what each changed; `wanted` is the number of replicas to plan again,
-    None if it is no longer a change.
+    """The page of a plan.
+
+    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists the
+    revisions made since the plan, each with its changes. `wanted` is the number of replicas to plan again, None if the
+    pool already has it.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -51,7 +53,7 @@ async def show(visit: Visit) -> Response:
 async def apply(visit: Visit) -> Response:
     """Applies the plan; safe to send twice.
 
-    A refusal shows the plan again with what was typed and why nothing happened.
+    A refusal shows the plan again with the text that was typed and the reason.
     """
     form = await visit.form()
     confirm, reason = str(form.get("confirm", "")).strip(), str(form.get("reason", "")).strip()
@@ -112,7 +114,7 @@ async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[tuple[Pool
 
 
 def _wanted(plan: Plan, meanwhile: Sequence[tuple[PoolRevision, object]]) -> int | None:
-    """What the plan was to make of the pool; None where the pool has become that already."""
+    """The number of replicas that the plan wanted; None if the pool has it already."""
     after = next((item.get("after") for item in plan.diff if item.get("path") == "/spec/replicas"), None)
     now = meanwhile[0][0].spec.get("replicas") if meanwhile else None
     return after if isinstance(after, int) and after != now else None

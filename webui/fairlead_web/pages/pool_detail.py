@@ -20,7 +20,7 @@ from fairlead_web.visits import Visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleForm:
-    """The scale form as last submitted; `problem` is what was wrong with `field`, kept next to the input."""
+    """The scale form as last submitted; `problem` says what was wrong with `field` and is shown beside it."""
 
     replicas: str
     least: int | None
@@ -50,7 +50,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan_scale(visit: Visit) -> Response:
-    """The scale form: asks the API for a plan and leads to it; what is wrong with the number is shown beside it."""
+    """Asks the API for a plan to scale and redirects to it; a problem with the number is shown beside it."""
     given = str((await visit.form()).get("replicas", "")).strip()
     if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
         detail = f"replicas: {given!r} is not a number of instances; write a whole number such as 8"
@@ -113,7 +113,7 @@ def scale_form(detail: PoolDetail, replicas: str | None, problem: Problem | None
 
 
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
-    """How the pool routes, as words and values."""
+    """The pool's routing settings as words and values."""
     spec, pool = detail.spec, detail.pool
     facts = [("Model", pool.model), ("Engine", pool.engine), ("Policy", pool.policy)]
     facts += [(f"· {name}", str(value)) for name, value in sorted((_at(spec, "routing", "parameters", default={})).items())]

@@ -1,4 +1,4 @@
-"""`/settings`: how pages look for this reader; API tokens and one-time login links for admins."""
+"""`/settings`: the reader's preferences; API tokens and one-time login links for admins."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,8 +19,10 @@ from fairlead_web.visits import PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPage(Context):
-    """`created` carries the one answer in which a new token's secret is visible, `login_link` a fresh one-time
-    link with its full address.
+    """The settings page.
+
+    `created` is set only in the answer that shows a new token's secret; `login_link` is the full address of a new
+    one-time link.
     """
 
     template: ClassVar[str] = "pages/settings.html"
@@ -41,7 +43,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def save(visit: Visit) -> Response:
-    """Stores preferences in cookies that scripts may read, and goes back to where the form was."""
+    """Stores preferences in cookies that scripts may read, and redirects to the page of the form."""
     form = await visit.form()
     response = visit.redirect(local_path(str(form.get("next", "/settings"))))
     secure = visit.site.settings.secure_cookies
@@ -57,7 +59,7 @@ async def save(visit: Visit) -> Response:
 
 
 async def create_token(visit: Visit) -> Response:
-    """A new API token; its secret is in this answer and nowhere else."""
+    """Create an API token. Its secret is shown in this answer only."""
     form = await visit.form()
     name, role, days = str(form.get("name", "")).strip(), role_of(form), str(form.get("days", ""))
     if not name or role is None or not days.isdigit() or not 1 <= int(days) <= 365:
@@ -93,7 +95,7 @@ async def create_login_link(visit: Visit) -> Response:
 
 
 def role_of(form: FormData) -> AccessRole | None:
-    """The role chosen in a form; None for what is none."""
+    """The role chosen in a form; None if the value is not a role."""
     chosen = str(form.get("role", AccessRole.VIEWER))
     return next((role for role in PEOPLE if role == chosen), None)
 
