@@ -57,6 +57,7 @@ from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
 from fairlead_api.store.plans import PostgresPlans
+from fairlead_api.store.pools.history import PostgresPoolHistory
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.mirror import PostgresPools
 from fairlead_api.store.pools.reads import PostgresPoolReads
@@ -148,7 +149,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.add_middleware(Instrument, telemetry=telemetry)
     app.include_router(health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))
-    app.include_router(pool_routes(guard, pool_reads, heatmaps, clock))
+    app.include_router(pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock))
     app.include_router(session_routes(guard, PostgresSessions(reads)))
     app.include_router(move_routes(guard, migrations, reroutes, clock))
     app.include_router(decision_routes(guard, decisions, clock))

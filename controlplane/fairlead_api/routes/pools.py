@@ -23,7 +23,7 @@ from fairlead_client.resources.slo import SloVersion
 
 
 class PoolReader(Protocol):
-    """Pools and what belongs to them. Single reads raise NotFound."""
+    """Pools and their instances as they are. Single reads raise NotFound."""
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
 
@@ -33,6 +33,10 @@ class PoolReader(Protocol):
 
     async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail: ...
 
+
+class PoolHistoryReader(Protocol):
+    """What was of a pool before, newest first. Raises NotFound for a pool that does not live."""
+
     async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]: ...
 
     async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]: ...
@@ -40,7 +44,9 @@ class PoolReader(Protocol):
     async def slo_versions(self, pool: PoolKey, span: Span, now: datetime) -> Page[SloVersion]: ...
 
 
-def pool_routes(guard: Guard, reader: PoolReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]) -> APIRouter:
+def pool_routes(
+    guard: Guard, reader: PoolReader, history: PoolHistoryReader, heatmaps: HeatmapReading, clock: Callable[[], datetime]
+) -> APIRouter:
     """Everything under /v1/pools that only reads."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
@@ -53,13 +59,13 @@ def pool_routes(guard: Guard, reader: PoolReader, heatmaps: HeatmapReading, cloc
         return lambda span: reader.instances(PoolKey(namespace=namespace, name=name), span, clock())
 
     def revisions(namespace: str, name: str) -> Fetch:
-        return lambda span: reader.revisions(PoolKey(namespace=namespace, name=name), span)
+        return lambda span: history.revisions(PoolKey(namespace=namespace, name=name), span)
 
     def events(namespace: str, name: str) -> Fetch:
-        return lambda span: reader.events(PoolKey(namespace=namespace, name=name), span)
+        return lambda span: history.events(PoolKey(namespace=namespace, name=name), span)
 
     def slo_versions(namespace: str, name: str) -> Fetch:
-        return lambda span: reader.slo_versions(PoolKey(namespace=namespace, name=name), span, clock())
+        return lambda span: history.slo_versions(PoolKey(namespace=namespace, name=name), span, clock())
 
     listing(routes, "/pools", PoolSummary, viewer, all_pools)
     listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances)

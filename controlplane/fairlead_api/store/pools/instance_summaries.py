@@ -1,0 +1,65 @@
+"""An instance in a line: its state, its newest load, and its hits and latency of the last five minutes."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api.store import tables
+from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.observations import live_routers
+from fairlead_api.store.pools.rows import share
+from fairlead_api.store.records import read
+from fairlead_client.resources.instances import InstanceSummary
+
+_NEWEST = """
+SELECT instance, sum(running) AS running, sum(waiting) AS waiting, sum(pending_prefill_tokens) AS pending, max(kv_usage) AS kv_usage
+FROM (SELECT DISTINCT ON (instance, router) instance, running, waiting, pending_prefill_tokens, kv_usage FROM load_samples
+      WHERE pool_id = :pool AND instance = ANY(:names) AND second > CAST(:now AS timestamptz) - interval '20 seconds'
+      ORDER BY instance, router, second DESC, sent_at DESC) newest
+GROUP BY instance
+"""
+_BY_INSTANCE = """
+SELECT instance, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts FROM load_rollups_10s
+WHERE pool_id = :pool AND instance = ANY(:names) AND bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY instance
+"""
+
+
+async def instance_summaries(
+    latencies: Latencies, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
+) -> list[InstanceSummary]:
+    """Living instances by id, or those named, even if they are gone."""
+    instances = tables.instances
+    query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
+    rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()
+    values = {"pool": pool.id, "now": now, "names": [row.id for row in rows]}
+    newest = {row.instance: row for row in await connection.execute(text(_NEWEST), values)}
+    hits = {row.instance: share(row.hits, row.prompts) for row in await connection.execute(text(_BY_INSTANCE), values)}
+    p95 = await latencies.of_instances(pool.id, only[0] if only is not None and len(only) == 1 else None, now)
+    counted = await connection.execute(
+        text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance"),
+        values,
+    )
+    bound = {row.instance: row.bound for row in counted}
+    routers = await live_routers(connection, pool.id)
+    found = []
+    for row in rows:
+        load = newest.get(row.id)
+        found.append(
+            read(
+                InstanceSummary,
+                row,
+                pool=f"{pool.namespace}/{pool.name}",
+                in_flight=sum(router.in_flight.get(row.id, 0) for router in routers),
+                running=int(load.running) if load else 0,
+                waiting=int(load.waiting) if load else 0,
+                pending_prefill_tokens=int(load.pending) if load else 0,
+                kv_usage=load.kv_usage if load else None,
+                bound_sessions=bound.get(row.id, 0),
+                hit_rate=hits.get(row.id),
+                ttft_p95_seconds=p95.get(row.id),
+            )
+        )
+    return found

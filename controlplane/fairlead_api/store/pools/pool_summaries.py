@@ -1,0 +1,110 @@
+"""A pool in a line: its state, and its traffic, latencies, refusals and moves of the last five minutes."""
+
+import zlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.table_content import MirroredFacts
+from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.services.pools.reading import ready_condition
+from fairlead_api.store.pools.latencies import Latencies
+from fairlead_api.store.pools.rows import conditions_of, share, slo_of
+from fairlead_client.resources.pools import PoolSummary
+
+_TRAFFIC = """
+SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests, sum(hit_tokens) AS hits,
+       sum(prompt_tokens) AS prompts, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
+FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY r.pool_id
+"""
+_REFUSED = """
+SELECT pool_id, sum(count) AS refused FROM rejections
+WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
+"""
+_MOVED = """
+SELECT pool_id, sum(moves) FILTER (WHERE sort = 'migrated') AS migrated, sum(moves) FILTER (WHERE sort = 'rerouted') AS rerouted,
+       sum(moves) FILTER (WHERE sort = 'lost') AS lost
+FROM (SELECT pool_id, at, 1 AS moves, 'migrated' AS sort FROM migrations UNION ALL SELECT pool_id, at, 1, 'rerouted' FROM reroutes
+      UNION ALL SELECT pool_id, minute, moves, 'lost' FROM lost_moves) m
+WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
+"""
+_STATES = """
+SELECT pool_id, count(*) FILTER (WHERE state = 'Serving') AS serving, count(*) FILTER (WHERE state = 'Draining') AS draining,
+       string_agg(id || ' ' || state, ',' ORDER BY id) AS each
+FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
+"""
+
+
+async def pool_summaries(latencies: Latencies, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
+    """In the order of `rows`, which are rows of the table pools."""
+    ids = [row.id for row in rows]
+    if not ids:
+        return []
+    traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _REFUSED, _MOVED)]
+    shares = [slo_of(row).percentile / 100 for row in rows]
+    latency = await latencies.of_pools(ids, shares, now)
+    states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}
+    return [
+        _summary(row, traffic.get(row.id), latency.get(row.id), refused.get(row.id), moved.get(row.id), states.get(row.id), now)
+        for row in rows
+    ]
+
+
+async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], now: datetime) -> dict[int, Any]:
+    return {row.pool_id: row for row in await connection.execute(text(query), {"pools": pools, "now": now})}
+
+
+def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, now: datetime) -> PoolSummary:
+    facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
+    ready = ready_condition(conditions_of(row), row.problem)
+    seconds = float(traffic.seconds) if traffic else 0.0
+    p50, p95, at_percentile = latency if latency else (None, None, None)
+    slo = slo_of(row)
+    # over what there was of the last 5 minutes, so that a young pool's rates are not too low
+    window = min(300.0, max(10.0, (now - row.created_at).total_seconds()))
+    return PoolSummary(
+        namespace=row.namespace,
+        name=row.name,
+        model=row.model,
+        engine=facts.table.engine.type if facts else str(_inside(row.spec, "engine", "type") or "simulated"),
+        policy=facts.table.routing.policy if facts else str(_inside(row.spec, "routing", "policy") or ""),
+        ready=ready.status == "True",
+        ready_reason=ready.reason,
+        ready_message=ready.message,
+        desired=int(row.spec.get("replicas", 1)) if isinstance(row.spec.get("replicas", 1), int) else 0,
+        serving=states.serving if states else 0,
+        draining=states.draining if states else 0,
+        attainment=share(traffic.within, traffic.total) if traffic else None,
+        slo_percentile=slo.percentile,
+        ttft_slo_seconds=slo.ttft_seconds,
+        ttft_p50_seconds=p50,
+        ttft_p95_seconds=p95,
+        ttft_at_percentile_seconds=at_percentile,
+        hit_rate=share(traffic.hits, traffic.prompts) if traffic else None,
+        requests_per_second=float(traffic.requests) / seconds if traffic and seconds else 0.0,
+        rejections_per_second=float(refused.refused) / window if refused else 0.0,
+        migrations_per_hour=float(moved.migrated or 0) / window * 3600 if moved else 0.0,
+        reroutes_per_hour=float(moved.rerouted or 0) / window * 3600 if moved else 0.0,
+        lost_moves_per_hour=float(moved.lost or 0) / window * 3600 if moved else 0.0,
+        table_version=row.table_version,
+        state_digest=_digest(row, states.each if states else ""),
+        owner=owner_of(row.labels, row.annotations, (row.changed_by,)),
+        created_at=row.created_at,
+    )
+
+
+def _digest(row: Any, instances: str) -> str:
+    """Eight hex digits over what a page shows of the pool's state and no rate or latency."""
+    seen = (row.generation, row.table_version, row.problem, row.conditions, instances)
+    return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
+
+
+def _inside(spec: Mapping[str, Any], *path: str) -> Any:
+    found: Any = spec
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
