@@ -1,5 +1,6 @@
-"""What NVIDIA Dynamo's router parts cost per decision, from Python: run by `decisions.py --peer-python`, under a Python
-that has `ai-dynamo-runtime`.
+"""Measures the cost per decision of NVIDIA Dynamo's router parts, called from Python.
+
+`decisions.py --peer-python` runs this file under a Python that has `ai-dynamo-runtime`.
 
 Prints a JSON list of [what, instances, p50, p99], microseconds of wall time. The prompt is 16,384 token ids (64 KB) in
 blocks of 512; the peer takes no text, so tokenizing, which ours does not need, is left out in its favour. The tree
@@ -52,7 +53,7 @@ def filled(core: Any, hashes: list[int], instances: int, source: random.Random) 
 
 
 def store(tree: Any, worker: int, hashes: list[int]) -> None:
-    """An instance stored these blocks, one after the other."""
+    """Record in the tree that an instance stored these blocks, one after the other."""
     if hashes:
         blocks = [{"block_hash": one, "tokens_hash": one, "mm_extra_info": None} for one in hashes]
         event = {"event_id": 0, "data": {"stored": {"parent_hash": None, "blocks": blocks}}, "dp_rank": 0}

@@ -1,5 +1,6 @@
-"""Cost of one routing decision: hash a 64 KB prompt, choose an instance; and of a request's whole
-way through the scheduler.
+"""Measures the CPU time of one routing decision, and of a request's whole way through the scheduler.
+
+A decision hashes a prompt of 64 KB and chooses an instance.
 
     .venv/bin/python benchmarks/decisions.py [--instances 64 512] [--requests 4000] [--peer-python PYTHON]
 

@@ -1,13 +1,14 @@
-"""Whether what a live sandbox records explains itself: many decisions under several policies, and the migrations they
-make, checked from outside.
+"""Checks from outside that the records of a live sandbox explain themselves.
 
-    PYTHONPATH=tests/support .venv/bin/python benchmarks/explanations.py [--requests 450] [--policies fairlead
-    dualmap ear mooncake heimdall]
+It covers many decisions under several policies, and the migrations they make.
+
+    PYTHONPATH=tests/support .venv/bin/python benchmarks/explanations.py [--requests 450]
+        [--policies fairlead dualmap ear mooncake heimdall]
 
 A whole sandbox runs with every decision recorded (`FAIRLEAD_DECISION_SAMPLE_RATE=1`). For each policy in turn one pool
 of four simulated engines gets a generated trace of so many requests, and loses an instance and gets another on the way,
 so that sessions migrate and requests are re-routed. Then `fairlead verify` reads the public API. Ends with its code: 1
-when anything contradicts anything.
+when two records contradict each other.
 """
 
 import argparse

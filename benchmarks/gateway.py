@@ -1,8 +1,8 @@
-"""CPU the router costs per request, on one core, against mock engines that answer at once.
+"""Measures the router's CPU time per request on one core, against mock engines that answer at once.
 
-    python benchmarks/gateway.py [--policy dualmap] [--instances 8] [--seconds 4] [--cases
-    short-json,short-stream,long-json,paced-stream] python benchmarks/gateway.py --against 'sglang={command
-    with {port} and {workers}}'
+    python benchmarks/gateway.py [--policy dualmap] [--instances 8] [--seconds 4]
+        [--cases short-json,short-stream,long-json,paced-stream]
+    python benchmarks/gateway.py --against 'sglang={command with {port} and {workers}}'
 
 One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
 Figures are CPU microseconds of the router's process group per request (1e6 / that = requests per second and core),

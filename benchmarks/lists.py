@@ -1,5 +1,6 @@
-"""How long every list, filter, matrix and detail of the API takes on a million rows, beside an earlier
-revision of it on the same rows.
+"""Measures every list, filter, matrix and detail of the API on a million rows.
+
+On request an earlier revision is measured beside it, on the same rows.
 
     python -m benchmarks.lists --database postgresql+psycopg://app@/lists?host=/tmp/x [--against REVISION:MIGRATION]
 
@@ -33,11 +34,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = "a-secret-for-measuring"
 TIMES = 40
 LONGEST_SECONDS = 4.0
-"""A path is not asked again after so long in all."""
+"""Most seconds spent on one path; after that it is not requested again."""
 
 
 def paths(url: str) -> list[str]:
-    """What is asked, for the rows that are there."""
+    """The paths to request, for the rows in the database."""
     with psycopg.connect(url) as connection:
         ids = {
             table: quote(
@@ -110,7 +111,7 @@ def paths(url: str) -> list[str]:
 
 @contextmanager
 def api(tree: Path, url: str) -> Iterator[str]:
-    """An API of a source tree on the database; its address."""
+    """Run the API of a source tree on the database; yields its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -144,7 +145,7 @@ def api(tree: Path, url: str) -> Iterator[str]:
 
 
 def measure(address: str, asked: list[str]) -> dict[str, tuple[float, float, int]]:
-    """p50 and p95 in ms, and how often asked, by path; statuses that are no answer end the run."""
+    """p50 and p95 in ms and the number of requests, by path; an unexpected status ends the run."""
     found: dict[str, tuple[float, float, int]] = {}
     with httpx.Client(base_url=address, headers={"authorization": f"Bearer {SECRET}"}, timeout=120) as http:
         for path in asked:

@@ -1,4 +1,4 @@
-"""What one operator needs for many pools: until all serve, after a restart, at rest, and until all are gone.
+"""Measures what one operator needs for many pools: until all serve, after a restart, at rest, and until all are gone.
 
     PYTHONPATH=tests/support .venv/bin/python benchmarks/operator_pools.py [--pools 300] [--rest-seconds 30]
 
@@ -6,8 +6,8 @@ A real Kubernetes API (the sandbox's), a real control API on a real Postgres, th
 settings; only the kubelet is pretended: every pod becomes ready within a tenth of a second or so. Four parts:
 
 settle   300 pools of one instance are created while the operator is away; from its start until every pool is Ready.
-restart  the operator is stopped and started; until it has looked at every pool once (the control API
-has heard of each again).
+restart  the operator is stopped and started; until it has looked at every pool once (the control
+         API has heard of each again).
 rest     nothing happens for `--rest-seconds`; calls per second to the Kubernetes API, and the operator's CPU.
 delete   all pools are deleted at once; until they are gone.
 

@@ -1,14 +1,14 @@
-"""Whether the record keeps up with two routers under load, and whether it is whole afterwards.
+"""Checks that the record keeps up with two routers under load and is complete afterwards.
 
     PYTHONPATH=tests/support .venv/bin/python benchmarks/record_under_load.py [--rate 100] [--minutes 30]
-    [--outage-minutes 10] [--directory DIR]
+        [--outage-minutes 10] [--directory DIR]
 
 A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions comes
 at `--rate`, every request to the routers in turn, with a policy that moves sessions often, so that the routers race
-for them. The age of the oldest report a router has not got rid of is read every second. Then the control API is
+for them. The age of the oldest report that a router has not delivered is read every second. Then the control API is
 stopped (SIGSTOP, after which it answers nothing) for `--outage-minutes` while the load goes on, and the time until
-the backlog is gone is taken. Last, everything that must hold of the stored record is asked of the database. Ends with
-code 1 if anything does not.
+the backlog is gone is taken. Last, every invariant of the stored record is checked in the database. Ends
+with code 1 if one does not hold.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.sandbox import RunningSandbox, running_sandbox
 
 OLDEST_SECONDS = 3.0
-"""How old a report may become while the control API is there, on a machine that does nothing else."""
+"""Oldest report allowed while the control API answers, in seconds, on an otherwise idle machine."""
 BACKLOG_SECONDS = 60.0
-"""How soon the backlog of an outage must be gone."""
+"""Seconds within which the backlog of an outage must be gone."""
 TURNS = 10
 PAUSE_SECONDS = 6.0
 OUTPUT_TOKENS = 4

@@ -1,8 +1,9 @@
-"""Requests per CPU-second of `fairlead simulate`, and of NVIDIA Dynamo's offline trace replay on the same
-requests in the same run.
+"""Compares requests per CPU-second of `fairlead simulate` and of NVIDIA Dynamo's offline trace replay.
 
-    .venv/bin/python benchmarks/simulator.py [--trace FILE] [--instances 8 32] [--policies round-robin
-    dualmap] [--peer-python PYTHON]
+Both run the same requests in one run of this script.
+
+    .venv/bin/python benchmarks/simulator.py [--trace FILE] [--instances 8 32]
+        [--policies round-robin dualmap] [--peer-python PYTHON]
 
 Without --trace, 12,031 generated conversation requests as long as Mooncake's. The peer is the package
 `ai-dynamo-runtime` (no dependency of ours): install it into an environment of its own and give that environment's

@@ -37,7 +37,7 @@ OTHERS = (
     "preble",
     "mooncake",
 )
-"""In the order of the page, which settles ties for the best."""
+"""Policies in the order of the page; the order breaks ties for the best."""
 PRESET = preset("dualmap-910b4-qwen7b")
 WORKLOADS = ("conversation", "tool-agent")
 MODES = ("Disabled", "Load")
@@ -75,8 +75,9 @@ Outcomes = dict[tuple[float, str], Outcome]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Ours against the best others at one rate: the highest attainment, and the least P90 TTFT of
-    those within a tie of it.
+    """Our policy against the best others at one rate.
+
+    The best others are the highest attainment, and the lowest P90 TTFT among the policies that tie with it.
     """
 
     ours: Outcome
@@ -86,17 +87,17 @@ class Verdict:
 
     @property
     def most_in_time(self) -> bool:
-        """No other has more than half a point more in time."""
+        """Whether no other policy's attainment is more than half a percentage point higher."""
         return self.ours.attainment >= self.theirs.attainment - TIE
 
     @property
     def fast_enough(self) -> bool:
-        """P90 TTFT of served requests at most 5 % above the best other's."""
+        """Whether P90 TTFT of served requests is at most 5 % above that of the best other."""
         return self.ours.ttft_p90 <= SLOWER * self.best_p90
 
 
 def policies() -> tuple[str, ...]:
-    """Every policy that needs no roles, ours first, and those that came later last."""
+    """Every policy that needs no roles: ours first, later additions last."""
     able = [name for name in BUILT_IN.names if not BUILT_IN.entry(name).needs_roles]
     return (OURS, *OTHERS, *(name for name in able if name not in (OURS, *OTHERS)))
 
@@ -133,7 +134,7 @@ def verdict(outcomes: Outcomes, rate: float) -> Verdict:
 
 
 def goodput(outcomes: Outcomes, policy: str) -> float:
-    """The largest tested rate with at least 90 % in time; 0 when there is none."""
+    """The largest tested rate with an attainment of at least 90 %; 0 when there is none."""
     return max((rate for (rate, one), outcome in outcomes.items() if one == policy and outcome.attainment >= GOODPUT_ATTAINMENT), default=0)
 
 

@@ -1,5 +1,6 @@
-"""How many candidates a key should have: one is plain affinity, all instances would be a free choice; the paper
-says that two are enough.
+"""Measures how many candidates a key should have.
+
+One is plain affinity, all instances would be a free choice; the paper says that two are enough.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ def count_table(study: Study, results: Results) -> str:
 
 
 def steps(results: Results, variants: Sequence[Variant]) -> tuple[float, ...]:
-    """By how much each further candidate changes the mean attainment over all rates of the run, in shares."""
+    """The change of mean attainment (0-1, over all rates of the run) by each further candidate."""
     multiples = results.multiples(variants[0].label)
     means = [sum(results.mean(one.label, multiple, "attainment") for multiple in multiples) / len(multiples) for one in variants]
     return tuple(after - before for before, after in pairwise(means))

@@ -20,14 +20,15 @@ from fairlead_simulator.traces.descriptions import percentile
 
 FEW, MANY = 4, 8
 LOAD = 0.8
-"""Of what is left of the saturation in every phase."""
+"""Rate of every phase, as a share of that phase's saturation."""
 BIN_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All seeds of one policy: measured requests as (seconds since the first one, TTFT or None when
-    refused), and the two steps.
+    """All seeds of one policy, and the two steps.
+
+    Measured requests are (seconds since the first one, TTFT or None when refused).
     """
 
     label: str
@@ -36,20 +37,22 @@ class Run:
     down: Step
 
     def attainment(self, begin: float, end: float) -> float | None:
-        """Share in time of those that arrived in [begin, end); None when none did."""
+        """Attainment of the requests that arrived in [begin, end); None when there were none."""
         found = [ttft for at, ttft in self.requests if begin <= at < end]
         return sum(ttft is not None and ttft < TTFT_SLO_SECONDS for ttft in found) / len(found) if found else None
 
     def ttft_p90(self, begin: float, end: float) -> float | None:
-        """Of those served that arrived in [begin, end), in seconds; None when none were."""
+        """P90 TTFT in seconds of the served requests that arrived in [begin, end); None when there were none."""
         found = sorted(ttft for at, ttft in self.requests if begin <= at < end and ttft is not None)
         return percentile(found, 90) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """What was run: `steps` are the seconds (since the first measured request) of the two changes, `end`
-    that of the last arrival.
+    """The runs.
+
+    `steps` are the times of the two changes and `end` that of the last arrival, in seconds since the first measured
+    request.
     """
 
     runs: tuple[Run, ...]
@@ -110,7 +113,7 @@ def measured_rate(loaded: Workload, warmup: int) -> float:
 
 
 def ttft(job: Job) -> float | None:
-    """Seconds to the first token; None of what was refused or lost."""
+    """Seconds to the first token; None for a refused or lost request."""
     return job.first_token_at - job.arrives_at if job.phase is Phase.FINISHED else None
 
 
@@ -127,7 +130,7 @@ def phase_table(study: Study, found: Elasticity) -> str:
 
 
 def step_table(found: Elasticity) -> str:
-    """What share of sessions came to another instance at each step."""
+    """Share of sessions that went to another instance at each step."""
     rows = [
         [
             f"`{one.label}`",

@@ -1,4 +1,4 @@
-"""How often DualMap's decode correction holds, and why: looked up second by second in one run per workload."""
+"""Measures how often DualMap's decode correction applies, and why, every second in one run per workload."""
 
 from dataclasses import dataclass
 from math import fsum
@@ -11,7 +11,7 @@ from fairlead_simulator.experiments.cells import simulate_cell
 from fairlead_simulator.simulation.pool_simulation import Simulation
 
 EDGE = 0.95
-"""Of the saturation."""
+"""Rate as a share of the saturation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class HeldUp:
 
 
 def held_up(study: Study) -> HeldUp:
-    """Of `dualmap` at `EDGE`, seed 0, sampled every second."""
+    """The figures of `dualmap` at `EDGE`, seed 0, sampled every second."""
     bottleneck = MigrationRules(slo_seconds=1.0).bottleneck_seconds
     queued = 0
     memory: list[float] = []

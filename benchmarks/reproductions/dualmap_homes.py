@@ -1,4 +1,4 @@
-"""Who changes home when the pool grows or shrinks: sessions in a run, and keys on the rings."""
+"""Counts the sessions of a run, and the keys on the rings, that change instance when the pool grows or shrinks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ KEYS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one change of the pool did to sessions: of those seen before and after it in neighbouring phases, how
-    many came elsewhere after.
+    """The sessions moved by one change of the pool, among those seen in the phases before and after it.
 
-    `staying` are those whose instance was still there afterwards, `strayed` of them those that left it all the same.
+    `staying` counts the sessions whose instance still existed afterwards; `strayed` counts those of them that left it
+    nevertheless.
     """
 
     sessions: int
@@ -25,8 +25,9 @@ class Step:
 
 
 def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float], remaining: set[str] | None) -> Step:
-    """Of sessions served both before and after `step` in the time `within`: the last instance before
-    against the first after.
+    """Compare each session's last instance before `step` with its first one after it.
+
+    Only sessions served on both sides of `step` in the time `within` count.
 
     `remaining` are the instances that are still there afterwards, None when all are.
     """
@@ -48,9 +49,11 @@ def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMoves:
-    """Of many keys, when the pool grows: shares (0-1) of owners on one ring that changed, of places in the pair that
-    changed, of keys that keep at least one of their two candidates, and of changed places whose new instance is not one
-    of the new ones (which consistent hashing forbids).
+    """Changes of many keys when the pool grows, as shares (0-1).
+
+    They are the shares of owners on one ring that changed, of places in the pair that changed, of keys that keep at
+    least one of their two candidates, and of changed places that went to an old instance (which consistent hashing
+    forbids).
     """
 
     owners: float
@@ -60,7 +63,7 @@ class KeyMoves:
 
 
 def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode: str) -> KeyMoves:
-    """What the rings do with evenly spread keys when `few` instances become `many`."""
+    """The moves of evenly spread keys on the rings when `few` instances become `many`."""
     keys = [(2, number * 0x9E37_79B9_7F4A_7C15 % (1 << 64)) for number in range(KEYS)]
     ring_before, ring_after = HashRing.of(few), HashRing.of(many)
     pairs_before, pairs_after = CandidateRings.of(few, 2, mode), CandidateRings.of(many, 2, mode)

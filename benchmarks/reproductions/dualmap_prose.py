@@ -1,4 +1,4 @@
-"""The words of the DualMap section. Every figure in them is computed, and so is every word that depends on one."""
+"""The text of the DualMap section. Every figure in it is computed, and so is every word that depends on one."""
 
 from collections.abc import Mapping, Sequence
 

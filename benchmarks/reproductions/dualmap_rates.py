@@ -35,7 +35,7 @@ NAMES = tuple(one.label for one in BASELINES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """Of `dualmap` over the baseline that is best there.
+    """Gains of `dualmap` over the best baseline at each point.
 
     `capacity` is the largest relative gain of attainment, at `capacity_at` (a multiple).
     """
@@ -100,7 +100,7 @@ def attainments(study: Study, results: Results, labels: Sequence[str]) -> str:
 
 
 def goodput(study: Study, results: Results, label: str) -> str:
-    """In requests per second, marked where it lies outside the rates that were run."""
+    """Goodput in requests per second, marked where it lies outside the rates that were run."""
     multiple = results.goodput(label)
     tested = results.multiples(label)
     if multiple == 0:

@@ -1,6 +1,7 @@
-"""What all parts of the DualMap section share: its two workloads, the policies compared, and how a run of them is made
-(algorithms and settings of the paper's evaluation: eight instances of its first testbed, prompts below 20,480 tokens,
-4,000 requests of which 500 warm the caches).
+"""The setup that all parts of the DualMap section share: two workloads, the compared policies, and their runs.
+
+Algorithms and settings are those of the paper's evaluation: eight instances of its first testbed, prompts below 20,480
+tokens, 4,000 requests of which 500 warm the caches.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ MARKERS = "osD^vP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy with parameters under a name of its own.
+    """A policy with parameters, under its own name.
 
     `at_once`: no queue in the router, requests wait in the engines.
     """
@@ -46,9 +47,9 @@ class Variant:
 
     @property
     def hashes(self) -> bool:
-        """Whether ids have a say.
+        """Whether the policy hashes ids.
 
-        Other policies do the same with every seed, as arrival times do not depend on it, and need only one.
+        Other policies decide the same with every seed, because arrival times do not depend on it, and need only one.
         """
         return self.policy in ("dualmap", "cache-affinity")
 
@@ -118,11 +119,11 @@ class Results:
         return sorted(multiple for name, multiple in self.cells if name == label)
 
     def mean(self, label: str, multiple: float, figure: str) -> float:
-        """Of a field of `Figures`; runs without it do not count."""
+        """Mean of a field of `Figures`; runs without it do not count."""
         return runs.mean(self.cells[label, multiple], lambda figures: getattr(figures, figure))
 
     def attainments(self, label: str, multiple: float) -> list[float]:
-        """Seed by seed."""
+        """Attainment seed by seed."""
         return [result.figures.attainment for result in self.cells[label, multiple]]
 
     def goodput(self, label: str) -> float:
@@ -131,8 +132,9 @@ class Results:
 
 
 def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_ATTAINMENT) -> float:
-    """Where (rate, attainment) first falls below `level`, linear between neighbouring points, which come by ascending
-    rate.
+    """The rate at which attainment first falls below `level`, interpolated linearly between (rate, attainment) points.
+
+    The points come by ascending rate.
 
     0 when the first point is below it already, the last rate when none is: the true figure is then lower, or higher.
     """

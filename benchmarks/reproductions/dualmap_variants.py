@@ -1,5 +1,5 @@
-"""What makes the difference: the published code's key, threshold and queue order one by one, the queue timeout,
-DualMap's parts, and anchors.
+"""Finds which settings make the difference: the published code's key, threshold and queue order one by one, the queue
+timeout, DualMap's parts, and anchors.
 """
 
 from collections.abc import Sequence

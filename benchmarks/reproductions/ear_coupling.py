@@ -1,5 +1,6 @@
-"""The coupling law measured: agent sessions in a closed loop at rising rates, concurrency predicted from lower rates
-against concurrency found.
+"""Tests the coupling law: agent sessions in a closed loop at rising rates.
+
+The concurrency predicted from lower rates is compared with the measured one.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
-"""Equilibria of a closed loop: agent sessions begun at a rate, run, and their concurrency, throughput and times
-measured; the coupling law at each.
+"""Measures equilibria of a closed loop and applies the coupling law to each.
+
+Agent sessions begin at a given rate; their concurrency, throughput and times are measured.
 """
 
 from collections.abc import Sequence
@@ -110,7 +111,7 @@ class Law:
 
     @staticmethod
     def of(points: Sequence[Equilibrium]) -> "Law":
-        """At the last point."""
+        """The law at the last point."""
         return Law(at=points[-1], slope=slope_at_last([one.concurrency for one in points], [one.time for one in points]))
 
     @property
@@ -161,7 +162,7 @@ class Step:
 
 
 def steps_of(curve: Sequence[Equilibrium], fitted: int) -> list[Step]:
-    """One for every point that has `fitted` points up to it and one after it."""
+    """A step for every point that has `fitted` points up to it and one after it."""
     return [Step(before=curve[end - 2], law=Law.of(curve[end - fitted : end]), after=curve[end]) for end in range(fitted, len(curve))]
 
 

@@ -32,8 +32,9 @@ INSTANCES = 8
 SLO_SECONDS = 5.0
 REQUESTS = 4000
 SETTLED_SECONDS = 4000.0
-"""Of the generated sessions, how much is left out before the first request used: by then the longest sessions have
-ended for the first time.
+"""Seconds of the generated sessions that are left out before the first request used.
+
+By then the longest sessions have ended for the first time.
 """
 
 
@@ -79,7 +80,7 @@ class Outcome:
     moves_mean: float
     """Migrations per session."""
     moves_most: int
-    """Of any one session."""
+    """Most migrations of any one session."""
     beyond_bound: int
     """Sessions that migrated more than 1 + lifetime / T_cool times; 0 when the variant has no cooldown."""
     amplification: float
@@ -103,7 +104,7 @@ def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tup
 
 
 def ceiling(rate: float, seed: int, requests: int, settled_seconds: float = SETTLED_SECONDS) -> Saturation:
-    """What the pool could do at the very most on this workload."""
+    """An upper bound of the pool's throughput on this workload."""
     workload, ideal = agents(rate, seed, requests, settled_seconds)
     return estimate_saturation(workload, ideal, PRESET, INSTANCES, 0, 0)
 
@@ -225,7 +226,7 @@ def _simulated(jobs: int, settings: Sequence[Setting]) -> Iterator[Outcome]:
 
 
 def mean_of(values: Sequence[float | None]) -> float:
-    """Over runs that have the figure; 0 when none has."""
+    """Mean over runs that have the figure; 0 when none has."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else 0.0
 

@@ -1,4 +1,4 @@
-"""EAR's thresholds: what counts as hot, and how long a session rests after a move."""
+"""EAR's thresholds: the load that counts as hot, and the pause of a session after a move."""
 
 from collections.abc import Sequence
 

@@ -39,10 +39,11 @@ class TraceShape:
 
 
 def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
-    """Of at least one row that names its session; block ids below `system_ids` are of system prompts.
+    """The shape of a trace with at least one row that names its session; block ids below `system_ids` are system
+    prompts.
 
-    A reused block counts for the session itself if that has sent it before, else for the system
-    prompt or another session.
+    A reused block counts for the session itself if that has sent it before, else for the system prompt or another
+    session.
     """
     held, origins = Counter[str](), Counter[str]()
     known: set[int] = set()

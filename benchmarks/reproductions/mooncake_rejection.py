@@ -1,5 +1,6 @@
-"""Whether refusing early, and by a forecast, refuses fewer: Mooncake's Table 3 where prefill,
-decode or both are short.
+"""Measures whether early refusal, and refusal by forecast, refuse fewer requests.
+
+This is Mooncake's Table 3, in pools short of prefill, of decode or of both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,7 @@ NAMES = {"AfterPrefill": "after prefill (baseline)", "Load": "load (early)", "Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """A pool and the rates at which it is run; `short` is what there is too little of."""
+    """A pool and the rates at which it is run; `short` names the scarce resource."""
 
     short: str
     decode_instances: int
@@ -119,7 +120,7 @@ class Capacities:
 
 
 def capacities(loaded: Workload) -> Capacities:
-    """Of the preset for this workload."""
+    """The capacities of the preset for this workload."""
     ideal, _ = ideal_hits(loaded)
     rows, cost = loaded.rows, ENGINE.decode
     warm = average([ENGINE.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(rows, ideal, strict=True)])
@@ -163,7 +164,9 @@ instead, which is the same where all last equally long."""
 
 
 def verdict(refused: Sequence[float]) -> str:
-    """Of mean refusals in the order of MODES: does each refuse fewer than the one before?"""
+    """The words on whether each mode refuses fewer than the one before; `refused` are mean refusals in the order of
+    MODES.
+    """
     base, early, forecast = refused
     told = " → ".join(f"{value:,.0f}" for value in refused)
     if base > early > forecast:

@@ -1,5 +1,6 @@
-"""Hot-spot replication: TTFT, hits and what is fetched by the threshold theta, against load balancing and
-against cache-awareness alone.
+"""Hot-spot replication: TTFT, hits and fetched tokens by the threshold theta.
+
+They are compared with load balancing and with cache-awareness alone.
 """
 
 from collections.abc import Sequence

@@ -66,9 +66,9 @@ class Outcome:
     figures: Figures
     refused: int
     refused_prefilled: int
-    """Of those, refused only after their prefill."""
+    """Requests refused only after their prefill."""
     wasted_share: float
-    """Of all prompt tokens computed, those of requests that were then refused."""
+    """Share of all computed prompt tokens that belongs to requests refused afterwards."""
     ttft_mean: float
     fetched_tokens: int
     """Prefix tokens that went from one prefill instance to another."""
@@ -76,7 +76,7 @@ class Outcome:
     refused_prompt: float
     """Mean prompt of the refused; 0 when none was."""
     older_share: float
-    """Of the decodes under way at a random moment, those already older than the mean decode lasts."""
+    """Share of the decodes running at a random moment that are older than the mean duration of a decode."""
     loads: tuple[LoadSample, ...] = field(repr=False)
 
 
@@ -163,8 +163,9 @@ def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_
 
 
 def older_than_mean(seconds: Sequence[float]) -> float:
-    """Of things that last so long, each as likely to be met as it is long: the share met at an age above the mean of
-    all.
+    """The share of things that, at a random moment, are older than the mean duration.
+
+    A thing is found in proportion to its duration, one of `seconds`.
     """
     mean = average(seconds)
     return fsum(max(0.0, one - mean) for one in seconds) / fsum(seconds) if mean else 0.0

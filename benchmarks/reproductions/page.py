@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: a head written here, and a part per section that only that section's run replaces."""
+"""Writes docs/benchmarks.md: a head, and a part per section that only a run of that section replaces."""
 
 import re
 from collections.abc import Sequence
@@ -23,8 +23,9 @@ the figures differ. Naming sections runs only these and leaves the rest of the p
 
 
 def render(page: str, sections: Sequence[Section], written: dict[str, str]) -> str:
-    """The page in the sections' order: parts just `written` are new, others are kept from the old `page`; those
-    in neither are left out.
+    """The page in the sections' order.
+
+    Parts in `written` are new, others are kept from the old `page`; sections in neither are left out.
     """
     kept = dict(re.findall(r"<!-- section (\S+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
     parts = [HEAD]

@@ -25,7 +25,7 @@ def workload(
 
 
 def run(context: Context, name: str, loaded: Workload, cells: Sequence[Cell], *, keep_loads: bool = False) -> list[CellResult]:
-    """All cells' results in their order, told of as they come."""
+    """All cells' results in their order; progress is printed."""
     found: list[CellResult] = []
     for result in run_cells(loaded, cells, processes=context.jobs, keep_loads=keep_loads, on_progress=lambda _: None):
         found.append(result)
@@ -38,7 +38,7 @@ def run(context: Context, name: str, loaded: Workload, cells: Sequence[Cell], *,
 
 
 def mean(results: Iterable[CellResult], figure: Callable[[Figures], float | None]) -> float:
-    """Of a figure over runs; runs that have none (nobody served) do not count, 0 when none has."""
+    """Mean of a figure over runs. Runs without it (no request served) do not count; 0 when no run has it."""
     values = [value for result in results if (value := figure(result.figures)) is not None]
     return fsum(values) / len(values) if values else 0.0
 

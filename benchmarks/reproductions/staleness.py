@@ -1,6 +1,4 @@
-"""What delayed, noisy and mistaken observations cost each policy, and what it is that makes a
-router robust against them.
-"""
+"""Measures the cost of delayed, noisy and wrong observations for each policy, and what makes a router robust to them."""
 
 from dataclasses import replace
 

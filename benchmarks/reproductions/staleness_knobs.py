@@ -1,4 +1,4 @@
-"""The lesser knobs of the section on stale and wrong observations: whose word is taken, noise, bursts, cache sizes."""
+"""The minor settings of the section on stale and wrong observations: source of the loads, noise, bursts, cache sizes."""
 
 from dataclasses import replace
 from math import exp
@@ -22,7 +22,7 @@ from benchmarks.reproductions.staleness_runs import (
 
 
 def sources(runs: Runs) -> str:
-    """Own counters against the engines' word."""
+    """Compares the router's own counters with the engines' reports."""
     rows = [
         (
             name,
@@ -48,7 +48,7 @@ free when last read, and loses {points(lost(runs, kv))}. With the prefix score b
 
 
 def noise(runs: Runs) -> str:
-    """Prompt lengths told wrongly."""
+    """Wrongly reported prompt lengths."""
     trials_shown = [(f"`{policy}`", Trial(policy=policy)) for policy in POLICIES]
     trials_shown.append((f"`fairlead`, 1 in flight, {LOADS[1]:g}×", Trial(policy="fairlead", load=LOADS[1], in_flight=1)))
     rows = [
@@ -82,7 +82,7 @@ keeps {percent(in_time(runs, replace(ordered, noise=NOISES[-1])))} in time where
 
 
 def bursts(runs: Runs) -> str:
-    """Rows of equal stamps at once."""
+    """Rows with equal timestamps that arrive at once."""
     kinds = [("random", 0.0), ("none", 0.0), ("random", LATE), ("none", LATE)]
     rows = []
     for policy in POLICIES:
@@ -104,7 +104,7 @@ that, and neither have several routers."""
 
 
 def beliefs(runs: Runs) -> str:
-    """Cache sizes taken wrongly."""
+    """Wrongly assumed cache sizes."""
     rows = []
     for policy in CHOOSERS:
         ones = [Trial(policy=policy, cache=SMALL_CACHE, believed=believed) for believed in BELIEFS]

@@ -22,7 +22,7 @@ INSTANCES = 8
 REQUESTS, WARMUP = 3000, 500
 POLICIES = ("fairlead", "min-ttft", "mooncake", "dualmap", "ear", "heimdall", "prefix-cache-load", "round-robin")
 CHOOSERS = POLICIES[:-1]
-"""Those that look at something."""
+"""Policies that read observations."""
 DELAYS = (0.0, 0.1, 0.5, 2.0)
 LATE = DELAYS[-1]
 NOISES = (0.0, 0.1, 0.3, 0.6)

@@ -1,3 +1,4 @@
-"""Values for tests with only what a test is about, and what must hold of real ones. It must not start anything. Its
-danger: a default that hides what a test depends on.
+"""Builds values for tests, which name only the fields they are about, and checks real values.
+
+It must not start anything. Its danger: a default that hides a value that a test depends on.
 """

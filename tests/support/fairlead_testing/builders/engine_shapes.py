@@ -26,7 +26,7 @@ Values are replaced by their kind, but for those that clients compare.
 _COMPARED = ("type", "object", "role", "status", "finish_reason", "stop_reason", "param", "code", "reason", "index", "sequence_number")
 
 _UNSERVED = {"status": 404, "media_type": "application/json", "answer": {"detail": "text"}}
-"""What a path that a server does not serve is answered."""
+"""Statuses of a path that a server does not serve."""
 
 _LONG = "hello world " * 2000
 
@@ -157,7 +157,7 @@ CASES: tuple[tuple[str, str, str, dict[str, Any] | None], ...] = (
 
 
 def shape_of(client: httpx.Client, model: str, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Shape]:
-    """Ask, and say what came: status, media type, and the shape of the document or of the stream's events."""
+    """Send a request; returns status, media type, and the shape of the document or of the stream's events."""
     response = client.request(method, path, json=None if body is None else {"model": model, **body})
     media_type = response.headers.get("content-type")
     if media_type is not None and media_type.startswith("text/event-stream"):

@@ -1,4 +1,4 @@
-"""What must hold of the stored record at any moment, as SQL: each query finds what contradicts it."""
+"""Invariants of the stored record, as SQL: each query finds the rows that violate one."""
 
 import psycopg
 
@@ -45,7 +45,7 @@ CONTRADICTIONS = {
 
 
 def contradictions(database_url: str) -> list[str]:
-    """What does not hold, with the first rows that show it; empty when the record is consistent."""
+    """The violated invariants, with the first rows that show it; empty when the record is consistent."""
     with psycopg.connect(plain(database_url)) as connection:
         found = {name: connection.execute(query).fetchmany(3) for name, query in CONTRADICTIONS.items()}
     return [f"{name}: {rows}" for name, rows in found.items() if rows]

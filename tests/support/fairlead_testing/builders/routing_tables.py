@@ -1,4 +1,4 @@
-"""Routing tables as the control API tells them to routers."""
+"""Routing tables as the control API sends them to routers."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,5 +1,5 @@
-"""Pools and replays sized so that the whole sandbox on two cores runs them in seconds: engines
-twenty times faster than real.
+"""Pools and replays that the whole sandbox runs in seconds on two cores, with engines twenty times faster than real
+ones.
 """
 
 from typing import Any

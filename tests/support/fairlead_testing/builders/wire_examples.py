@@ -1,4 +1,4 @@
-"""Wire types by their fields: an example of one, and what in a JSON document is not as its type says."""
+"""Makes an example of a wire type from its fields, and finds where a JSON document differs from its type."""
 
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime

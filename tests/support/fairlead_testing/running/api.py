@@ -33,7 +33,7 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 2, "engine": {"type": "simu
 
 
 class MovingClock:
-    """Wall time plus what was skipped."""
+    """Wall time plus the time that a test skipped."""
 
     def __init__(self) -> None:
         self.skipped = timedelta()

@@ -1,4 +1,4 @@
-"""The web UI in a real server over the fake public API, and the browser contexts that look at it."""
+"""Runs the web UI in a real server over the fake public API, and makes browser contexts for it."""
 
 import asyncio
 import socket
@@ -74,7 +74,7 @@ def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **op
 
 
 def watch_troubles(page: Page, origin: str) -> list[str]:
-    """Collects what must never happen; the list grows as it does."""
+    """Collects events that must never happen, such as errors on the console; the returned list grows with them."""
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(f"console: {message.text}") if message.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))

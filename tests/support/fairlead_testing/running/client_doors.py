@@ -16,7 +16,7 @@ ENGINE_FLAGS = ("--model", MODEL, "--kv-cache-tokens", "8192", "--time-scale", "
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """Where clients knock. `router` is None at an engine's own door."""
+    """An address for clients. `router` is None at an engine's own door."""
 
     url: str
     engines: tuple[RunningEngine, ...]

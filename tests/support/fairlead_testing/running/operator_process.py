@@ -108,7 +108,7 @@ def health(port: int, path: str) -> tuple[int, dict[str, str]] | None:
 
 @dataclass(slots=True)
 class OperatorProcess:
-    """Started and killed as a test wishes."""
+    """The operator's process, started and killed as a test needs."""
 
     kubeconfig: str
     api_url: str
@@ -146,7 +146,7 @@ class OperatorProcess:
 
 @dataclass(slots=True)
 class Stage:
-    """Everything a test of the operator acts on."""
+    """The objects that a test of the operator uses."""
 
     client: KubernetesClient
     api: FakeSystemApi

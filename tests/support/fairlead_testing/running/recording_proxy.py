@@ -1,4 +1,4 @@
-"""A proxy before a Kubernetes API that writes down which right each request needs.
+"""A proxy before a Kubernetes API that records the right each request needs.
 
 It can be started late: until then its port refuses.
 """
@@ -123,7 +123,7 @@ _SESSION = web.AppKey("session", aiohttp.ClientSession)
 
 @contextmanager
 def recording_proxy(target: KubernetesClient, folder: Path) -> Iterator[RecordingProxy]:
-    """One that is not started yet."""
+    """A recording proxy that is not started yet."""
     port = free_port()
     document = {
         "apiVersion": "v1",

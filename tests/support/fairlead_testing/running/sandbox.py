@@ -1,4 +1,4 @@
-"""A whole sandbox for tests: started by the `fairlead` command, asked over HTTP, hurt by signals."""
+"""A whole sandbox for tests: started by the `fairlead` command, called over HTTP, disturbed by signals."""
 
 import base64
 import json
@@ -124,7 +124,7 @@ class RunningSandbox:
         return self.kubernetes("PATCH", path, document, "application/apply-patch+yaml")
 
     def scale_pool(self, name: str, replicas: int) -> httpx.Response:
-        """What `kubectl scale` does."""
+        """Scale a pool as `kubectl scale` does."""
         return self.kubernetes("PATCH", f"{POOLS}/{name}/scale", {"spec": {"replicas": replicas}}, "application/merge-patch+json")
 
     def delete_pool(self, name: str) -> None:

@@ -86,10 +86,10 @@ class Seam(Protocol):
     router_token: str
 
     def away(self) -> AbstractAsyncContextManager[None]:
-        """Meanwhile the API answers that it cannot, for its database is away."""
+        """In this block the API answers that its database is away."""
 
     def slow(self) -> AbstractAsyncContextManager[None]:
-        """Meanwhile reports that bind sessions wait for their answer."""
+        """In this block reports that bind sessions wait for their answer."""
 
 
 class FakeSeam:

@@ -15,7 +15,7 @@ from fairlead_client.report_posts import encode_batch
 
 
 class NotTaken(Exception):
-    """A call was refused, or put off until later."""
+    """A call was refused or postponed."""
 
     def __init__(self, outcome: Refused | Later) -> None:
         self.outcome = outcome

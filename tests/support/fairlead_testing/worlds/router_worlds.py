@@ -1,5 +1,7 @@
-"""Worlds for tests of routers: a router in this process behind a real server, a fake control API over HTTP, and engines
-that do what a request's header says.
+"""Worlds for tests of routers.
+
+A router runs in this process behind a real server, with a fake control API over HTTP and engines that do what a
+request's header says.
 """
 
 from __future__ import annotations
@@ -240,7 +242,7 @@ class RunningRouter:
         return scheduler
 
     def busy(self) -> int:
-        """Requests anybody still counts anywhere."""
+        """Number of requests that any account still counts."""
         pools = tuple(self.router.pools.living())
         counted = sum(row.in_flight + row.waiting for pool in pools for row in pool.scheduler.in_flight())
         return counted + sum(len(pool.tickets) for pool in pools) + self.router.calls.active()
@@ -253,7 +255,7 @@ class RunningRouter:
 
 @dataclass
 class World:
-    """What a test runs in: start engines and routers as needed; all of it is stopped at the end."""
+    """The world of a test: it starts engines and routers as needed, and stops them all at the end."""
 
     api: FakeSystemApi
     directory: Path

@@ -19,7 +19,7 @@ from fairlead.tables import RoutingTable
 
 @dataclass
 class PoolRun:
-    """What a run gave: TTFT per served request, refusals, and real cached and prompt tokens."""
+    """The result of a run: TTFT per served request, refusals, and real cached and prompt tokens."""
 
     ttft: dict[str, float] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer as soon as nothing else is to do: hours of waiting take no time."""
+"""An event loop whose clock jumps to the next timer as soon as nothing is left to do: hours of waiting take no time."""
 
 import asyncio
 import selectors

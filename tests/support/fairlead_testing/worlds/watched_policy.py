@@ -1,5 +1,6 @@
-"""A policy under watch: every answer of the one inside is checked against the table and the circuits, worked
-out here from nothing else.
+"""Wraps a policy and checks its every answer against the table and the circuits.
+
+The check uses nothing but those two.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ from fairlead.tables import RoutingFacts
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A decision as its record would show it, without what became of it."""
+    """A decision as its record would show it, without its outcome."""
 
     chosen: str
     rule: Rule
@@ -74,7 +75,7 @@ class WatchedPolicy:
         return decision
 
     def _check_weighing(self, decision: Decision) -> None:
-        """What would be recorded gives the choice again, and says so in a sentence."""
+        """Check that the record of the decision gives the same choice, and explains it in a sentence."""
         weighing = decision.weigh()
         terms = BUILT_IN.terms(self.name)
         ground = ground_of(terms, weighing.rule, weighing.limits)
