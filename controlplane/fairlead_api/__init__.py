@@ -1,7 +1,6 @@
-"""The control API: persists what routers and the operator report, builds routing tables, answers people,
-plans and audits changes.
+"""The control API: stores what routers and the operator report, builds routing tables, answers people, audits changes.
 
-`routes` speak HTTP, `services` hold the use cases and know neither FastAPI nor SQLAlchemy, `store` is the only SQL;
-`app` joins them. It must not stand in the path of a request to an engine. Its danger: an acknowledged report is
-forgotten by the router that sent it, so nothing may be acknowledged before it is committed.
+`routes` speak HTTP. `services` hold the use cases, plans among them, and know neither FastAPI nor SQLAlchemy. `store`
+holds all the SQL. `app` joins them. It must not stand in the path of a request to an engine. The danger here: a router
+forgets a report once it is acknowledged, so nothing may be acknowledged before it is committed.
 """

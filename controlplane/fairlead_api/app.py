@@ -163,7 +163,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
 
 
 def report_ages(retention: Retention) -> Ages:
-    """Rows older than what is kept are not stored."""
+    """Largest age at which a row is still stored: the age at which retention would delete it."""
     day = 86_400.0
     return Ages(
         decisions=day * retention.decisions_days, rejections=day * retention.rejections_days, loads=day * retention.load_samples_days
@@ -171,7 +171,7 @@ def report_ages(retention: Retention) -> Ages:
 
 
 def keep(retention: Retention) -> Keep:
-    """Retention by table."""
+    """Days to keep, by table or setting."""
     return Keep(
         partitioned={
             "load_samples": retention.load_samples_days,

@@ -1,4 +1,4 @@
-"""The Kubernetes API, as far as plans need it: reading a pool and patching its replicas."""
+"""The calls to the Kubernetes API that plans need: reading a pool and patching its replicas."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, C
 
 FIELD_MANAGER = "fairlead-api"
 CONFIGURE_SECONDS = 60
-"""When to ask again after nothing said where the Kubernetes API is: somebody has to configure it first."""
+"""Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
 
 class KubernetesCluster:

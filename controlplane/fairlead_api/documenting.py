@@ -1,5 +1,6 @@
-"""What FastAPI's OpenAPI document leaves out: credentials, the refusals every endpoint shares, and bodies
-that take no unknown fields.
+"""Completes FastAPI's OpenAPI document.
+
+It adds credentials, the refusals that every endpoint shares, and that request bodies take no unknown fields.
 """
 
 from typing import Any
@@ -69,5 +70,5 @@ def _add_refusals(operation: dict[str, Any], path: str) -> None:
 
 
 def _close(body: dict[str, str], schemas: dict[str, Any]) -> None:
-    """Bodies of people take no unknown fields (`routes.bodies.known_fields`)."""
+    """Mark bodies sent by people as taking no unknown fields (`routes.bodies.known_fields`)."""
     schemas[body["$ref"].rpartition("/")[2]]["additionalProperties"] = False

@@ -1,7 +1,7 @@
-"""Who is asking is settled before anything of a request is parsed, cached or looked up.
+"""Identifies the caller before anything of a request is parsed, cached or looked up.
 
-A stranger learns nothing from a 401: no field names, no paths, and their body is not read. What comes after, remembered
-answers of `StaleReads` among it, can rely on a known caller.
+A stranger learns nothing from a 401: it names no fields and no paths, and the request's body is not read. Later steps,
+such as the answers that `StaleReads` remembers, can rely on a known caller.
 """
 
 import re
@@ -16,16 +16,16 @@ from fairlead_api.services.access.access import Access, Caller
 from fairlead_api.services.errors import NotAuthenticated, ServiceError
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login"})
-"""What answers without a token."""
+"""Paths that answer without a token."""
 
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
 
 class Identify:
-    """Middleware that puts a Caller into the request's state, or answers 401 (503 while the database is away and the
-    caller was not seen lately).
+    """Middleware that puts a Caller into the request's state, or answers 401.
 
-    Cookies are ignored, so a browser can be tricked into nothing.
+    It answers 503 while the database is away and the caller was not seen lately. Cookies are ignored, so that no other
+    site can make a browser act for its user.
     """
 
     def __init__(self, app: ASGIApp, access: Access, clock: Callable[[], datetime]) -> None:

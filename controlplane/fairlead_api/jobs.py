@@ -1,5 +1,7 @@
-"""When the background jobs run. A failing run is logged and counted, and the next one tries again. A job that still
-runs when it is due again goes on alone: each run does all that is due, so nothing is missed.
+"""Runs the background jobs on their schedules.
+
+A run that fails is logged and counted, and the next one tries again. If a job is still running when it is due again,
+no second run starts: each run does everything that is due, so nothing is missed.
 """
 
 import asyncio
@@ -25,10 +27,12 @@ Job = Callable[[datetime], Awaitable[None]]
 async def scheduled(
     upkeep: Upkeep, audit_head: Callable[[], Awaitable[AuditHead | None]], telemetry: Telemetry, clock: Callable[[], datetime]
 ) -> AsyncIterator[None]:
-    """Runs the jobs for the length of the context: each once at the start, then by its interval."""
+    """Runs the jobs while the context is open: each once at the start, then at its interval."""
 
     async def tell_audit_head(_: datetime) -> None:
-        """Into the process's log, which is kept elsewhere than the database: it proves later what the audit log was."""
+        """Writes the head to the process's log, which is kept outside the database: it proves later what the audit log
+        was.
+        """
         head = await audit_head()
         if head is not None:
             _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
@@ -55,7 +59,7 @@ async def scheduled(
 
 
 class Alone:
-    """A job of which one run is under way at most."""
+    """A job that has at most one run under way."""
 
     def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
         self._run = run
@@ -63,12 +67,12 @@ class Alone:
         self._stopped = False
 
     async def start(self) -> None:
-        """Begins a run, unless one is under way, and does not wait for it."""
+        """Starts a run without waiting for it, unless one is under way."""
         if not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Ends a run that is under way; none begins any more."""
+        """Cancels a run that is under way; none starts afterwards."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()

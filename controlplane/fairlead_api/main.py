@@ -1,5 +1,6 @@
-"""The control API's process, without the web UI: `python -m fairlead_api.main --host H --port P`,
-settings from the environment.
+"""The control API's process without the web UI: `python -m fairlead_api.main --host H --port P`.
+
+Settings come from the environment.
 """
 
 import click

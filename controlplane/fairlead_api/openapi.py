@@ -10,7 +10,7 @@ from fairlead_api.settings import Settings
 
 
 def document() -> str:
-    """The document as it is stored: stable order of keys as written, two spaces."""
+    """The document as it is stored: keys in the order they were written, indented by two spaces."""
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
     return json.dumps(openapi(api), indent=2, ensure_ascii=False) + "\n"
 

@@ -1,4 +1,4 @@
-"""Errors to RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback."""
+"""Turns errors into RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback."""
 
 import logging
 from typing import Any
@@ -32,7 +32,7 @@ TITLES = {
 
 
 def problem_response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    """The document as application/problem+json; fields without value are left out."""
+    """The document as application/problem+json; fields without a value are left out."""
     content = {name: value for name, value in msgspec.to_builtins(problem).items() if value is not None}
     content.setdefault("instance", request.url.path)
     content.setdefault("request_id", getattr(request.state, "request_id", None))
@@ -60,13 +60,13 @@ def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
 
 
 def of_input(error: InvalidInput) -> Problem:
-    """422 with field, value and remedy."""
+    """A 422 with field, value and remedy."""
     value = error.value if isinstance(error.value, str | int | float | bool | None) else str(error.value)
     return _problem("invalid-input", 422, str(error), field=error.field, value=value, remedy=error.remedy)
 
 
 def of_validation(error: RequestValidationError) -> Problem:
-    """The first thing wrong with a request: malformed JSON is 400, everything else 422 with its field."""
+    """The first error of a request: malformed JSON is 400, everything else 422 with its field."""
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
@@ -78,7 +78,7 @@ def of_validation(error: RequestValidationError) -> Problem:
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
-    """What a path takes; the framework's own answer names the methods of the first route only."""
+    """The methods that a path takes; the framework's answer names only those of the first route."""
     paths = app.openapi()["paths"]
     return sorted({method.upper() for template in paths if compile_path(template)[0].match(path) for method in paths[template]})
 
@@ -116,7 +116,9 @@ def install(app: FastAPI) -> None:
         return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
-        """A value Postgres cannot hold (too large a number, a NUL in text) is the sender's; the rest is ours."""
+        """A value that Postgres cannot hold (too large a number, a NUL in text) is the sender's
+        error; the rest are ours.
+        """
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.DataError):
             first = str(cause).strip().splitlines()[0]

@@ -1,7 +1,7 @@
-"""Serving an app of the control API: where to listen, waiting for the database, migrating, and uvicorn.
+"""Serves an app of the control API: chooses the address, waits for the database, migrates it, and runs uvicorn.
 
-Whatever makes a start impossible (a database that does not answer, a taken port) is raised as one
-line's worth of FairleadError.
+Whatever makes a start impossible (a database that does not answer, a taken port) is raised as a
+FairleadError of one line.
 """
 
 import logging
@@ -30,7 +30,7 @@ class DatabaseAway(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a command line says of serving."""
+    """The command-line options of serving."""
 
     host: str
     port: int
@@ -52,9 +52,9 @@ def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
 
 
 def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIApp]) -> None:
-    """Serves until a signal. `app` makes what is served, from the settings and the URL it is served at.
+    """Serves until a signal. `app` makes the served app from the settings and its URL.
 
-    Raises InvalidInput for what a person can mend in settings or command line, DatabaseAway.
+    Raises InvalidInput for an error in the settings or on the command line, DatabaseAway.
     """
     if settings.auth_mode == "none" and not place.host.startswith(_LOOPBACK):
         raise InvalidInput("FAIRLEAD_AUTH_MODE", "none", f"listen on 127.0.0.1 instead of --host {place.host}, or write bootstrap")

@@ -1,4 +1,4 @@
-"""Settings of the control API, read once from the environment; docs/settings.md is made of them."""
+"""Settings of the control API, read once from the environment; docs/settings.md is generated from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ROLES = ("viewer", "operator", "admin", "system-operator", "system-router")
 """Roles of people in rising order, and those of the operator process and of routers."""
 
 MOST_DAYS = 36_500
-"""Longest retention: a hundred years, which is for ever here."""
+"""Longest retention: a hundred years, which counts as for ever."""
 
 DATABASE_SCHEME = "postgresql+psycopg://"
 
@@ -28,13 +28,13 @@ DATABASE_URL = variable(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSettings:
-    """All that migrations need."""
+    """The settings that migrations need."""
 
     url: str = field(repr=False, metadata=DATABASE_URL)
 
 
 class BootstrapToken(NamedTuple):
-    """A token given by the environment; never stored, never expires while the process lives."""
+    """A token given by the environment. It is never stored, and never expires while the process lives."""
 
     role: str
     name: str
@@ -78,9 +78,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`background` off = no jobs (tests drive them by hand). Pool summaries of one moment serve
-    everybody for `share_seconds`, percentiles in them for four times as long (and until they are
-    computed again, at most twenty times).
+    """Settings of the control API.
+
+    `background` off = no jobs (tests run them by hand). A set of pool summaries is shared for
+    `share_seconds`; the percentiles in them for four times as long, and beyond that until they are computed
+    again, at most twenty times as long.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)

@@ -1,7 +1,7 @@
-"""Reads while the database is away: the last good answer to the same question of the same person, marked stale.
+"""Reads while the database is away: the same person's last good answer to the same question, marked stale.
 
-Only 503 answers are replaced, and only for a caller `Identify` knows: who was revoked, or is not known while the
-database is away, gets none. Answers say their age in `age` and `x-fairlead-stale`.
+Only 503 answers are replaced, and only for a caller that `Identify` knows: a caller who was revoked, or is not known
+while the database is away, gets none. Answers give their age in `age` and `x-fairlead-stale`.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024
 MAX_AGE_SECONDS = 600.0
 NEVER_STALE = ("/v1/live", "/v1/audit/verification")
-"""A stream, and a verdict that must be about the log as it is."""
+"""Paths without stale answers: a stream, and a verdict that must be about the present log."""
 
 _Key = bytes
 _Answer = tuple[float, list[tuple[bytes, bytes]], bytes]
@@ -42,7 +42,7 @@ class StaleReads:
         await self._app(scope, receive, exchange.send)
 
     def remember(self, key: _Key, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Keeps a good answer, forgetting the oldest beyond MAX_ANSWERS."""
+        """Keeps a good answer; drops the oldest above MAX_ANSWERS."""
         self._answers[key] = (self._monotonic(), headers, body)
         self._answers.move_to_end(key)
         while len(self._answers) > MAX_ANSWERS:
@@ -60,7 +60,7 @@ class StaleReads:
 
 
 class _Exchange:
-    """Watches one answer go by: keeps a good one, replaces a 503."""
+    """Watches one answer pass: keeps a good one, replaces a 503."""
 
     def __init__(self, cache: StaleReads, key: _Key, send: Send) -> None:
         self._cache = cache

@@ -1,5 +1,5 @@
-"""Metrics `fairlead_api_*` (bounded labels) and the middleware that gives every request an id, a metric and a
-log line.
+"""Metrics `fairlead_api_*` (bounded labels), and the middleware that gives every request an id, a metric and a log
+line.
 """
 
 import logging
@@ -48,7 +48,7 @@ class Telemetry:
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
-        """What did not become a row of those that routers sent."""
+        """Counts the rows and moves that routers sent and that were not stored."""
         for reason, count in ignored.items():
             self.ignored.labels(reason).inc(count)
         for pool, count in lost_moves.items():

@@ -32,7 +32,7 @@ def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime]) -
 
     @routes.get("/whoami")
     async def whoami(caller: Viewer) -> Identity:
-        """Who the bearer of this token is."""
+        """The identity of this token's bearer."""
         return caller.identity
 
     @routes.post("/login", dependencies=[Depends(known_fields(LoginRequest))])
@@ -43,12 +43,12 @@ def access_routes(guard: Guard, access: Access, clock: Callable[[], datetime]) -
 
     @routes.post("/logout", status_code=204)
     async def logout(caller: Viewer) -> None:
-        """Ends the web session that asks."""
+        """Ends the caller's web session."""
         await access.logout(caller, clock())
 
     @routes.post("/login-links", status_code=201, dependencies=[Depends(known_fields(LoginLinkRequest))])
     async def create_login_link(body: LoginLinkRequest, caller: Admin) -> LoginLink:
-        """A link that logs one person in once, within at most 10 minutes."""
+        """A link that logs one person in once. It is valid for at most 10 minutes."""
         return await access.create_link(body, caller, clock())
 
     @routes.get("/tokens")

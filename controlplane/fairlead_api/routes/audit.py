@@ -1,4 +1,4 @@
-"""The audit log, its head, and whether its chain holds."""
+"""The audit log, its head, and the verification of its chain."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -24,12 +24,12 @@ KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
 class AuditReader(Protocol):
-    """Where entries are read."""
+    """The source of audit entries."""
 
     async def entries(self, wanted: AuditFilter, span: Span) -> Page[AuditEntry]: ...
 
     async def entry(self, entry_id: int) -> AuditEntry:
-        """Raises NotFound."""
+        """One entry. Raises NotFound."""
 
 
 class Verifier(Protocol):
@@ -59,9 +59,9 @@ def audit_routes(guard: Guard, reader: AuditReader, verifier: Verifier, clock: C
 
     @routes.get("/audit/verification", response_model=AuditVerification)
     async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
-        """Walks the whole hash chain, up to its newest head.
+        """Checks the whole hash chain, up to its newest head.
 
-        A head kept from `/v1/audit/head` is checked too when it is given.
+        A head kept from `/v1/audit/head` is checked too if it is given.
         """
         if (head_id is None) != (head_chain is None):
             raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")

@@ -1,4 +1,4 @@
-"""Request bodies of people: a field we do not know is an error, not something to ignore."""
+"""Request bodies that people send: an unknown field is an error and is never ignored."""
 
 import dataclasses
 import json
@@ -16,8 +16,10 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that raises InvalidInput for top-level names `body` (a dataclass) does not have and for texts that
-    are no text, MalformedBody for nesting no body of ours has.
+    """A dependency that refuses unknown fields in a request's body.
+
+    It raises InvalidInput for top-level names that `body` (a dataclass) does not have and for strings that are not
+    valid text, and MalformedBody for nesting deeper than any of our bodies has.
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -38,13 +40,14 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
 
 
 def _shown(value: Any) -> Any:
-    """A text without lone surrogates, which cannot be written in UTF-8; anything else as it is."""
+    """Text without lone surrogates, which UTF-8 cannot encode; any other value unchanged."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
-    """The OpenAPI request body of an endpoint that decodes by itself (one, or `several` in a list too);
-    `with_definitions` adds the types.
+    """The OpenAPI request body of an endpoint that decodes its body itself.
+
+    The body is one object, or with `several` also a list of them. `with_definitions` adds the types.
     """
     one: dict[str, Any] = {"$ref": f"#/components/schemas/{kind.__name__}"}
     schema = {"anyOf": [one, {"type": "array", "items": one}]} if several else one

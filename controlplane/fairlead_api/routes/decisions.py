@@ -20,12 +20,12 @@ from fairlead_client.resources.pages import Page
 
 
 class DecisionReader(Protocol):
-    """Where decisions are read."""
+    """The source of decisions."""
 
     async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]: ...
 
     async def decision(self, decision_id: str) -> RoutingDecision:
-        """Raises NotFound."""
+        """One decision. Raises NotFound."""
 
 
 def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], datetime]) -> APIRouter:

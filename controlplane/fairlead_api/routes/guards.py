@@ -1,4 +1,4 @@
-"""Who may call an endpoint: the caller that `Identify` found, checked against the role the endpoint needs."""
+"""Checks the caller that `Identify` found against the role that an endpoint needs."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -10,7 +10,7 @@ from fairlead_client.resources.access import AccessRole
 
 
 class Guard:
-    """Makes dependencies."""
+    """Makes the dependencies that check roles."""
 
     def __init__(self, access: Access, clock: Callable[[], datetime]) -> None:
         self._access = access

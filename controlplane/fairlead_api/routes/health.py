@@ -1,4 +1,4 @@
-"""Open endpoints: health, readiness, metrics; and the OpenAPI document for those who may read."""
+"""Health, readiness and metrics; and the OpenAPI document, for callers who may read."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Protocol
@@ -11,7 +11,7 @@ from fairlead_client.resources.access import AccessRole
 
 
 class DatabasePulse(Protocol):
-    """What is known of the database without asking it."""
+    """The last known state of the database, read without asking it."""
 
     @property
     def read_only(self) -> bool: ...
@@ -28,14 +28,15 @@ def health_routes(
 
     @routes.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, str]:
-        """The process lives."""
+        """The process is alive."""
         return {"status": "ok"}
 
     @routes.get("/readyz", tags=["health"])
     async def readyz() -> dict[str, str]:
         """The database answers.
 
-        Says so at once: it is asked all the time, not by this. With a database that takes no writes, reading works.
+        The reply is immediate, because the database is asked all the time and not by this request. With a database
+        that takes no writes, this still succeeds, since reading works.
         """
         pulse.require_heard()
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
@@ -44,7 +45,7 @@ def health_routes(
     async def get_metrics(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> Response:
         """Prometheus metrics of this process.
 
-        They name pools and show traffic, so a scraper brings a token of a viewer.
+        They name pools and show traffic, so a scraper needs a viewer's token.
         """
         content, kind = metrics()
         return Response(content, media_type=kind)

@@ -32,7 +32,7 @@ def internal_routes(
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> APIRouter:
-    """Everything at `fairlead_client.internal_paths`."""
+    """The endpoints at `fairlead_client.internal_paths`."""
     routes = APIRouter(tags=["internal"])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
@@ -41,13 +41,13 @@ def internal_routes(
     async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
         """The operator's whole view of a pool; sending it again changes nothing.
 
-        409 when it is older than the stored one.
+        Answers 409 when it is older than the stored one.
         """
         return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
 
     @routes.post(internal_paths.POOL_EVENTS, status_code=204)
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
-        """Things the operator did or refused; repeated ones are stored once."""
+        """Actions and refusals of the operator; an event that is sent again is stored once."""
         for number, event in enumerate(body.events):
             if not 0 <= event.at <= LATEST:
                 raise InvalidInput(f"events[{number}].at", event.at, "give Unix seconds, such as 1700000000.0")
@@ -60,7 +60,7 @@ def internal_routes(
 
     @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
     async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:
-        """Tables and bindings as NDJSON: snapshot, `synced`, then changes; a heartbeat every 2 s.
+        """Tables and bindings as NDJSON: a snapshot, `synced`, then changes; a heartbeat every 2 s.
 
         The token must speak for the router.
         """
@@ -69,8 +69,10 @@ def internal_routes(
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:
-        """Batches of one router, each stored once however often it is sent: one, or a list of them of which the first
-        carries the router's state. The answer is a receipt, or a list of receipts in the same order.
+        """Batches of one router, each stored once however often it is sent.
+
+        The body is one batch, or a list of batches of which the first carries the router's state. The answer is a
+        receipt, or a list of receipts in the same order.
         """
         reports, several, unreadable = decode_reports(await request.body())
         for router in {report.router for report in reports}:
@@ -81,7 +83,7 @@ def internal_routes(
 
     @routes.post(internal_paths.ROUTER_GONE, status_code=204)
     async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:
-        """A router's last act."""
+        """A router's last message before it stops."""
         await guard.require_router(request, caller, gone.router)
         await ingestion.forget_router(gone, clock())
 

@@ -1,4 +1,4 @@
-"""Lists: one page as JSON, the same as `.json`, and the whole list streamed as `.csv`.
+"""Lists: one page as JSON (also under `.json`), and the whole list streamed as `.csv`.
 
 Each list is registered with one call.
 """
@@ -20,7 +20,7 @@ from fairlead_api.services.spans import Span
 from fairlead_client.resources.pages import Page
 
 Fetch = Callable[[Span], Awaitable[Page[Any]]]
-"""A list with its filters already chosen."""
+"""A list with its filters already applied; it takes the span to read."""
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 From = Annotated[str | None, Query(alias="from")]
@@ -33,7 +33,7 @@ EXPORT_PAGE = 500
 def listing(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch]) -> None:
     """Registers `path`, `path.json` and `path.csv`.
 
-    `fetch` is a dependency that reads the filters; `needs` one that checks the caller.
+    `fetch` is a dependency that reads the filters; `needs` is one that checks the caller.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
 
@@ -52,7 +52,7 @@ def listing(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., 
 
 
 def exporting(routes: APIRouter, path: str, item: type[Any], needs: Callable[..., Any], fetch: Callable[..., Fetch]) -> None:
-    """Registers `path.csv` alone."""
+    """Registers only `path.csv`."""
     name = path.rsplit("/", 1)[-1].replace("-", "_")
 
     async def export(caller: Annotated[Caller, Depends(needs)], chosen: Annotated[Fetch, Depends(fetch)]) -> Response:
@@ -82,7 +82,7 @@ def _line(cells: list[str]) -> bytes:
 
 
 def _cell(value: Any) -> str:
-    """Text of a value; what a spreadsheet would take for a formula gets an apostrophe."""
+    """Text of a value; a value that a spreadsheet would take for a formula gets an apostrophe."""
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -22,8 +22,9 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
         pool: str | None = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Any:
-        """Events named by topic, their data lists of the resources; at most 3 streams per credential, then one
-        event `poll` and the end.
+        """Events named by topic; their data are lists of the resources.
+
+        At most 3 streams per credential: a further one gets one event `poll` and ends.
         """
         wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
         live.check(wanted, pool)

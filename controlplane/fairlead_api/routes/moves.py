@@ -1,4 +1,4 @@
-"""Session migrations and re-routes: lists, flows between instances, and one of each."""
+"""Session migrations and re-routes: lists, flows between instances, and single moves."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -22,12 +22,12 @@ AnyMove = TypeVar("AnyMove", Migration, ReRoute)
 
 
 class MoveReader(Protocol[AnyMove]):
-    """Where one sort of move is read."""
+    """The source of one kind of move."""
 
     async def moves(self, wanted: MoveFilter, span: Span) -> Page[AnyMove]: ...
 
     async def move(self, move_id: str) -> AnyMove:
-        """Raises NotFound."""
+        """One move. Raises NotFound."""
 
     async def matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix: ...
 
@@ -77,7 +77,7 @@ def move_routes(guard: Guard, migrations: MoveReader[Migration], reroutes: MoveR
 
     @routes.get("/reroutes/matrix", response_model=MigrationMatrix)
     async def get_reroute_matrix(caller: Viewer, wanted: Moves) -> Any:
-        """The same of re-routes."""
+        """Re-routes: flows between instances, counts per trigger and a timeline of 60 buckets."""
         return answer(await reroutes.matrix(wanted, clock()))
 
     listing(routes, "/migrations", Migration, viewer, chosen_migrations)

@@ -26,12 +26,12 @@ def plan_routes(guard: Guard, plans: Plans, clock: Callable[[], datetime]) -> AP
         "/pools/{namespace}/{name}/plans", status_code=201, response_model=Plan, dependencies=[Depends(known_fields(ScalePlanRequest))]
     )
     async def create_plan(namespace: str, name: str, body: ScalePlanRequest, caller: Operator) -> Any:
-        """Previews a change: what it would do, checked by a dry run against the Kubernetes API. Changes nothing."""
+        """Previews a change and its effect, checked by a dry run against the Kubernetes API. Changes nothing."""
         return answer(await plans.plan_scale(PoolKey(namespace=namespace, name=name), body, caller, clock()), 201)
 
     @routes.get("/plans/{plan_id}", response_model=Plan)
     async def get_plan(plan_id: str, caller: Viewer) -> Any:
-        """A plan as it stands."""
+        """A plan in its present state."""
         return answer(await plans.get(plan_id, clock()))
 
     @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
@@ -41,8 +41,9 @@ def plan_routes(guard: Guard, plans: Plans, clock: Callable[[], datetime]) -> AP
 
     @routes.post("/plans/{plan_id}/undo", status_code=201, response_model=Plan)
     async def undo_plan(plan_id: str, caller: Operator) -> Any:
-        """The inverse plan, to be looked at and applied; possible for an hour, while nothing else changed the
-        object.
+        """The inverse plan, to be reviewed and applied like any other.
+
+        Possible for an hour, as long as nothing else has changed the object.
         """
         return answer(await plans.undo(plan_id, caller, clock()), 201)
 

@@ -18,7 +18,7 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 class RejectionReader(Protocol):
-    """Where refusals are read."""
+    """The source of refusals."""
 
     async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport: ...
 

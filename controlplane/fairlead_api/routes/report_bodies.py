@@ -1,5 +1,6 @@
-"""Bodies of report posts: one Report or a list of them, straight from bytes to dataclasses, or row by row
-when some row is not one.
+"""Decodes the bodies of report posts: one Report, or a list of them.
+
+The bytes are decoded straight into dataclasses; if a row does not fit, the body is decoded row by row.
 """
 
 from collections import Counter
@@ -24,9 +25,9 @@ _row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind)
 
 
 def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
-    """The reports, whether they came as a list, and how many rows were left out because they are no such row.
+    """The reports, whether they came as a list, and how many malformed rows were left out, by field.
 
-    Raises MalformedBody for what is not JSON, InvalidInput for a report without id, router or time.
+    Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
     """
     try:
         try:

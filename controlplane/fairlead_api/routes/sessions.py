@@ -1,4 +1,4 @@
-"""Sessions: which is bound where, and everyone who held one."""
+"""Sessions: the instance that holds each one, and all that held it before."""
 
 from typing import Annotated, Any, Protocol
 
@@ -17,12 +17,12 @@ from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
 
 class SessionReader(Protocol):
-    """Where sessions are read."""
+    """The source of sessions."""
 
     async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]: ...
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
-        """Raises NotFound."""
+        """One session. Raises NotFound."""
 
 
 def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
@@ -38,7 +38,7 @@ def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
 
     @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
     async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """A session and everyone who held it, newest first."""
+        """A session and every instance that held it, newest first."""
         return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
 
     return routes

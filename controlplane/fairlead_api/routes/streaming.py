@@ -1,6 +1,4 @@
-"""Answers without end: a reader that stops reading is cut off after a while instead of holding a
-task and buffers for ever.
-"""
+"""Endless answers: a reader that stops reading is cut off after a while, so that it holds no task and no buffers."""
 
 import asyncio
 import logging
@@ -14,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class BoundedStream(StreamingResponse):
-    """A streaming response whose every write must be taken within `patience_seconds`."""
+    """A streaming response that gives up when one of its writes is not taken within `patience_seconds`."""
 
     patience_seconds = 10.0
 

@@ -1,5 +1,5 @@
-"""Use cases of the control API, and the Protocols of what they need (stores, the cluster).
+"""Use cases of the control API, and the Protocols of their dependencies (stores, the cluster).
 
-No FastAPI, no SQLAlchemy: a service is called by routes and given its stores by `app`. What can be pure is
-pure and takes its clock.
+They use neither FastAPI nor SQLAlchemy: routes call a service, and `app` gives it its stores. Code is pure where it
+can be, and takes the time as an argument.
 """

@@ -1,13 +1,13 @@
-"""Why a use case refuses; `problems.py` turns each into an RFC 9457 document.
+"""Errors by which a use case refuses; `problems.py` turns each into an RFC 9457 document.
 
 ServiceError
-├── NotFound              what was named does not exist
-├── Conflict              the state of the world forbids it; `code` names why
-├── Denied                known, but not allowed
-├── NotAuthenticated      not known; `code` names why (login-link-expired, token-invalid, …)
+├── NotFound              the named object does not exist
+├── Conflict              the present state forbids it; `code` names why
+├── Denied                the caller is known, but not allowed
+├── NotAuthenticated      the caller is not known; `code` names why (login-link-expired, token-invalid, …)
 └── Unavailable           a dependency is away; repeat later
     ├── StoreUnavailable      Postgres
-    │   └── StoreBusy             Postgres has no time for this
+    │   └── StoreBusy             Postgres has no capacity for this call
     └── ClusterUnavailable    the Kubernetes API
 """
 
@@ -17,7 +17,7 @@ class ServiceError(Exception):
 
 
 class NotFound(ServiceError):
-    """`kind` and `name` of what was looked for."""
+    """An object does not exist; carries its `kind` and `name`."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
@@ -26,7 +26,7 @@ class NotFound(ServiceError):
 
 
 class Conflict(ServiceError):
-    """`code` is a short word with hyphens, used in the problem's type."""
+    """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -34,11 +34,11 @@ class Conflict(ServiceError):
 
 
 class Denied(ServiceError):
-    """Known to the API, but the role does not reach."""
+    """The caller is known, but its role does not suffice."""
 
 
 class NotAuthenticated(ServiceError):
-    """`code` tells a person what to do next."""
+    """The caller is not known; `code` tells a person what to do next."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -46,7 +46,7 @@ class NotAuthenticated(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """A dependency is away. `retry_after_seconds` is when it is worth asking again."""
+    """A dependency is away. `retry_after_seconds` says after how long a new try is worthwhile."""
 
     code = "unavailable"
 
@@ -62,7 +62,7 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreBusy(StoreUnavailable):
-    """Postgres answers, but not this: no connection free, a lock not granted or a statement too long.
+    """Postgres answers, but cannot do this: no free connection, a lock not granted or a statement that took too long.
 
     Nothing of this call was stored.
     """

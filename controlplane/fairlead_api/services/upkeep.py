@@ -1,7 +1,7 @@
-"""Jobs that run in one API process at a time, whichever gets the lock: rollups, partitions ahead,
-retention, ending sessions.
+"""Jobs that run in one API process at a time, the one that gets the lock.
 
-Each run does all that is due by `now`, so a missed run is made up for by the next.
+They are rollups, making partitions ahead, retention and ending sessions. Each run does everything that is due by
+`now`, so the next run makes up for a missed one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,31 +13,31 @@ AHEAD_DAYS = 2
 
 
 class UpkeepStore(Protocol):
-    """What the jobs do to a database."""
+    """The database as the jobs need it."""
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Runs `work` unless another process is at this job."""
+        """Runs `work` unless another process is running this job."""
 
     async def make_days(self, first: date, last: date) -> None: ...
 
     async def drop_days(self, table: str, before: date) -> list[str]: ...
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes what the setting covers and is older, except what is still referred to."""
+        """Deletes rows that the setting covers and that are older, except those still referred to."""
 
     async def end_sessions(self, now: datetime) -> int: ...
 
 
 class Rollups(Protocol):
-    """Where load samples become buckets."""
+    """Turns load samples into buckets."""
 
     async def roll_up(self, now: datetime, *, settle_seconds: float = 2.0, most: int = 200) -> int:
-        """Recomputes what is due; returns how many buckets."""
+        """Recomputes buckets that are due; returns how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Days to keep, by partitioned table, and by setting for the others."""
+    """Days to keep: by table for partitioned tables, by setting for the others."""
 
     partitioned: Mapping[str, int]
     plain: Mapping[str, int]
@@ -61,7 +61,7 @@ class Upkeep:
         await self._store.alone("rollups", work)
 
     async def keep_days(self, now: datetime) -> None:
-        """Days from yesterday to two ahead exist; what is older than its retention is gone."""
+        """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention."""
 
         async def work() -> None:
             today = now.date()
@@ -74,7 +74,7 @@ class Upkeep:
         await self._store.alone("retention", work)
 
     async def end_sessions(self, now: datetime) -> None:
-        """Sessions that ended are unbound."""
+        """Unbinds sessions that ended."""
 
         async def work() -> None:
             while await self._store.end_sessions(now) >= 2000:

@@ -1,5 +1,5 @@
-"""Who may do what: tokens, login links, web sessions, and how many refusals are written down one by one.
+"""Access control: tokens, login links, web sessions, and the limit on audit entries about refusals.
 
-It must not compare secrets in the clear or name a secret in an error. Its danger: an answer remembered for a caller
-whose token was revoked.
+It must not compare secrets in the clear or name a secret in an error. The danger here: an identity that is still
+remembered after its token was revoked.
 """

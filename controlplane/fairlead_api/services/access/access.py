@@ -1,7 +1,7 @@
-"""Who may do what: bearer tokens, one-time login links, web sessions. Secrets are compared and stored only as SHA-256.
+"""Access control: bearer tokens, one-time login links, web sessions.
 
-Prefixes tell the kinds apart: `flt_` API token, `fls_` web session, `fll_` login link; everything else can
-only be a bootstrap secret.
+Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: `flt_` API token, `fls_` web session,
+`fll_` login link; anything else can only be a bootstrap secret.
 """
 
 import hashlib
@@ -25,13 +25,14 @@ _log = logging.getLogger(__name__)
 IDLE = timedelta(hours=8)
 ABSOLUTE = timedelta(hours=24)
 GRACE = timedelta(minutes=10)
-"""How long an identity seen before is believed while the database is away (for reading only:
-nothing can be written then).
+"""How long a previously seen identity is trusted while the database is away.
+
+Only for reading: nothing can be written then.
 """
 
 
 def digest(secret: str) -> bytes:
-    """What is stored instead of a secret."""
+    """The hash that is stored instead of a secret."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -47,7 +48,7 @@ class Caller:
     request_id: str
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
-        """An audit entry by this caller; `replace` adds what else there is to say."""
+        """An audit entry by this caller; the caller of this function adds further fields with `replace`."""
         who = self.identity
         return AuditDraft(
             actor=who.subject,
@@ -63,7 +64,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """A credential from the environment."""
+    """A credential given by the environment."""
 
     role: AccessRole
     name: str
@@ -71,18 +72,19 @@ class Bootstrap:
 
 
 class AccessStore(Protocol):
-    """Credentials in the database. Writes append their audit entry in the same transaction."""
+    """Credentials in the database. Every write appends its audit entry in the same transaction."""
 
     async def identify(self, key: bytes, kind: str, now: datetime) -> Identity | None:
-        """Who holds the API token (`flt`) or web session (`fls`) with this hash, if it is valid
-        now; notes that it was used.
+        """The holder of the API token (`flt`) or web session (`fls`) with this hash, None unless it is valid now.
+
+        Records that it was used.
         """
 
     async def redeem(self, key: bytes, session: bytes, now: datetime, request_id: str) -> Identity | None:
-        """Turns an unused, unexpired login link into a web session; None if it is not one."""
+        """Exchanges an unused, unexpired login link for a web session; None if it is not one."""
 
     async def open_session(self, session: bytes, identity: Identity, now: datetime, request_id: str) -> None:
-        """A web session for somebody identified otherwise."""
+        """Stores a web session for an identity established in another way."""
 
     async def close_session(self, caller: Caller, now: datetime) -> None:
         """Revokes the caller's web session."""
@@ -94,13 +96,16 @@ class AccessStore(Protocol):
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
 
     async def revoke_token(self, token_id: str, caller: Caller, now: datetime) -> None:
-        """Also ends web sessions opened with it. Raises NotFound."""
+        """Revokes a token and ends the web sessions opened with it. Raises NotFound."""
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
 
 class Access:
-    """`new_secret` makes 256-bit random text; `open_to_all` lets everybody in as admin (loopback only)."""
+    """Use cases of access control.
+
+    `new_secret` makes random text of 256 bits; `open_to_all` accepts everybody as admin (loopback only).
+    """
 
     def __init__(
         self, store: AccessStore, bootstrap: tuple[Bootstrap, ...], new_secret: Callable[[], str], *, open_to_all: bool = False
@@ -113,7 +118,10 @@ class Access:
         self._denials = DenialBudgets()
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
-        """Raises NotAuthenticated; StoreUnavailable if the database is away and the caller was not seen lately."""
+        """The identity and key of a secret's holder.
+
+        Raises NotAuthenticated; StoreUnavailable if the database is away and the caller was not seen lately.
+        """
         if secret is None:
             if self._open:
                 return Identity(subject="anonymous", role=AccessRole.ADMIN, source="none", expires_at=None), b"anonymous"
@@ -151,8 +159,9 @@ class Access:
         self._seen[key] = (identity, now)
 
     async def require(self, caller: Caller, role: AccessRole, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller's role reaches `role`; a machine's role is reached by
-        itself and the open mode only.
+        """Raises Denied (and records it) unless the caller's role reaches `role`.
+
+        A machine's role is reached only by itself and in open mode.
         """
         held = caller.identity.role
         if held.reaches(role) or caller.identity.source == "none":
@@ -161,9 +170,10 @@ class Access:
         raise Denied(f"{caller.identity.subject} has role {held}; this needs {role}")
 
     async def require_router(self, caller: Caller, router: str, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller may speak for `router`: a token named `edge`
-        speaks for `edge` and every `edge-…`, so that one token serves all replicas of a Deployment and no
-        router can report as another's.
+        """Raises Denied (and records it) unless the caller may speak for `router`.
+
+        A token named `edge` speaks for `edge` and every `edge-…`. So one token serves all replicas of a Deployment,
+        and no router can report as another's.
         """
         name = caller.identity.subject
         if caller.identity.source == "none" or router == name or router.startswith(f"{name}-"):
@@ -179,14 +189,14 @@ class Access:
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
-        """Records what belongs to no other change; the answer stands even if the database is away."""
+        """Records an event that belongs to no other change; the answer stands even if the database is away."""
         try:
             await self._store.record(draft, now)
         except StoreUnavailable as error:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def login(self, secret: str, address: str, request_id: str, now: datetime) -> WebSession:
-        """A web session for a login link (which dies) or an API token. Raises NotAuthenticated, Denied."""
+        """A web session for a login link (which then becomes invalid) or an API token. Raises NotAuthenticated, Denied."""
         token = f"fls_{self._new_secret()}"
         if secret.startswith("fll_"):
             identity = await self._store.redeem(digest(secret), digest(token), now, request_id)
@@ -225,12 +235,12 @@ class Access:
         await self.note(_with_count(draft, counted), now)
 
     async def logout(self, caller: Caller, now: datetime) -> None:
-        """Ends a web session; for other credentials there is nothing to end."""
+        """Ends a web session; does nothing for other credentials."""
         self._seen.pop(caller.key, None)
         await self._store.close_session(caller, now)
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
-        """Raises InvalidInput."""
+        """Makes a login link. Raises InvalidInput."""
         if request.role not in PEOPLE:
             raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}")
         if not 1 <= request.minutes <= 10:
@@ -246,7 +256,7 @@ class Access:
         return await self._store.tokens(cursor, limit)
 
     async def create_token(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
-        """The only answer that holds the secret. Raises InvalidInput."""
+        """Makes an API token; no other answer contains its secret. Raises InvalidInput."""
         if not 1 <= request.days <= 365:
             raise InvalidInput("days", request.days, "write 1 to 365")
         if not request.name.strip() or len(request.name) > 200:
@@ -271,10 +281,10 @@ class Access:
         await self._store.revoke_token(token_id, caller, now)
 
     def forget_seen(self) -> None:
-        """Somebody's credential ended, here or in another process: believe nobody again without looking."""
+        """Trust no remembered identity: a credential ended, here or in another process."""
         self._seen.clear()
 
 
 def _with_count(draft: AuditDraft, counted: int) -> AuditDraft:
-    """The entry, saying how many refusals of the same caller before it were only counted."""
+    """The entry, with the number of the caller's earlier refusals that were only counted."""
     return replace(draft, after={"refusals_counted_before": counted}) if counted else draft

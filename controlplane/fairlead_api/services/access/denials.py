@@ -1,8 +1,8 @@
-"""How many refusals of one caller are written down one by one. Pure.
+"""Limits how many refusals of one caller get an audit entry each. Pure.
 
-Every audit entry takes its turn in one chain, so a caller who is refused in a loop would fill the log and hold up
-everybody else's entries. The first refusals of a caller are written as they come; later ones are counted, and the next
-entry says how many there were.
+Audit entries are appended one after another to a single chain, so a caller who is refused in a loop would fill the log
+and delay everybody else's entries. A caller's first refusals are written as they come; later ones are counted, and the
+next entry gives the count.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,7 @@ BURST = 10
 """Refusals of one caller that are written one by one."""
 
 REFILL_SECONDS = 60.0
-"""One more may be written after so long."""
+"""After this long one more refusal may be written."""
 
 MAX_CALLERS = 1000
 
@@ -26,13 +26,16 @@ class _Budget:
 
 
 class DenialBudgets:
-    """A budget per caller (any hashable name of a credential or address), for the MAX_CALLERS refused last."""
+    """A budget per caller (a hashable key of a credential or address), for the MAX_CALLERS refused last."""
 
     def __init__(self) -> None:
         self._budgets: OrderedDict[object, _Budget] = OrderedDict()
 
     def spend(self, caller: object, now: datetime) -> int | None:
-        """None: count this refusal only. Otherwise write it, and say that so many before it were only counted."""
+        """Take one refusal into account.
+
+        None: only count this refusal. A number: write it, with the number of refusals before it that were only counted.
+        """
         budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
         self._budgets[caller] = budget
         if len(self._budgets) > MAX_CALLERS:

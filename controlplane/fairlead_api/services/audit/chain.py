@@ -1,7 +1,7 @@
-"""The audit log's hash chain: every entry's hash covers its content and the hash before it, so that a later change,
-removal or insertion shows. Pure.
+"""The audit log's hash chain. Pure.
 
-The chain of a day starts from the last hash of the day before (or from the day's own name if there is none).
+Every entry's hash covers its content and the hash before it, so a later change, removal or insertion shows. The chain
+of a day starts from the last hash of the day before, or from the day's name if there is none.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from fairlead_client.resources.audit import AuditResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """Who did what to which object, and how it ended; the fields are those of AuditEntry."""
+    """An entry before it is stored: who did what to which object, and the result. The fields are those of AuditEntry."""
 
     actor: str
     role: str
@@ -44,7 +44,7 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """What the very first entry is chained to."""
+    """The value that the very first entry is chained to."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 
@@ -60,9 +60,10 @@ def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
 
 
 def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:
-    """Walks entries in order of id.
+    """Checks entries in order of id.
 
-    Returns (id of the first that does not fit or None, last hash, next id expected), to go on with.
+    Returns (id of the first that does not fit or None, last hash, next id expected), from which the next call
+    continues.
     """
     for link in links:
         before = previous if previous is not None else genesis(link.at.astimezone(UTC).date())
@@ -73,7 +74,7 @@ def first_broken(links: Iterable[Link], previous: str | None = None, expected: i
 
 
 def _plain(value: Any) -> Any:
-    """As it comes back from JSONB: whole floats are integers there."""
+    """The value as JSONB gives it back: whole floats become integers."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Reading the record: filters and times as people write them, heatmaps, advice.
+"""Reads of the record: filters and times as people write them, heatmaps, advice.
 
-It must not change the record. Its danger: a range or filter that silently hides rows.
+It must not change the record. The danger here: a range or filter that silently hides rows.
 """

@@ -1,4 +1,4 @@
-"""What the lists of history can be narrowed by."""
+"""The filters of the lists of history."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveFilter:
-    """Of migrations or of re-routes.
+    """Filter of migrations or re-routes.
 
     `paid_off` False finds those whose first token came no sooner than predicted for staying.
     """
@@ -35,7 +35,7 @@ class MoveFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFilter:
-    """`instance` matches the chosen one."""
+    """Filter of decisions; `instance` matches the chosen one."""
 
     pool: str | None = None
     instance: str | None = None
@@ -47,7 +47,7 @@ class DecisionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """`actor`, `action` and `object` are exact, or beginnings when they end in `*`."""
+    """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`."""
 
     actor: str | None = None
     action: str | None = None

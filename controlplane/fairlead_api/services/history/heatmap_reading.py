@@ -1,4 +1,4 @@
-"""Use case: a heatmap over a range people wrote."""
+"""Use case: a heatmap over a range that a person wrote."""
 
 from datetime import datetime
 from typing import Protocol
@@ -11,17 +11,17 @@ from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 
 
 class CellStore(Protocol):
-    """Where cells come from."""
+    """The source of a heatmap's cells and moves."""
 
     async def cells(self, pool: PoolKey, metric: str, where: Grid) -> tuple[list[Cell], dict[str, tuple[InstanceState, Role]], SloFacts]:
         """Cells, (state, role) by instance, and the SLO in force. Raises NotFound."""
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Migrations of the range by column and pair of instances, oldest first, and how many there are in all."""
+        """The range's migrations by column and pair of instances, oldest first, and the number of all migrations in it."""
 
 
 class HeatmapReading:
-    """Checks what was asked, chooses the buckets, reads and arranges."""
+    """Checks the request, chooses the buckets, reads the cells and arranges them."""
 
     def __init__(self, store: CellStore) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class HeatmapReading:
     async def heatmap(
         self, pool: PoolKey, metric: str, start: str, end: str, columns: int, aggregate: str, sort: str, now: datetime
     ) -> Heatmap:
-        """Raises InvalidInput naming the query field, NotFound."""
+        """The heatmap. Raises InvalidInput naming the query field, NotFound."""
         check(metric, columns, aggregate, sort)
         begun, ended = parse_range(start, end, now)
         where = grid(begun or now, ended or now, columns)

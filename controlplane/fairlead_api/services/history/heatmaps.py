@@ -1,4 +1,4 @@
-"""Heatmaps: which buckets a range is cut into, and how cells become rows with a scale. Pure."""
+"""Heatmaps: cuts a range into buckets, and turns cells into rows with a scale. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ KV_LIMIT = 0.9
 """Share of used KV cache above which engines start to preempt."""
 
 UNKNOWN = (InstanceState.GONE, Role.BOTH)
-"""State and role of an instance of which only cells are left."""
+"""State and role shown for an instance of which only cells are left."""
 
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
@@ -86,9 +86,10 @@ def heatmap(
     migrations: Sequence[HeatmapMigration],
     migrations_total: int,
 ) -> Heatmap:
-    """`instances` gives state and role by id, for living ones and all that have cells.
+    """Arranges cells as rows with a scale.
 
-    At most MAX_ROWS rows, the living first.
+    `instances` gives state and role by id, for living instances and for all that have cells. At most MAX_ROWS
+    rows, living instances first.
     """
     limit = limit_of(metric, slo)
     values: dict[str, list[float | None]] = {

@@ -1,4 +1,4 @@
-"""What to try when requests are refused, per cause. Pure."""
+"""Advice for requests that are refused, per cause. Pure."""
 
 from fairlead.reports import RejectionReason
 
@@ -14,7 +14,7 @@ _ADVICE = {
 
 
 def advice(reason: str) -> str:
-    """One or two sentences; for a cause this version does not know, where to look."""
+    """One or two sentences; for a cause that this version does not know, they say where to look."""
     try:
         return _ADVICE[RejectionReason(reason)]
     except ValueError:

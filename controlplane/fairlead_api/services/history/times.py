@@ -1,5 +1,6 @@
-"""Times as people write them in queries: RFC 3339, or relative to now (`now`, `now-90s`, `now-15m`,
-`now-1h`, `now-7d`). Pure.
+"""Parses times as people write them in queries. Pure.
+
+They are RFC 3339, or relative to now (`now`, `now-90s`, `now-15m`, `now-1h`, `now-7d`).
 """
 
 import re
@@ -12,7 +13,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_time(field: str, text: str, now: datetime) -> datetime:
-    """Raises InvalidInput naming `field`."""
+    """The time that `text` means. Raises InvalidInput naming `field`."""
     match = _RELATIVE.fullmatch(text.strip())
     try:
         if match:
@@ -25,7 +26,7 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Both ends, None where not given. Raises InvalidInput when they are the wrong way round."""
+    """Both ends, None where not given. Raises InvalidInput when the start is after the end."""
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

@@ -1,4 +1,5 @@
-"""Plan → apply → undo: the effect of a change, who else owns the object, and the change itself.
+"""Plans: the effect of a change, the tool that owns the object, and applying and undoing the change.
 
-It must not change a pool in another way than the plan said. Its danger: a pool that changed between plan and apply.
+It must not change a pool in any way that the plan did not show. The danger here: a pool that
+changes between plan and apply.
 """

@@ -1,4 +1,4 @@
-"""What scaling a pool would do, estimated from what is bound and flowing now. Pure."""
+"""Estimates the effect of scaling a pool from present sessions and traffic. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from fairlead.instances import ACCEPTING
 from fairlead_client.resources.plans import PlanEffect
 
 HEAVY_SHARE = 0.10
-"""Share of sessions moved above which a change is heavy."""
+"""A change is heavy when it moves more than this share of sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUse:
-    """An instance that is not gone, with what would be lost with it."""
+    """An instance that is not gone, with the sessions and cached tokens that would be lost with it."""
 
     id: str
     state: str
@@ -24,7 +24,9 @@ class InstanceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleBasis:
-    """`miss_tokens_per_second` prompt tokens to prefill arrive over the whole pool, in `requests_per_second`
+    """The present use of a pool.
+
+    `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
     requests; None = no traffic seen.
     """
 
@@ -37,8 +39,10 @@ class ScaleBasis:
 
 
 def scale_effect(basis: ScaleBasis, before: int, after: int) -> PlanEffect:
-    """Victims are those the operator would choose: instances that serve nobody yet, then least bound
-    sessions x cached tokens.
+    """The effect of scaling from `before` to `after` instances.
+
+    The instances removed are those that the operator would choose: first those that do not serve yet, then those with
+    the least bound sessions × cached tokens.
     """
     present = [use for use in basis.instances if use.state != "Draining"]
     ranked = sorted(present, key=_worth)
@@ -75,8 +79,9 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
 
 
 def _attainment(basis: ScaleBasis, instances: int) -> float | None:
-    """Share of requests whose wait for prefill stays within the TTFT target, each instance taken as a queue with steady
-    service (M/D/1, tail exp(-2(1-u)/u x wait/service)); None without traffic.
+    """Share of requests whose wait for prefill stays within the TTFT target; None without traffic.
+
+    Each instance is modelled as a queue with constant service time (M/D/1, tail exp(-2(1-u)/u x wait/service)).
     """
     if not basis.requests_per_second or basis.miss_tokens_per_second is None:
         return None

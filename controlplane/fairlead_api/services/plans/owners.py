@@ -1,4 +1,4 @@
-"""Who owns an object besides people: GitOps tools leave marks, and what they own must be changed in Git. Pure."""
+"""Detects the GitOps tool that owns an object by its marks: such an object must be changed in Git. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,8 +12,9 @@ _MANAGERS = {
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
-    """Name of the owning tool (with its application's name where the mark has it), None when people
-    may change the object here.
+    """Name of the owning tool, None when people may change the object here.
+
+    The name includes that of the tool's application where the mark has it.
     """
     tracking = annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance")
     if tracking:

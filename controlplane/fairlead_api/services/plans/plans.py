@@ -1,9 +1,9 @@
 """Plan → apply → undo: a change to a pool is previewed with its effect, applied exactly as
-previewed, and can be taken back.
+previewed, and can be undone.
 
-Writes go to the Kubernetes object, the single source of truth. A plan can be applied while the object's spec is
-the one it was made for; status updates in between do not matter. What a GitOps tool owns is only shown, with
-the patch to commit there.
+Writes go to the Kubernetes object, the single source of truth. A plan can be applied as long as the object's spec is
+the one the plan was made for; status updates in between do not matter. For an object that a GitOps tool owns, the plan
+is only shown, with the patch to commit there.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,21 +46,23 @@ class ClusterPool:
 
 
 class ClusterGateway(Protocol):
-    """The two things we ask of the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+    """The two calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, pool: PoolKey) -> ClusterPool: ...
 
     async def scale(
         self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterPool:
-        """Merge-patches spec.replicas and annotations. Raises Conflict (`object-changed`) when the resource version is
-        not the newest, InvalidInput when the API server refuses the value.
+        """Merge-patches spec.replicas and annotations.
+
+        Raises Conflict (`object-changed`) when the resource version is not the newest, InvalidInput when the API
+        server refuses the value.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan with what only the server needs."""
+    """A plan with the fields that only the server needs."""
 
     plan: Plan
     uid: str
@@ -74,16 +76,18 @@ class PlanStore(Protocol):
     """Plans in the database; each write appends its audit entry in the same transaction."""
 
     async def basis(self, pool: PoolKey, now: datetime) -> ScaleBasis:
-        """What is bound and flowing now. Raises NotFound."""
+        """Present sessions and traffic. Raises NotFound."""
 
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
 
     async def get(self, plan_id: str) -> StoredPlan:
-        """Raises NotFound."""
+        """The stored plan. Raises NotFound."""
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Marks an open plan applied and other open plans of the pool superseded; if somebody was faster, changes
-        nothing. Returns what is stored then.
+        """Marks an open plan applied, and other open plans of the pool superseded; returns the plan as stored
+        afterwards.
+
+        If the plan was closed meanwhile, nothing changes.
         """
 
     async def set_state(self, plan_id: str, state: PlanState) -> None: ...
@@ -92,7 +96,7 @@ class PlanStore(Protocol):
 
 
 class Plans:
-    """Use cases of operators. `new_id` names plans."""
+    """Use cases for people who operate pools. `new_id` makes the plans' ids."""
 
     def __init__(self, store: PlanStore, cluster: ClusterGateway, new_id: Callable[[], str]) -> None:
         self._store = store
@@ -100,7 +104,7 @@ class Plans:
         self._new_id = new_id
 
     async def plan_scale(self, pool: PoolKey, request: ScalePlanRequest, caller: Caller, now: datetime, undo_of: str | None = None) -> Plan:
-        """Previews a number of replicas, after the API server itself has said (dry run) that it would take it."""
+        """Previews a number of replicas, after a dry run in which the API server accepted it."""
         if not 0 <= request.replicas <= MAX_REPLICAS:
             raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
         found = await self._cluster.read(pool)
@@ -142,8 +146,10 @@ class Plans:
         return await self._settled(await self._store.get(plan_id), now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
-        """Applies once, however often it is sent by the same person. Raises Conflict (plan-expired, plan-superseded,
-        already-applied, owned-elsewhere, object-changed), InvalidInput for a heavy plan without confirmation.
+        """Applies once, however often the same person sends it.
+
+        Raises Conflict (plan-expired, plan-superseded, already-applied, owned-elsewhere, object-changed), InvalidInput
+        for a heavy plan without confirmation.
         """
         stored = await self._store.get(plan_id)
         plan = await self._settled(stored, now)
@@ -199,8 +205,9 @@ class Plans:
         return stored.plan
 
     async def _write(self, pool: PoolKey, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterPool:
-        """Patches the object if its spec is still the planned one, again when only its status moved. An object that
-        carries this plan's mark was written by an earlier try whose answer was lost.
+        """Patches the object if its spec is still the planned one, and tries again when only its status changed.
+
+        An object that carries this plan's mark was written by an earlier try whose answer was lost.
         """
         for attempt in range(1, _TRIES + 1):
             found = await self._cluster.read(pool)

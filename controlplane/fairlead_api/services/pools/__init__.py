@@ -1,5 +1,5 @@
-"""What the operator reports of pools and what people read of them.
+"""Takes what the operator reports about pools, and prepares what people read about them.
 
-It must not decide what the cluster should look like; the operator does. Its danger: a state that arrives late and
+It must not decide what the cluster should look like; the operator does. The danger here: a state that arrives late and
 would replace a newer one.
 """

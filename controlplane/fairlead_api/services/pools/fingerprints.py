@@ -1,4 +1,4 @@
-"""Whether two routing tables say the same to routers."""
+"""Tells whether two routing tables mean the same to routers."""
 
 import hashlib
 from dataclasses import replace

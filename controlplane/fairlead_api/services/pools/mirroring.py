@@ -1,7 +1,7 @@
-"""Taking what the operator sees. Level-triggered: the same state twice changes nothing, and a missed one is
-made up for by the next.
+"""Takes the states that the operator reports.
 
-A spec that cannot be used (the operator said so in `problem`) is mirrored for people to see, but the last
+The exchange is level-triggered: the same state twice changes nothing, and the next state makes up for a missed
+one. A spec that cannot be used (the operator said so in `problem`) is mirrored for people to see, but the last
 good one stays in force.
 """
 
@@ -19,12 +19,12 @@ LIVE_SECONDS = 10
 """A router is live when it reported in the last 10 s."""
 
 Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
-"""Share of the hash ring each accepting instance owns."""
+"""Computes the share of the hash ring that each accepting instance owns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterView:
-    """What a live router last said about one pool. `acknowledged` None = it has no table of the pool yet."""
+    """A live router's last report about one pool. `acknowledged` None = it has no table of the pool yet."""
 
     acknowledged: int | None
     in_flight: Mapping[str, int]
@@ -32,7 +32,7 @@ class RouterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """What the database knows of an instance. `table_version` is the first table with its present entry."""
+    """The database's facts about an instance. `table_version` is the first table with its present entry."""
 
     id: str
     table_version: int
@@ -41,44 +41,46 @@ class InstanceFacts:
 
 
 class MirrorStore(Protocol):
-    """What mirroring needs of a database; each call one transaction."""
+    """The database as mirroring needs it; each call is one transaction."""
 
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
-        """Stores the state, moves sessions off draining instances, makes a new table if its content changed. Raises
-        Conflict when the state is older than the stored one.
+        """Stores the state, moves sessions off draining instances, and makes a new table if its content changed.
+
+        Raises Conflict when the state is older than the stored one.
         """
 
     async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
-        """What routers and the database know. Raises NotFound."""
+        """What routers and the database know about the pool. Raises NotFound."""
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         """Stores events not stored before, each with its audit entry."""
 
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """The pool is gone: instances Gone, sessions unbound, routers told."""
+        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are told."""
 
 
 class PoolMirroring:
-    """Use cases of the operator."""
+    """The operator's use cases."""
 
     def __init__(self, store: MirrorStore, shares: Shares) -> None:
         self._store = store
         self._shares = shares
 
     async def take_state(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
-        """Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is
-        outdated.
+        """Stores a state and answers with observations.
+
+        Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is outdated.
         """
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
         await self._store.mirror(pool, state, facts, self._shares, now)
         return await self._store.observe(pool, now)
 
     async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
-        """Raises NotFound for a pool whose state was never sent."""
+        """Stores events. Raises NotFound for a pool whose state was never sent."""
         await self._store.add_events(pool, events, actor, now)
 
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """Repeating it changes nothing."""
+        """Records that the pool was deleted. Repeating it changes nothing."""
         await self._store.delete(pool, actor, now)
 
 
@@ -90,9 +92,9 @@ def observations(
     attainment: float | None,
     requests_per_second: float,
 ) -> PoolObservations:
-    """The answer to the operator.
+    """The answer to the operator. Pure.
 
-    With no live router everything counts as acknowledged: nobody routes by an older table. Pure.
+    Without a live router everything counts as acknowledged, because nobody routes by an older table.
     """
     return PoolObservations(
         table_version=table_version,

@@ -1,4 +1,5 @@
-"""Taking what routers report, and judging whether it can be stored.
+"""Takes routers' reports, and judges which rows can be stored.
 
-It must not refuse a whole report for one bad row. Its danger: storing a report twice, or a row that never happened.
+It must not refuse a whole report for one bad row. The danger here: storing a report twice, or a row that never
+happened.
 """

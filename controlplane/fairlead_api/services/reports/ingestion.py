@@ -1,7 +1,7 @@
-"""Taking routers' reports: each at most once by router and id, all of a report or nothing.
+"""Takes routers' reports: each is stored at most once by router and id, and stored whole or not at all.
 
-Rows that cannot be stored are dropped and counted rather than refusing the report, because a router
-would send it again for ever.
+Rows that cannot be stored are dropped and counted. Refusing the report for them would make the
+router send it again for ever.
 """
 
 import logging
@@ -17,16 +17,19 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 
 LATEST = 1e11
-"""Unix seconds that every clock and column here can hold (the year 5138)."""
+"""The largest time in Unix seconds that every clock and column here can hold (the year 5138)."""
 MOST_REPORTS = 5_000
-"""Reports taken in one post."""
+"""Most reports in one post."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """`ignored` counts dropped rows by reason, `lost_moves` the moves of sessions that lost their race, by pool."""
+    """The result of a post.
+
+    `ignored` counts dropped rows by reason, `lost_moves` the session moves that lost their race, by pool.
+    """
 
     receipts: tuple[ReportReceipt, ...]
     ignored: Counter[str] = field(default_factory=Counter)
@@ -34,18 +37,16 @@ class Ingested:
 
 
 class ReportStore(Protocol):
-    """What ingestion needs of a database."""
+    """The database as ingestion needs it."""
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
         """Makes sure that rows of these days can be stored, by table."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
-        """Stores the reports of one router in one transaction, those it has not seen; the receipts are in their
-        order.
-        """
+        """Stores the reports of one router that it has not seen yet, in one transaction; receipts are in their order."""
 
     async def forget_router(self, gone: RouterGone) -> None:
-        """The router is gone until it reports anew."""
+        """Forgets the router until it reports again."""
 
 
 class Ingestion:
@@ -56,9 +57,9 @@ class Ingestion:
         self._ages = ages
 
     async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
-        """Stores reports of one router; the first carries its state of the moment.
+        """Stores reports of one router; the first carries the router's present state.
 
-        Raises InvalidInput for reports that name no router or time that can be, StoreUnavailable; after an answer
+        Raises InvalidInput for reports with an impossible router or time, StoreUnavailable. Once this has returned,
         nothing of them can be lost.
         """
         check_envelopes(reports)
@@ -84,7 +85,7 @@ class Ingestion:
         return replace(done, ignored=done.ignored + ignored)
 
     async def forget_router(self, gone: RouterGone, now: datetime) -> None:
-        """Raises InvalidInput, StoreUnavailable."""
+        """Forgets a router that said goodbye. Raises InvalidInput, StoreUnavailable."""
         _check_name("router", gone.router)
         _check_time("at", gone.at)
         near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
@@ -92,8 +93,10 @@ class Ingestion:
 
 
 def check_envelopes(reports: Sequence[Report]) -> None:
-    """Raises InvalidInput for reports that name no router or time that can be, or are not those of one
-    router, each once. Pure.
+    """Check the reports' ids, routers and times. Pure.
+
+    Raises InvalidInput for reports with an impossible router or time, and for reports that are not of
+    one router or not distinct.
     """
     if not 1 <= len(reports) <= MOST_REPORTS:
         raise InvalidInput("reports", len(reports), f"send 1 to {MOST_REPORTS} reports at once")

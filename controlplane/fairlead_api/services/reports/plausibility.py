@@ -1,8 +1,8 @@
-"""What of a report can be stored: every text, number and time of every row has bounds, and a row outside
-them is dropped alone. Pure.
+"""Decides which rows of a report can be stored. Pure.
 
-A router sends a report until it is taken, so one row that cannot be stored must cost that row and nothing else. Times
-are judged by the API's clock: a router's own may be wrong, and history is kept whatever it says.
+Every text, number and time of every row has bounds, and only the row outside them is dropped. A router sends a report
+until it is taken, so a row that cannot be stored must cost that row and nothing else. Times are judged by the API's
+clock: a router's clock may be wrong, and history is kept whatever that clock says.
 """
 
 from collections import Counter
@@ -15,18 +15,18 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from fairlead.reports import Report
 
 MAX_NAME = 1024
-"""Longest text stored, in bytes of UTF-8: two of them fit into an entry of an index."""
+"""Longest text stored, in bytes of UTF-8: two of them fit into an index entry."""
 MAX_COUNT = 2**53
-"""Largest whole number stored: what JSON carries exactly."""
+"""Largest whole number stored: the largest that JSON carries exactly."""
 MAX_STATUS = 599
 """Highest HTTP status."""
 MAX_NUMBER = 1e12
 MAX_ITEMS = 1024
 """Most candidates of a decision, or latencies of a second."""
 CLOCK_TOLERANCE_SECONDS = 30.0
-"""A router's clock may be this far from the API's, the way of a report included, before the API's is taken instead."""
+"""A router's clock may differ from the API's by this much, transmission included, before the API's is used instead."""
 EARLIEST = 1_577_836_800.0
-"""2020-01-01: no router ran before."""
+"""2020-01-01: no router ran before then."""
 
 Row = TypeVar("Row")
 Check = Callable[[Any], bool]
@@ -46,17 +46,16 @@ class Ages:
 
 
 def clock_error(report: Report, now: float) -> float:
-    """Seconds to add to the report's times to have the API's; 0.0 while the router's clock is near enough."""
+    """Seconds to add to the report's times to get the API's; 0.0 while the router's clock is close enough."""
     error = now - report.sent_at
     return error if abs(error) > CLOCK_TOLERANCE_SECONDS else 0.0
 
 
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
-    """The report as it can be stored, its times put right by `shift`, and how many rows were
-    dropped or changed, by reason.
+    """The report as it can be stored, and the number of rows dropped or changed, by reason.
 
-    Bindings, migrations and refusals are history: a time that cannot be is replaced by `now`. Samples and refusals
-    older than their age are dropped.
+    Its times are corrected by `shift`. Bindings, migrations and refusals are history: an impossible time is replaced
+    by `now`. Samples and refusals older than their age are dropped.
     """
     dropped: Counter[str] = Counter()
 
@@ -118,7 +117,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 def fault(row: Any) -> str | None:
-    """`name`, `number` or `size`: what of a row no column can hold; None when all is well."""
+    """`name`, `number` or `size`: the fault that keeps a row out of its columns; None when the row can be stored."""
     kind = type(row)
     checks = _known_checks.get(kind)
     if checks is None:

@@ -1,5 +1,4 @@
-"""What leaves the API without being asked again: routing tables for routers, notices between API
-processes, live topics for pages.
+"""Pushed data: routing tables for routers, notices between API processes, live topics for pages.
 
-It must not let one slow reader hold up the others. Its danger: a subscriber that misses a change and does not know it.
+It must not let one slow reader delay the others. The danger here: a subscriber that misses a change without knowing it.
 """

@@ -1,7 +1,7 @@
-"""Live topics: one poller per topic and pool while anybody listens, rendered once, handed to all listeners.
+"""Live topics: one poller per topic and pool while anybody listens; its result is rendered once for all listeners.
 
-A listener that falls behind is not buffered for: it loses its backlog and gets an event `resync`. Whoever opens a
-fourth stream with one credential gets one event `poll` and the end.
+Nothing is buffered for a listener that falls behind: it loses its backlog and gets an event `resync`. A fourth stream
+with the same credential gets one event `poll` and ends.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ MAX_STREAMS = 3
 BACKLOG = 64
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
-"""How far back Last-Event-ID is honoured."""
+"""Largest age of a Last-Event-ID from which a stream is resumed."""
 
 OVERLAP = timedelta(seconds=5)
-"""Rows are looked for this much before the newest seen: a transaction that began earlier may commit later."""
+"""Each poll looks back this far before the newest row seen: a transaction that began earlier may commit later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A topic that shows the present whole; sent when it changed. `read` takes the pool and now."""
+    """A topic that shows the whole present state; sent when it changed. `read` takes the pool and now."""
 
     seconds: float
     read: Callable[[str | None, datetime], Awaitable[Any]]
@@ -39,8 +39,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """A topic that shows what is new; `read` takes pool, since and limit, and gives (recorded at, item
-    with `id`), oldest first.
+    """A topic that shows new items.
+
+    `read` takes pool, since and limit, and gives (recorded at, item with `id`), oldest first.
     """
 
     seconds: float
@@ -180,7 +181,7 @@ class Live:
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:
-    """The time an event id stands for, at most RESUME ago; None without a usable id."""
+    """The time that an event id stands for, at most RESUME ago; None without a usable id."""
     if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
         return None
     return max(datetime.fromtimestamp(int(last_event_id) / 1000, UTC), now - RESUME)

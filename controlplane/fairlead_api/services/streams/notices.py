@@ -1,5 +1,6 @@
-"""What one API process tells all others about a committed change: small, ordered, at most 8,000 bytes
-each (a limit of NOTIFY).
+"""Notices by which one API process tells all others about a committed change.
+
+They are small, ordered, and at most 8,000 bytes each (a limit of NOTIFY).
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ class BindingsChanged(msgspec.Struct, frozen=True, tag="bindings"):
 
 
 class CredentialsRevoked(msgspec.Struct, frozen=True, tag="credentials_revoked"):
-    """A token or a web session ended: nobody seen before may be believed without looking again."""
+    """A token or a web session ended: every remembered identity must be looked up again."""
 
 
 Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked
@@ -43,15 +44,15 @@ _decoder: "msgspec.json.Decoder[TableChanged | PoolDeleted | BindingsChanged | C
 
 
 def decode(payload: str) -> Notice:
-    """A payload back to its notice.
+    """Decode a payload.
 
-    Raises msgspec.MsgspecError for what another version sent and this one does not know.
+    Raises msgspec.MsgspecError for a notice that another version sent and this one does not know.
     """
     return _decoder.decode(payload)
 
 
 def payloads(notices: Iterable[Notice]) -> Iterator[str]:
-    """Texts within the limit; bindings are cut into as many as needed."""
+    """The notices as texts within the limit; bindings are split into as many as needed."""
     for notice in notices:
         if not isinstance(notice, BindingsChanged):
             yield msgspec.json.encode(notice).decode()

@@ -1,8 +1,7 @@
-"""One answer for many who ask the same at the same time: concurrent askers wait for one computation, and its result
-serves for a moment longer.
+"""Shares one answer among callers who ask the same at the same time.
 
-`Recent` goes further for figures over minutes, which seconds do not change: while one is asked for again and
-again, nobody waits for it.
+Concurrent callers wait for one computation, and its result is reused for a moment. `Recent` goes further, for figures
+that cover minutes and hardly change within seconds: while such a figure is asked for again and again, nobody waits.
 """
 
 import asyncio
@@ -23,7 +22,10 @@ class Shared:
         self._found: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of `make`, its own or another's; a failure is shared by those waiting and then forgotten."""
+        """The result of `make`, called here or by another caller.
+
+        A failure is raised to all who wait for it, and then forgotten.
+        """
         if self._seconds <= 0:
             return await make()
         now = self._monotonic()
@@ -48,10 +50,10 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 
 
 class Recent:
-    """Figures that may be `usable_seconds` old. One older than `fresh_seconds` is computed again in the
-    background, for those who ask next.
+    """Figures that may be `usable_seconds` old.
 
-    With `fresh_seconds` 0 everybody waits for their own.
+    A figure older than `fresh_seconds` is computed again in the background, for later callers. With `fresh_seconds` 0
+    every caller waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +67,7 @@ class Recent:
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
         """A recent result of `make`.
 
-        A failure is raised only to those who wait; what was found before serves until it is too old.
+        A failure is raised only to those who wait; the previous result is used until it is too old.
         """
         known = self._found.get(key)
         age = self._usable if known is None else self._monotonic() - known[0]
@@ -78,7 +80,7 @@ class Recent:
         return result
 
     async def close(self) -> None:
-        """Ends what is under way in the background."""
+        """Cancels computations that are under way in the background."""
         tasks = list(self._refreshing.values())
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""The routers' stream: a snapshot of tables and bindings, then every change, to any number of
-routers, each line encoded once.
+"""The routers' stream: a snapshot of tables and bindings, then every change, to any number of routers.
 
-A reader that does not keep up is cut off instead of buffered for: it reconnects and gets a snapshot, which is smaller
-than its backlog. Lines may repeat or come late around a snapshot; versions tell readers what to keep.
+Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects
+and gets a snapshot, which is smaller than its backlog. Lines may repeat or come late around a snapshot; versions
+tell readers which to keep.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ BATCH = 500
 
 
 class StreamStore(Protocol):
-    """What the stream reads."""
+    """The source of tables and bindings for the stream."""
 
     async def tables(self) -> list[RoutingTable]:
         """The newest table of every living pool."""
@@ -57,9 +57,9 @@ class Subscriber:
 
 
 class TableStream:
-    """Fans notices out to subscribers.
+    """Sends notices to all subscribers.
 
-    `heartbeat_seconds` is the longest silence; `backlog` the lines one reader may be behind.
+    `heartbeat_seconds` is the longest silence; `backlog` is the number of lines that one reader may be behind.
     """
 
     def __init__(self, store: StreamStore, *, heartbeat_seconds: float = 2.0, backlog: int = 1024) -> None:
@@ -74,7 +74,7 @@ class TableStream:
         return len(self._subscribers)
 
     async def on_notice(self, notice: Notice) -> None:
-        """A change was committed somewhere."""
+        """Handles a change that some API process committed."""
         if not self._subscribers:
             return
         if isinstance(notice, TableChanged):
@@ -93,13 +93,15 @@ class TableStream:
             subscriber.offer(content)
 
     def on_gap(self) -> None:
-        """Changes may have been missed: everybody gets a snapshot again."""
+        """Handles a gap in the notices: changes may have been missed, so every subscriber gets a snapshot again."""
         for subscriber in self._subscribers:
             subscriber.offer(None)
 
     async def open(self, router: str) -> AsyncIterator[bytes]:
-        """Lines for one router, for ever. The first snapshot is begun before this returns, so that a missing database
-        is an error and not an empty stream. Raises StoreUnavailable.
+        """Lines for one router, for ever.
+
+        The first snapshot is begun before this returns, so that a missing database is an error and not an empty
+        stream. Raises StoreUnavailable.
         """
         subscriber = Subscriber(router, self._backlog)
         self._subscribers.add(subscriber)

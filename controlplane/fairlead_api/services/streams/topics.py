@@ -1,4 +1,4 @@
-"""The live topics: what `/v1/live` offers, and how often each is read."""
+"""The topics of `/v1/live`, and how often each is read."""
 
 import contextlib
 from collections.abc import Sequence
@@ -15,29 +15,29 @@ from fairlead_client.resources.rejections import RejectionReport
 
 
 class Pools(Protocol):
-    """Pools as they are now."""
+    """The source of pools in their present state."""
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
 
     async def pool(self, pool: PoolKey, now: datetime) -> PoolDetail:
-        """Raises NotFound."""
+        """One pool. Raises NotFound."""
 
 
 class Recent(Protocol):
-    """What is newest of one history."""
+    """The source of the newest items of one history."""
 
     async def recent(self, pool: str | None, since: datetime, limit: int) -> Sequence[tuple[datetime, Any]]:
         """(recorded at, item with an id), oldest first."""
 
 
 class Rejections(Protocol):
-    """Refusals by cause."""
+    """The source of refusals, by cause."""
 
     async def rejections(self, pool: str | None, start: datetime, end: datetime) -> RejectionReport: ...
 
 
 def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
-    """What `/v1/live` offers."""
+    """The topics of `/v1/live`."""
 
     async def summaries(pool: str | None, now: datetime) -> Any:
         found = (await pools.pools(Span(limit=100), now)).items
