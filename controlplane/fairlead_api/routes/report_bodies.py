@@ -25,7 +25,7 @@ _row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind)
 
 
 def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
-    """The reports, whether they came as a list, and how many malformed rows were left out, by field.
+    """The reports, whether they came as a list, and how many malformed rows were left out, by reason.
 
     Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
     """

@@ -1,5 +1,5 @@
-"""Postgres: the only SQLAlchemy of the control API, one module per group of tables.
+"""Postgres: all SQLAlchemy of the control API, one module per group of tables.
 
-It implements the services' Protocols. Its danger is the transaction's edge: a move of a session is binding, history
-and migration, or nothing.
+It implements the services' Protocols. The danger here is the edge of a transaction: a session's move is stored as
+binding, history and migration together, or not at all.
 """

@@ -1,4 +1,4 @@
-"""The audit log in Postgres: appending inside the transaction of the deed, reading, verifying."""
+"""The audit log in Postgres: appends entries inside the transaction of the audited change, reads and verifies."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,14 +18,14 @@ from fairlead_client.resources.audit import AuditHead, AuditVerification
 _LOCK = 0x6175_6469
 """Advisory lock (the letters `audi`) under which entries get their place in the chain.
 
-Taken last in a transaction, so it cannot deadlock.
+It is taken last in a transaction, so it cannot deadlock.
 """
 
 _CHUNK = 2000
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
-    """Adds entries; they exist exactly if the transaction commits. Call it as the last step of a transaction."""
+    """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction."""
     if not drafts:
         return
     await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
@@ -50,7 +50,7 @@ async def _newest_head(connection: AsyncConnection) -> AuditHead | None:
 
 
 class PostgresAudit:
-    """Writes entries that belong to no other change (denials, logins that failed) and verifies the chain."""
+    """Writes entries that belong to no other change (denials, failed logins) and verifies the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -67,8 +67,8 @@ class PostgresAudit:
             return await _newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
-        """Walks the whole log in chunks, and looks whether it still leads to the newest head, and to
-        the one somebody `kept`.
+        """Checks the whole log in chunks, and whether it still leads to the newest head and to the
+        head `kept` by a caller.
         """
         log = tables.audit_log
         previous: str | None = None

@@ -1,5 +1,6 @@
-"""Connections in bulkheads, transactions that are retried when Postgres says so, and the one place where
-driver errors become ours.
+"""Connections in bulkheads, transactions that are retried when Postgres asks for it, and the translation of errors.
+
+Errors of the driver become ours only here.
 """
 
 import time
@@ -24,14 +25,14 @@ Result = TypeVar("Result")
 
 _RETRIES = 4
 PING_SECONDS = 0.5
-"""Longest wait for a sign that a pooled connection still works; also how long such a sign is believed."""
+"""Longest wait for a sign that a pooled connection still works; also how long such a sign is trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulkhead:
-    """A share of the connections that nobody else can take. `statement_seconds` and `lock_seconds`
-    are enforced by Postgres,
-    `wait_seconds` is the longest wait for a free connection.
+    """A share of the connections that nobody else can take.
+
+    Postgres enforces `statement_seconds` and `lock_seconds`; `wait_seconds` is the longest wait for a free connection.
     """
 
     name: str
@@ -42,21 +43,22 @@ class Bulkhead:
 
 
 READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1)
-"""What people look at."""
+"""For the data that people look at."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
-"""What routers report."""
+"""For routers' reports."""
 
 CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
-"""Pool states, plans, identities and the routers' stream: short, and they must work when everything else is busy."""
+"""For pool states, plans, identities and the routers' stream: short work that must run even when all else is busy."""
 
 UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60, wait_seconds=5)
-"""Background jobs, and days that reports need."""
+"""For background jobs, and for making the partitions that reports need."""
 
 
 def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
-    """Pool of connections that are checked before use, so that a restarted Postgres costs nobody an error,
-    and limited while in use.
+    """Pool of connections that are checked before use and limited while in use.
+
+    The check spares callers an error when Postgres was restarted.
     """
     limits = {"statement_timeout": bulkhead.statement_seconds, "lock_timeout": bulkhead.lock_seconds}
     given = make_url(url).query.get("options", "")
@@ -133,8 +135,9 @@ class Database:
             raise self._unavailable(error) from error
 
     async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """Runs `work` in one transaction, again from the start when Postgres chose it as a deadlock's victim. Raises
-        StoreUnavailable when Postgres is away or takes no writes: then nothing was acknowledged.
+        """Runs `work` in one transaction, and again from the start when Postgres chose it as a deadlock's victim.
+
+        Raises StoreUnavailable when Postgres is away or takes no writes: then nothing was acknowledged.
         """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()
@@ -159,7 +162,7 @@ class Database:
         await self.engine.dispose()
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
-        """One line, without the statement."""
+        """The error as one line, without the statement."""
         cause = getattr(error, "orig", None) or error
         bulkhead = self._bulkhead
         if isinstance(cause, PoolTimeout):
@@ -176,7 +179,7 @@ class Database:
 
 
 async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
-    """The psycopg connection under an SQLAlchemy one, in the same transaction; for COPY."""
+    """The psycopg connection under an SQLAlchemy connection, in the same transaction; for COPY."""
     raw = await connection.get_raw_connection()
     found = raw.driver_connection
     if not isinstance(found, psycopg.AsyncConnection):

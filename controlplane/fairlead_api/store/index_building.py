@@ -1,8 +1,8 @@
-"""Building and dropping indexes in a migration while the tables are in use: CONCURRENTLY, so that nobody's writes wait.
+"""Builds and drops indexes in a migration while the tables are in use: CONCURRENTLY, so that no writer waits.
 
-A concurrent build runs outside a transaction. One that was interrupted leaves an invalid index behind, which is removed
-before the next try. Postgres cannot do this to a partitioned table as a whole: there the parent's index is made alone,
-invalid, and becomes valid when the index of the last partition is attached.
+A concurrent build runs outside a transaction. If it is interrupted it leaves an invalid index, which is removed before
+the next try. Postgres cannot do this to a partitioned table as a whole: the parent's index is made alone, invalid, and
+becomes valid when the index of the last partition is attached.
 """
 
 from collections.abc import Sequence
@@ -25,18 +25,18 @@ _ATTACHED = sa.text(
 
 
 def index_name(table: str, columns: Sequence[str]) -> str:
-    """As the metadata's naming convention has it."""
+    """The index's name by the metadata's naming convention."""
     return f"ix_{table}_{'_'.join(columns)}"
 
 
 def build(table: str, columns: Sequence[str]) -> None:
-    """An index on a plain table."""
+    """Builds an index on a plain table."""
     with _patient() as connection:
         _build(connection, index_name(table, columns), table, columns)
 
 
 def build_on_partitions(table: str, columns: Sequence[str]) -> None:
-    """An index on a table that is partitioned, and on each of its partitions."""
+    """Builds an index on a partitioned table and on each of its partitions."""
     name = index_name(table, columns)
     with _patient() as connection:
         connection.execute(sa.text(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {table} ({', '.join(columns)})"))
@@ -61,8 +61,9 @@ def _build(connection: Any, name: str, table: str, columns: Sequence[str]) -> No
 
 @contextmanager
 def _patient() -> "Iterator[Any]":
-    """A connection outside a transaction, without the migration's time limits: a concurrent build waits,
-    but nobody waits for it.
+    """A connection outside a transaction, without the migration's time limits.
+
+    It needs none: a concurrent build may wait long, but nobody waits for it.
     """
     with op.get_context().autocommit_block():
         connection = op.get_bind()

@@ -1,4 +1,4 @@
-"""NOTIFY and LISTEN: notices leave with the commit of their transaction and reach every API process in order."""
+"""NOTIFY and LISTEN: notices leave when their transaction commits and reach every API process in order."""
 
 import asyncio
 import logging
@@ -14,9 +14,7 @@ from fairlead_api.store.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"
 QUIET_SECONDS = 5.0
-"""After so long without a notice the listening connection is asked whether it still works, and has as long to
-say so.
-"""
+"""After this long without a notice, the listening connection is tested, and must answer within the same time."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
 
 
 async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
-    """Runs until cancelled. Calls `on_gap` each time it (re)connected, because what was sent in between is lost."""
+    """Runs until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost."""
     target = url.replace("postgresql+psycopg://", "postgresql://", 1)
     silent = False
     while True:

@@ -1,4 +1,4 @@
-"""Keyset paging: stable under inserts, cheap at any depth.
+"""Keyset paging: stable under inserts and cheap at any depth.
 
 A cursor is the opaque position after the last row of a page.
 """
@@ -18,13 +18,13 @@ from fairlead_client.resources.pages import Page
 
 Item = TypeVar("Item")
 COUNTED = 1_000
-"""Totals are exact up to here."""
+"""Totals are exact up to this number."""
 
 SEARCHED = 5_000
-"""Most rows one page looks at for conditions that no index serves."""
+"""Most rows that one page reads to test conditions that no index serves."""
 
 Test = Callable[[Any], ColumnElement[bool]]
-"""A condition on columns, given by name as attributes of the argument."""
+"""A condition on columns, which are attributes of the argument."""
 
 
 def encode_cursor(values: Sequence[Any]) -> str:
@@ -32,7 +32,7 @@ def encode_cursor(values: Sequence[Any]) -> str:
 
 
 def decode_cursor(cursor: str, columns: Sequence[Any]) -> tuple[Any, ...]:
-    """Raises InvalidInput for a cursor that was not made here."""
+    """The position that a cursor holds. Raises InvalidInput for a cursor that was not made here."""
     try:
         values = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if not isinstance(values, list) or len(values) != len(columns):
@@ -64,10 +64,9 @@ async def page(
 ) -> Page[Item]:
     """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns).
 
-    An index must serve the conditions of `query` together with the order. What no index serves goes into `also`: tests
-    of the selected columns, looked for among the next SEARCHED rows only. The cursor goes on after the last row looked
-    at, so that a page may hold less than
-    `limit`, or nothing, and not be the last.
+    An index must serve the conditions of `query` together with the order. Conditions that no index serves go into
+    `also`: they are tests of the selected columns, applied to the next SEARCHED rows only. The cursor continues after
+    the last row read, so a page may hold fewer than `limit` rows, or none, without being the last.
     """
     order = [key.desc() if descending else key.asc() for key in keys]
     position = None
@@ -103,7 +102,7 @@ async def page(
 
 
 async def every(fetch: Callable[[str | None], Any]) -> AsyncIterator[Any]:
-    """All items of a paged list, page by page; `fetch` takes a cursor."""
+    """All items of a paged list, read page by page; `fetch` takes a cursor."""
     cursor: str | None = None
     while True:
         found: Page[Any] = await fetch(cursor)

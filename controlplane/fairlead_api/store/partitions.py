@@ -19,7 +19,7 @@ def partition_name(table: str, day: date) -> str:
 
 
 def partition_day(name: str) -> tuple[str, date] | None:
-    """The table and day of a partition's name; None if it is none of ours."""
+    """The table and day in a partition's name; None if it is not one of ours."""
     match = _NAME.match(name)
     return (match[1], date(int(match[2]), int(match[3]), int(match[4]))) if match else None
 
@@ -30,14 +30,14 @@ def is_partition(name: str) -> bool:
 
 
 class Partitions:
-    """Keeps the days that rows need. Remembers what exists, so that the usual call costs nothing."""
+    """Makes and drops the daily partitions. It remembers those that exist, so that the usual call costs nothing."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: set[str] = set()
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
-        """Makes the partitions of `days` that are missing; safe when several processes do so at once."""
+        """Makes the missing partitions of `days`; safe when several processes do so at once."""
         absent = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
         if not absent:
             return

@@ -1,4 +1,4 @@
-"""Names of pools beside their ids. A pool keeps both for ever, so what was read once never becomes wrong."""
+"""Names of pools by id. A pool keeps both for ever, so a cached pair never becomes wrong."""
 
 from collections.abc import Iterable
 
@@ -10,20 +10,20 @@ from fairlead_api.store import tables
 
 
 class PoolNames:
-    """Saves lists a join with `pools`, and with it the planner a choice."""
+    """Caches names and ids. It saves lists a join with `pools`, and so leaves the planner one choice less."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, str] = {}
         self._by_name: dict[str, int] = {}
 
     async def id_of(self, connection: AsyncConnection, pool: PoolKey) -> int | None:
-        """None for a pool that never was."""
+        """The pool's id; None if there never was such a pool."""
         if str(pool) not in self._by_name:
             await self._read(connection)
         return self._by_name.get(str(pool))
 
     async def names(self, connection: AsyncConnection, ids: Iterable[int]) -> dict[int, str]:
-        """namespace/name by id."""
+        """Names as namespace/name, by id."""
         wanted = set(ids)
         if not wanted <= self._by_id.keys():
             await self._read(connection)

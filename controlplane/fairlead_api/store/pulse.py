@@ -1,10 +1,9 @@
-"""Whether Postgres answers, asked all the time on a connection of its own, and the limits that keep everybody
-else from waiting for it.
+"""Watches whether Postgres answers, and ends operations that wait for it too long.
 
-A frozen server or a black-holed network refuses nothing: it is silent, and a cancelled psycopg operation waits
-for the server once more. So nothing here cancels an operation on a connection. Its socket is shut instead, which
-libpq takes for the end of the connection: the operation fails as if the server had closed it, and the pool
-throws the connection away.
+It asks all the time on a separate connection. A frozen server or a network that drops packets refuses nothing: it is
+silent, and a cancelled psycopg operation waits for the server once more. So nothing here cancels an operation on a
+connection. Instead its socket is shut, which libpq takes for the end of the connection: the operation fails as if the
+server had closed it, and the pool throws the connection away.
 """
 
 import asyncio
@@ -21,22 +20,22 @@ import psycopg
 from fairlead_api.services.errors import StoreUnavailable
 
 CONNECT_SECONDS = 5.0
-"""Longest time to a connection, login included.
+"""Longest time to connect, login included.
 
-A database that is away ends it sooner; a busy machine must not look like one.
+If the database is away, connecting ends sooner; a busy machine must not look like one that is away.
 """
 
 RECONNECT_SECONDS = 1.8
-"""The same for the connection that asks, once the database was heard."""
+"""Longest time to connect for the connection that asks, once the database has answered."""
 
 ASK_SECONDS = 0.25
 """Pause between two questions whether the database answers."""
 
 SILENCE_SECONDS = 1.2
-"""A database that has said nothing on any connection for so long, though asked, is away."""
+"""A database that has been asked and has said nothing on any connection for this long is away."""
 
 LATE_SECONDS = 0.1
-"""A timer that fires so late says that this process stood still: answers may lie unread in the socket."""
+"""If a timer fires this late, the process itself stood still, and answers may lie unread in the socket."""
 
 KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
@@ -53,19 +52,19 @@ _log = logging.getLogger(__name__)
 
 
 def shut(connection: Connection) -> None:
-    """Ends the connection without asking the server; whoever waits on it gets an OperationalError."""
+    """Ends the connection without asking the server; a task that waits on it gets an OperationalError."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
         twin.shutdown(socket.SHUT_RDWR)
 
 
 class Limits:
-    """Shuts connections that are still at something when their time is over."""
+    """Shuts connections that are still busy when their time is over."""
 
     def __init__(self) -> None:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
 
     def set(self, connection: Connection, seconds: float) -> None:
-        """From now on; replaces an earlier limit."""
+        """Starts a time limit now; replaces an earlier limit."""
         self.lift(connection)
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
@@ -84,9 +83,10 @@ class Limits:
 
 
 class Pulse:
-    """The state of one database as this process sees it. Everything that uses the database asks `require`
-    first, so that nobody waits for one that is known to be away. Until `run` has heard something, the
-    database is believed to answer.
+    """The state of one database as this process sees it.
+
+    Everything that uses the database calls `require` first, so that nobody waits for a database that is known to be
+    away. Until `run` has got an answer, the database is believed to answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -109,13 +109,13 @@ class Pulse:
             raise StoreUnavailable(f"the database does not answer: {self._away}")
 
     def require_heard(self) -> None:
-        """As `require`, and also while nothing was heard yet."""
+        """Raises as `require` does, and also before the first answer."""
         self.require()
         if self._heard_at is None:
             raise StoreUnavailable("the database has not answered yet")
 
     async def connect(self, *arguments: Any, **parameters: Any) -> Connection:
-        """psycopg's connect within CONNECT_SECONDS, given up at once when the database is or goes away.
+        """Connects with psycopg within CONNECT_SECONDS; gives up at once when the database is away or goes away.
 
         Raises psycopg.OperationalError.
         """
@@ -138,12 +138,12 @@ class Pulse:
         return made
 
     def taken(self, connection: Connection, seconds: float) -> None:
-        """A connection is in use, for at most so long."""
+        """Notes that a connection is in use, for at most this long."""
         self._in_use.add(connection)
         self.limits.set(connection, seconds)
 
     def returned(self, connection: Connection, *, works: bool) -> None:
-        """It is not in use any more; if it works, the database was heard on it."""
+        """Notes that a connection is no longer in use; if it works, that counts as an answer of the database."""
         self._in_use.discard(connection)
         self.limits.lift(connection)
         if works:
@@ -178,7 +178,7 @@ class Pulse:
             await asyncio.sleep(ASK_SECONDS)
 
     def _lost(self, error: psycopg.Error) -> None:
-        """Nobody goes on waiting, unless the database was heard on another connection meanwhile."""
+        """Ends all waiting, unless the database answered on another connection meanwhile."""
         now = asyncio.get_running_loop().time()
         if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS / 2:
             return

@@ -1,9 +1,9 @@
-"""Records and rows, by name: a record's field goes into the column of its name and comes back from it.
+"""Converts records to rows and back by name: a record's field is the column of the same name.
 
-Statements, types and the order of columns follow from the table, so there is no second list to keep in step. Three
-names differ everywhere: a record's `pool` is the column `pool_id`, what a column needs beside the record is given,
-and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an error
-when the module is imported.
+Statements, types and the order of columns follow from the table, so there is no second list to keep in step. There are
+three exceptions: a record's `pool` is the column `pool_id`; the writer gives the columns that the record does not
+have; and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an
+error when the module is imported.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,8 +28,10 @@ _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
 
 
 def read(kind: type[Record], row: Any, **given: Any) -> Record:
-    """A row as a record: each field is `given`, or in the column of its name; words become enums and JSON becomes
-    records. A field that is neither keeps its default.
+    """A row as a record.
+
+    Each field is `given`, or read from the column of its name; words become enums and JSON becomes records. A field
+    that is neither keeps its default.
     """
     values = row._mapping
     found = {name: msgspec.convert(values[name], of) for name, of in _types(kind).items() if name in values and name not in given}
@@ -47,10 +49,10 @@ def _types(kind: Any) -> dict[str, Any]:
 
 
 class Writing(Generic[Record]):
-    """How records of one kind become rows of one table.
+    """Turns records of one kind into rows of one table.
 
-    `given` names the columns that are no field of the record, and fields that are stored otherwise than as they are:
-    whoever writes gives each as a value for all rows or as a function of the record, such as `router="edge-0"` or
+    `given` names the columns that are no field of the record, and the fields that are stored in another form. For
+    each, the writer gives a value for all rows or a function of the record, such as `router="edge-0"` or
     `pool_id=lambda load: ids[load.pool]`.
     """
 
@@ -69,7 +71,7 @@ class Writing(Generic[Record]):
         self._insert = insert(table).from_select([one.name for one in stored], _in_order(source, table)).on_conflict_do_nothing()
 
     async def copy(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
-        """Adds rows by binary COPY, the fastest way in. A row that is there already is an error."""
+        """Adds rows by binary COPY, the fastest way. A row that already exists is an error."""
         if not records:
             return
         getters = self._getters(given, _for_copy)
@@ -79,7 +81,7 @@ class Writing(Generic[Record]):
                 await rows.write_row([get(record) for get in getters])
 
     async def add(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
-        """Adds those rows that are not there yet, in one statement and in the order of their keys."""
+        """Adds the rows that do not exist yet, in one statement and in the order of their keys."""
         if not records:
             return
         names, getters = [one.name for one in self._columns], self._getters(given, _for_json)
@@ -93,8 +95,9 @@ class Writing(Generic[Record]):
 
 
 def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
-    """The parameter of `bound`, a JSON list of objects, as a table with these columns: many times faster to
-    bind than an array for each.
+    """The parameter of `bound`, a JSON list of objects, as a table with these columns.
+
+    It is many times faster to bind than one array per column.
     """
     typed = [column(one.name, one.type) for one in columns]
     source = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
@@ -118,7 +121,7 @@ def _getter(name: str, given: Mapping[str, Any]) -> Getter:
 
 
 def _for_copy(one: "Column[Any]", get: Getter) -> Getter:
-    """What the driver wants for the column's type."""
+    """The value in the form that the driver wants for the column's type."""
     if isinstance(one.type, DateTime):
         return _moment(get)
     if isinstance(one.type, postgresql.JSONB):
@@ -133,7 +136,7 @@ def _for_json(one: "Column[Any]", get: Getter) -> Getter:
 
 
 def _moment(get: Getter) -> Getter:
-    """Records tell time in Unix seconds, columns in UTC; what is a time already stays."""
+    """The value as a time in UTC, from a record's Unix seconds; a value that already is a time stays."""
 
     def read_moment(record: Any) -> Any:
         value = get(record)

@@ -1,4 +1,4 @@
-"""What the routers' stream reads from Postgres."""
+"""Reads tables and bindings from Postgres for the routers' stream."""
 
 import msgspec
 from sqlalchemy import select, text

@@ -1,5 +1,6 @@
-"""Bringing a database to the newest migration, from code: what `alembic upgrade head` does, without needing the
-project's folder as cwd.
+"""Migrates a database to the newest version from code.
+
+It does what `alembic upgrade head` does, from any working directory.
 """
 
 from pathlib import Path
@@ -30,14 +31,14 @@ def heads() -> str:
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Migrates the database at `url`; waits for another process that is doing so."""
+    """Migrates the database at `url`; waits while another process is doing so."""
     config = _config()
     config.attributes["url"] = url
     command.upgrade(config, revision)
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Takes migrations back, down to `revision` (`base` for all)."""
+    """Reverts migrations down to `revision` (`base` for all)."""
     config = _config()
     config.attributes["url"] = url
     command.downgrade(config, revision)

@@ -1,4 +1,4 @@
-"""Sampled decisions as the public API shows them, each with the rule and the terms it was made by."""
+"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -48,7 +48,7 @@ class PostgresDecisions:
         return await self._lists.one(query, "decision", decision_id, self._build)
 
     async def recent(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
-        """Those recorded since, oldest first, with the time of recording (when a report brought them)."""
+        """Decisions recorded since, oldest first, with the time of recording (when a report brought them)."""
         same_days = decisions.c.at > since - timedelta(days=1)  # spares the partitions of older days
         return await self._lists.recent(decisions, since, self._build, pool, limit, same_days)
 

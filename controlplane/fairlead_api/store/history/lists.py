@@ -1,4 +1,4 @@
-"""What all lists of history share: narrowing by an index, pools by name, one row, the newest rows."""
+"""Code that all lists of history share: narrowing by an index, pools by name, one row, the newest rows."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -19,16 +19,16 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 Build = Callable[[Any, str], Item]
-"""Makes an item of a row and its pool's name."""
+"""Makes an item from a row and its pool's name."""
 
 Chosen = tuple[Select[Any], list[Test]]
-"""A list as `page` takes it: what an index serves, and what has to be looked for."""
+"""The two inputs of `page`: a query that an index serves, and tests for its rows."""
 
 BUCKETS = 60
 """Buckets of timelines and sparklines."""
 
 NO_POOL = -1
-"""The id of a pool that never was."""
+"""An id that no pool has."""
 
 
 class Lists:
@@ -39,7 +39,9 @@ class Lists:
         self._pools = PoolNames()
 
     async def pool_id(self, connection: AsyncConnection, pool: str | None) -> int | None:
-        """Its id; NO_POOL if there was never such a pool. Raises InvalidInput for what is not namespace/name."""
+        """The pool's id; NO_POOL if there was never such a pool. Raises InvalidInput for a name
+        that is not namespace/name.
+        """
         if pool is None:
             return None
         try:
@@ -52,14 +54,14 @@ class Lists:
     async def page(
         self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
     ) -> Page[Item]:
-        """One page, the newest by `keys` first."""
+        """One page, newest first by `keys`."""
         query, also = chosen
         found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
         items = await self._built(connection, found.items, build)
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """The only row of the query. Raises NotFound, which calls it `what`."""
+        """The only row of the query. Raises NotFound, which names its kind `what`."""
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
             if row is None:
@@ -83,9 +85,10 @@ class Lists:
 
 
 def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen:
-    """The first filter that is asked for narrows the query through its index (`column, at`); the others are
-    looked for among its rows.
-    `filters` come in the order of how few rows they leave.
+    """Narrows a query by filters.
+
+    The first filter that is given narrows the query through its index (`column, at`); the others are tested on its
+    rows. Order `filters` by how few rows they leave, fewest first.
     """
     asked = [(column, value) for column, value in filters if value is not None]
     if asked:
@@ -94,7 +97,7 @@ def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen
 
 
 def equals(name: str, value: Any) -> Test:
-    """That the column of this name has this value."""
+    """A test that the column of this name has this value."""
     return lambda columns: columns[name] == value
 
 

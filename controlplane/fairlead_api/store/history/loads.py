@@ -1,8 +1,7 @@
-"""Load samples: per-second values, their rollups (exact under late and repeated reports), and heatmap cells from the
-coarsest table that serves.
+"""Load samples: per-second values, their rollups, and heatmap cells from the coarsest table that suffices.
 
-A rollup bucket is recomputed from its samples whenever a report brought some (`rollup_queue`, filled in the report's
-own transaction), so late and replayed reports are as good as punctual ones and a crash loses no bucket.
+A rollup bucket is computed again from its samples whenever a report brought some (`rollup_queue`, filled in the
+report's transaction). So rollups are exact even when reports come late or twice, and a crash loses no bucket.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -50,12 +49,13 @@ WITH by_router AS (
   FROM whole w LEFT JOIN ttft USING (instance, second) LEFT JOIN tpot USING (instance, second)
 )
 """
-"""Every instance's value of every metric, second by second, over all routers: gauges are each
-router's last value, summed.
+"""The value of every metric of every instance for each second, over all routers.
+
+Gauges are summed over routers, each with its last value.
 """
 
 MAX_ARROWS = 1000
-"""Pairs of instances and columns a heatmap carries at most."""
+"""Most pairs of instances and columns that a heatmap carries."""
 
 _MOVES = """
 SELECT m.source, m.target, count(*) AS moves, max(m.at) AS at, (array_agg(m.id ORDER BY m.at DESC, m.id))[1] AS id,
@@ -156,8 +156,9 @@ class PostgresLoads:
         return cells, found, slo
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Migrations by column and pair, oldest first, the busiest MAX_ARROWS of them; and how many
-        migrations the range has.
+        """Migrations by column and pair, oldest first, and the number of migrations in the range.
+
+        If there are more than MAX_ARROWS pairs, the busiest are kept.
         """
         values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end, "step": where.step}
         async with self._database.reading() as connection:

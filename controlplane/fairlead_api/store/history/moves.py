@@ -1,4 +1,4 @@
-"""Session migrations and re-routes as the public API shows them: lists, flows between instances, and what is newest."""
+"""Session migrations and re-routes as the public API shows them: lists, flows between instances, and the newest ones."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -20,15 +20,16 @@ from fairlead_client.resources.pages import Page
 AnyMove = TypeVar("AnyMove", bound=Move)
 
 MATRIX_ROWS = 2 * SEARCHED
-"""Most moves one matrix looks at, the newest of its range."""
+"""Most moves that one matrix reads, the newest of its range."""
 
 FLOWS = 2500
-"""Most pairs of instances one matrix names."""
+"""Most pairs of instances that one matrix names."""
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """Implements `routes.moves.MoveReader` for one table: `kind` is what its rows are, `noun` what one is called, and
-    `mover` the field that says what went.
+    """Implements `routes.moves.MoveReader` for one table.
+
+    `kind` is the class of its rows, `noun` the word for one of them, and `mover` the field that names what moved.
     """
 
     def __init__(self, database: Database, table: Table, kind: type[AnyMove], noun: str, mover: str) -> None:
@@ -44,7 +45,7 @@ class PostgresMoves(Generic[AnyMove]):
         return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
 
     async def recent(self, pool: str | None, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
-        """Those recorded since, oldest first, with the time of recording (when a report brought them)."""
+        """Moves recorded since, oldest first, with the time of recording (when a report brought them)."""
         return await self._lists.recent(self._table, since, self._build, pool, limit)
 
     async def matrix(self, wanted: MoveFilter, now: datetime) -> MigrationMatrix:

@@ -13,10 +13,10 @@ from fairlead_api.store.tables import load_rollups_1m, load_samples, pools, reje
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
 
 SAMPLES = 5
-"""Requests shown of each cause, the newest."""
+"""Requests shown of each cause; the newest are shown."""
 
 FINE = timedelta(hours=2)
-"""Served requests of a longer range are counted from minutes."""
+"""For a range longer than this, served requests are counted from minutes."""
 
 _pool_name = pools.c.namespace + "/" + pools.c.name
 _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status)

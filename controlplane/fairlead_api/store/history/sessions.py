@@ -1,4 +1,4 @@
-"""Sessions as the public API shows them: which are bound where, and who held one before."""
+"""Sessions as the public API shows them: the instance that holds each, and all that held it before."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
 
 NAMED = 1_000
-"""Up to so many sessions found by a part of their name are sorted by when they were last seen."""
+"""Up to this many sessions found by a part of their name are sorted by when they were last seen."""
 
 TRIGRAM = 3
-"""Characters of the shortest part of a name that the index of names can find."""
+"""Length, in characters, of the shortest part of a name that the index of names can find."""
 
 
 class PostgresSessions:
@@ -66,8 +66,9 @@ class PostgresSessions:
 
 
 async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
-    """Whether so few sessions have the name that they can be sorted; of many, the newest are found
-    sooner in the list itself.
+    """Whether few enough sessions match the name to be sorted.
+
+    If many match, the newest are found sooner by reading the list itself.
     """
     counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
     return bool(counted.scalar_one() <= NAMED)

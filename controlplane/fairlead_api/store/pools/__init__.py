@@ -1,6 +1,5 @@
-"""Pools, instances and their history in Postgres: written as the operator reports them, read as the public API shows
-them.
+"""Pools, instances and their history in Postgres.
 
-It must not hold a transaction open while anything but Postgres is awaited. Its danger: two writers of one pool;
-its row is locked first.
+They are written as the operator reports them and read as the public API shows them. It must not hold a transaction open
+while it awaits anything but Postgres. The danger here: two writers of one pool; so the pool's row is locked first.
 """

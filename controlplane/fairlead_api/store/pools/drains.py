@@ -1,4 +1,4 @@
-"""Moving sessions off instances, and unbinding them, with history and migrations, inside the caller's transaction."""
+"""Moves sessions off instances, or unbinds them, with history and migrations, inside the caller's transaction."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from fairlead_api.store.sessions.rows import SessionRow, bind
 from fairlead_api.store.sessions.writing import save_sessions
 
 ROUTER = "control-api"
-"""Stands where a router's name stands, for what the control API did itself."""
+"""Used as the router's name for changes that the control API made."""
 
 
 async def move_off(
@@ -74,7 +74,7 @@ async def move_off(
 
 
 async def unbind_all(connection: AsyncConnection, pool_id: int, now: datetime) -> None:
-    """Nobody holds any session of the pool any more; history says until when somebody did."""
+    """Unbinds every session of the pool; history says until when each was held."""
     await connection.execute(
         text("SELECT 1 FROM sessions WHERE pool_id = :pool AND instance IS NOT NULL ORDER BY session FOR UPDATE"), {"pool": pool_id}
     )

@@ -1,4 +1,4 @@
-"""Events of a pool: what the operator did, each stored once with its audit entry."""
+"""Events of a pool: the operator's actions, each stored once with its audit entry."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from fairlead_client.resources.audit import OPERATOR_EVENT
 
 
 async def store_events(connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str) -> list[AuditDraft]:
-    """Stores events not stored before; the audit drafts of those. Raises NotFound."""
+    """Stores events not stored before, and returns their audit drafts. Raises NotFound."""
     pool_id = (
         await connection.execute(
             select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)

@@ -1,5 +1,6 @@
-"""Instances as the operator reports them, with a transition for every change of state, inside the caller's
-transaction.
+"""Stores instances as the operator reports them, with a transition for every change of state.
+
+All of it happens inside the caller's transaction.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ async def note_instances(
     now: datetime,
     why: str = "no longer reported by the operator",
 ) -> None:
-    """Instances as reported, with a transition for every change of state; those not reported are Gone."""
+    """Stores instances as reported, with a transition for every change of state; those not reported become Gone."""
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
     stored = {row.id: row for row in rows}

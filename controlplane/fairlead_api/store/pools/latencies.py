@@ -1,5 +1,6 @@
-"""TTFT percentiles of the last five minutes, exact over every sample kept: the dearest part of a pool's page, and one
-that seconds do not change.
+"""TTFT percentiles of the last five minutes, exact over every stored sample.
+
+They are the most expensive part of a pool's page, and hardly change within seconds.
 """
 
 from collections.abc import Sequence
@@ -24,15 +25,16 @@ AND l.second > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY l.insta
 
 
 class Latencies:
-    """Percentiles by pool and by instance, at most as old as `recent` says."""
+    """Percentiles by pool and by instance, at most as old as `recent` allows."""
 
     def __init__(self, database: Database, recent: Recent) -> None:
         self._database = database
         self._recent = recent
 
     async def of_pools(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
-        """Seconds at the median, at p95 and at each pool's own percentile (`shares`, 0-1, in the order of `pools`),
-        where there were requests.
+        """Seconds at the median, at p95 and at each pool's SLO percentile, for pools that had requests.
+
+        `shares` are those percentiles, 0-1, in the order of `pools`.
         """
 
         async def read() -> dict[int, list[float | None]]:
@@ -43,7 +45,7 @@ class Latencies:
         return await self._recent.get(("pools", *pools, *shares), read)
 
     async def of_instances(self, pool: int, instance: str | None, now: datetime) -> dict[str, float]:
-        """Seconds at p95 of one instance of a pool, or of all (None), where there were requests."""
+        """Seconds at p95 of one instance of a pool, or of all (None), for instances that had requests."""
 
         async def read() -> dict[str, float]:
             async with self._database.reading() as connection:

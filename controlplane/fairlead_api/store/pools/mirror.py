@@ -1,6 +1,6 @@
-"""The mirror of pools: state from the operator in, observations out.
+"""The mirror of pools: takes state from the operator and returns observations.
 
-One transaction per call, serialised per pool by its row.
+Each call is one transaction, serialised per pool by the pool's row.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ from fairlead_client.resources.audit import AuditAction
 
 
 class PostgresPools:
-    """Implements `services.pools.mirroring.MirrorStore`. `new_id` names the migrations a drain makes."""
+    """Implements `services.pools.mirroring.MirrorStore`. `new_id` makes ids for the migrations of a drain."""
 
     def __init__(self, database: Database, new_id: Callable[[], str]) -> None:
         self._database = database
@@ -104,7 +104,7 @@ class PostgresPools:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
-    """The pool's row, locked; made first if new. Raises Conflict for a state that is older than the row."""
+    """The pool's row, locked, and made first if new. Raises Conflict for a state that is older than the row."""
     pools = tables.pools
     fresh = upsert(pools).values(
         namespace=pool.namespace,

@@ -1,4 +1,4 @@
-"""What the operator is answered: what routers, sessions and traffic say of a pool at this moment."""
+"""The answer to the operator: the present state of a pool's routers, sessions and traffic."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from fairlead_api.store import tables
 
 
 async def read_observations(connection: AsyncConnection, pool: PoolKey, now: datetime) -> PoolObservations:
-    """What routers and the database know. Raises NotFound."""
+    """What routers and the database know about the pool. Raises NotFound."""
     pools = tables.pools
     row = (
         await connection.execute(
@@ -57,7 +57,7 @@ async def read_observations(connection: AsyncConnection, pool: PoolKey, now: dat
 
 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
-    """Routers that reported in the last LIVE_SECONDS and did not say goodbye, by the database's clock."""
+    """Routers that reported in the last LIVE_SECONDS, by the database's clock, and did not say goodbye."""
     routers = tables.routers
     rows = await connection.execute(
         select(routers.c.acknowledged, routers.c.in_flight).where(

@@ -1,4 +1,4 @@
-"""Routing tables: a new version exactly when the content changes, and which instances changed with it."""
+"""Stores routing tables: a new version exactly when the content changes, with the instances that changed."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from fairlead_api.store import tables
 async def note_table(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, facts: MirroredFacts, shares: Shares, now: datetime
 ) -> int:
-    """Version of the pool's table now; a new one if its content changed."""
+    """The present version of the pool's table; a new one if its content changed."""
     routing, instances = tables.routing_tables, tables.instances
     table = table_of(pool, state.uid, state.generation, facts.table, state.instances)
     content_hash = fingerprint(table)

@@ -1,4 +1,4 @@
-"""Routers' reports in Postgres: each claimed once, then stored row by row.
+"""Routers' reports in Postgres: each is claimed once, then stored row by row.
 
-It must not store anything of a report before its id is claimed. Its danger: a report stored twice.
+It must not store any row of a report before the report's id is claimed. The danger here: a report stored twice.
 """

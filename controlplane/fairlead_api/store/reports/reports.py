@@ -1,5 +1,6 @@
-"""Reports in Postgres: those of one post in one transaction, each claimed by its router and id before
-anything of it is stored.
+"""Reports in Postgres: those of one post are stored in one transaction.
+
+Each is claimed by its router and id before any of its rows is stored.
 """
 
 import logging
@@ -32,7 +33,7 @@ ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_out
 """The fields of a Report whose rows are stored once."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
-"""What a row that Postgres or its driver cannot take raises."""
+"""Errors raised for a row that Postgres or its driver cannot take."""
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class PostgresReports:
         stored.lost_moves.update(applied.lost_moves)
 
     async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
-        """Halves what cannot be stored until the rows that cannot are alone, and counts those."""
+        """Halves a report that cannot be stored until the bad rows are alone, and counts those."""
         part = _Stored()
         try:
             async with connection.begin_nested():
@@ -126,7 +127,7 @@ class PostgresReports:
     async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
         """Claims the reports' ids for their router.
 
-        Receipts of those claimed before, after waiting for the transactions that did.
+        Returns the receipts of reports claimed earlier, after waiting for the transactions that claimed them.
         """
         if not reports:
             return {}
@@ -164,7 +165,7 @@ class PostgresReports:
     async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
         """Marks the router live.
 
-        Its state is replaced only by a newer one, unless it was silent for 10 s (its clock may have been set back).
+        Only a newer state replaces its state, unless it was silent for 10 s (its clock may have been set back).
         """
         routers = tables.routers
         ids = await self._ids(connection, report)
@@ -205,12 +206,12 @@ async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: 
 
 
 def _rows(report: Report) -> int:
-    """How many rows the report has to store."""
+    """The number of rows the report has to store."""
     return sum(len(getattr(report, name)) for name in ROWS)
 
 
 def _merged(reports: Sequence[Report]) -> Report:
-    """One report with the rows of all, in their order; empty for none."""
+    """One report with the rows of all, in their order; an empty one for none."""
     if len(reports) == 1:
         return reports[0]
     if not reports:
@@ -226,7 +227,10 @@ def _receipt(report: Report, lost: dict[str, Binding]) -> ReportReceipt:
 
 
 def _halves(report: Report) -> Iterable[Report]:
-    """The report in two, a migration always with its binding; nothing for a report of one row (or one such pair)."""
+    """The report in two halves, with each migration beside its binding.
+
+    Nothing for a report of one row (or one such pair).
+    """
     records = {record.id: record for record in report.migrations}
     pairs = {change.id for change in report.bindings} & records.keys()
     units: list[list[tuple[str, Any]]] = [

@@ -1,4 +1,4 @@
-"""Loads, decisions and refusals of a report, by COPY."""
+"""Stores the loads, decisions and refusals of a report, by COPY."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ ROLLUP_SECONDS = 10
 
 
 async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> None:
-    """Stores the loads, decisions and refusals of a report; those of unknown pools are counted."""
+    """Stores the loads, decisions and refusals of a report; rows of unknown pools are only counted."""
     unique = list({decision.id: decision for decision in report.decisions}.values())
     loads = [load for load in report.loads if load.pool in ids]
     decisions = [decision for decision in unique if decision.pool in ids]

@@ -1,6 +1,6 @@
-"""Binding changes of a report on their sessions' rows: who wins, history, migrations, what is told to whom.
+"""Applies a report's binding changes to their sessions' rows, with history, migrations and answers.
 
-Set by set, however many rows.
+Rows are read and written in sets, however many there are.
 """
 
 from collections import Counter
@@ -28,8 +28,10 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """`lost` has the present binding of its session for each change that did not bind; `lost_moves` counts
-    migrations not stored for that.
+    """The result of applying changes.
+
+    `lost` has, for each change that did not bind, the present binding of its session; `lost_moves` counts the
+    migrations that were not stored for that reason.
     """
 
     lost: dict[str, Binding]
@@ -37,7 +39,7 @@ class Applied:
 
 
 async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> Applied:
-    """Judges the report's changes in their order. A migration is stored exactly when its change binds."""
+    """Judges the report's changes in order. A migration is stored exactly when its change binds."""
     changes = [change for change in report.bindings if change.pool in ids]
     if len(changes) < len(report.bindings):
         ignored["unknown-pool"] += len(report.bindings) - len(changes)
@@ -64,7 +66,7 @@ async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mappi
 
 
 class _Judging:
-    """The changes of one report by session, and what the rows become by them."""
+    """The changes of one report by session, and the new content of the rows."""
 
     def __init__(self, report: Report, changes: Sequence[BindingChange], ids: Mapping[PoolKey, int], alive: set[Key]) -> None:
         self.pools = {pool_id: pool for pool, pool_id in ids.items()}
@@ -82,7 +84,7 @@ class _Judging:
         self.unknown = sum((pool_id, change.instance) not in alive for (pool_id, _), group in self.changes.items() for change in group)
 
     def judge(self, rows: dict[Key, SessionRow], absent: Any) -> None:
-        """Applies the changes to the rows they are about, and to new ones for sessions that are absent."""
+        """Applies the changes to existing rows, and to new rows for sessions that are absent."""
         for key in absent:
             rows[key] = self._new_row(key)
         for key, row in rows.items():
@@ -122,7 +124,7 @@ class _Judging:
 
 
 async def _alive(connection: AsyncConnection, instances: set[str]) -> set[Key]:
-    """Those of the named instances that exist and are not gone, with their pools."""
+    """The named instances that exist and are not gone, with their pools."""
     if not instances:
         return set()
     table = tables.instances

@@ -14,12 +14,12 @@ _REROUTES = Writing(tables.reroutes, ReRouteRecord, "pool_id", "router", "reques
 
 
 async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
-    """Stores session migrations; one that is there stays as it is."""
+    """Stores session migrations; one that already exists stays unchanged."""
     await _save(connection, _MIGRATIONS, [record for record in records if record.pool in ids], router, ids)
 
 
 async def save_reroutes(connection: AsyncConnection, records: Sequence[ReRouteRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
-    """Stores re-routes; one that is there stays as it is."""
+    """Stores re-routes; one that already exists stays unchanged."""
     await _save(connection, _REROUTES, [record for record in records if record.pool in ids], router, ids)
 
 

@@ -28,9 +28,9 @@ class SessionRow:
     migrations: int
     context_tokens: int
     ended_at: datetime | None = None
-    """When its last holder was let go, if nobody holds it."""
+    """When its last holder was released, if nobody holds it."""
     new: bool = False
-    """Whether there is no such row yet."""
+    """Whether the table has no row for it yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
     released: dict[int, datetime] = field(default_factory=dict)
     moves: list[MigrationRecord] = field(default_factory=list)
@@ -41,7 +41,7 @@ class SessionRow:
 
     @classmethod
     def stored(cls, row: Any, pool: PoolKey) -> "SessionRow":
-        """The row as the table `sessions` has it."""
+        """A session's row, as read from the table `sessions`."""
         return read(cls, row, pool=pool, held=read(Held, row))
 
     def binding(self) -> Binding:
@@ -59,10 +59,10 @@ class SessionRow:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Gives the session its new home: history, and for a move its migration (the router's own record, or one
-    made here if it sent none).
+    """Gives the session its new home: adds history and, for a move, its migration.
 
-    Routers' clocks differ, and history must not run backwards: a binding begins no earlier than the one before it did.
+    The migration is the router's record, or one made here if the router sent none. Routers' clocks differ, and history
+    must not run backwards: a binding begins no earlier than the one before it did.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
     source = row.held.instance or (change.previous if row.held.version or record is not None else None)
@@ -94,7 +94,7 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
 
 
 def bare_record(change: BindingChange, source: str) -> MigrationRecord:
-    """A migration of which only the binding is known. It has the change's id, as a router's own record has."""
+    """A migration of which only the binding is known. It has the change's id, as a record from the router would."""
     return MigrationRecord(
         id=change.id,
         pool=change.pool,

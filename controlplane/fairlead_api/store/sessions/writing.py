@@ -1,4 +1,4 @@
-"""Sessions and their holders in Postgres: locked in one order, written back set by set, however many rows."""
+"""Reads and writes sessions and their holders: locked in one order, written in sets, however many rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -57,7 +57,7 @@ _END_HOLDERS = (
 
 
 async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, str]], pools: Mapping[int, PoolKey]) -> list[SessionRow]:
-    """The rows there are of these (pool id, session), locked in one order everywhere so that nobody deadlocks."""
+    """The existing rows of these (pool id, session), locked in the same order everywhere so that no deadlock arises."""
     if not keys:
         return []
     found = await connection.execute(_LOCK, bound([{"pool_id": pool, "session": session} for pool, session in sorted(keys)]))
@@ -65,9 +65,7 @@ async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, s
 
 
 async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> set[tuple[int, str]]:
-    """Writes rows that were not there, without their holders; returns the keys of those that another
-    writer has made meanwhile.
-    """
+    """Writes new rows, without their holders; returns the keys of those that another writer has made meanwhile."""
     if not rows:
         return set()
     added = await connection.execute(_ADD, bound([_row(row) for row in rows]))
@@ -76,7 +74,7 @@ async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) 
 
 
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
-    """Writes rows back with their new holders and the ends of the old ones, in three statements however many rows."""
+    """Writes rows back with their new holders and the ends of the old ones, in three statements for any number of rows."""
     changed = [_row(row) for row in rows if not row.new]
     if changed:
         await connection.execute(_SAVE, bound(changed))

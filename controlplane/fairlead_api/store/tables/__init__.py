@@ -1,9 +1,8 @@
-"""Every table of the database, as SQLAlchemy Core metadata; the migrations are generated from it and checked against
-it.
+"""Every table of the database, as SQLAlchemy Core metadata. Migrations are generated from it and checked against it.
 
-`pools` keeps one row per namespace and name, also after a deletion, so that versions of routing tables never go back.
+`pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never go back.
 Times are UTC. The large tables (`load_samples`, `decisions`, `rejections`) are partitioned by UTC day;
-`store.partitions` makes and drops the days. It must hold no statement. Its danger: a column changed here without a
+`store.partitions` makes and drops the days. No statement belongs here. The danger here: a column changed without a
 migration; a test compares both.
 """
 

@@ -1,4 +1,4 @@
-"""What all tables share: the metadata with its naming convention, and the kinds of columns."""
+"""Definitions that all tables share: the metadata with its naming convention, and the kinds of columns."""
 
 from sqlalchemy import BigInteger, Column, DateTime, ForeignKey, Integer, MetaData, Text, func
 from sqlalchemy.dialects.postgresql import JSONB

@@ -1,4 +1,4 @@
-"""Tables of who changed what: plans and the audit log; and the reports already taken."""
+"""Tables of changes and their authors: plans and the audit log; and the ids of reports already taken."""
 
 from sqlalchemy import BigInteger, Column, Date, Index, Table, Text
 
@@ -73,4 +73,4 @@ audit_heads = Table(
     text_column("chain"),
     time_column("at"),
 )
-"""The last entry of each day, written with it: what is missing from the end of the log shows here."""
+"""The last entry of each day, written together with it: it shows if entries are missing from the end of the log."""

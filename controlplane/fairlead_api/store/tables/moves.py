@@ -1,6 +1,4 @@
-"""Tables of moves: session migrations, which are steps of a session's bindings, and re-routes of
-requests, which are not.
-"""
+"""Tables of moves: session migrations, which belong to a session's bindings, and re-routes of requests, which do not."""
 
 from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text
 
@@ -11,13 +9,14 @@ PAID_OFF = (
     "WHEN actual_ttft_seconds < predicted_source_ttft_seconds AND benefit_seconds > 0::double precision THEN true "
     "ELSE NULL::boolean END"
 )
-"""Whether the real TTFT was below the one predicted for staying: yes only where a gain was promised,
-unknown while either number is.
+"""Whether the real TTFT was below the one predicted for staying.
+
+True only where a gain was predicted; unknown while either number is.
 """
 
 
 def _moves(name: str, *, bound: bool) -> Table:
-    """`bound` moves are of a session; predictions are null where nothing could be predicted."""
+    """A table of moves. `bound` moves belong to a session; predictions are null where nothing could be predicted."""
     return Table(
         name,
         metadata,

@@ -1,6 +1,4 @@
-"""Tables of what is mirrored from the cluster: pools, their history, instances, routing tables, and
-who has acknowledged them.
-"""
+"""Tables mirrored from the cluster: pools, their history, instances, routing tables and routers' acknowledgements."""
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
 

@@ -1,4 +1,4 @@
-"""Tables of sessions: who holds each, its history, and moves that lost a race."""
+"""Tables of sessions: the holder of each, its history, and moves that lost a race."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, DateTime, ForeignKeyConstraint, Index, Integer, Table, Text
 
@@ -33,8 +33,10 @@ session_names = Table(
     ForeignKeyConstraint(["pool_id", "session"], ["sessions.pool_id", "sessions.session"], ondelete="CASCADE"),
     Index(None, "session", postgresql_using="gin", postgresql_ops={"session": "gin_trgm_ops"}),
 )
-"""Every session's name once, for finding it by a part. A trigger on `sessions` fills it: sessions' own rows change with
-every request, and an index of parts of names there would cost each change thirty entries.
+"""Every session's name once, to find it by a part of the name.
+
+A trigger on `sessions` fills it. The rows of `sessions` change with every request, and an index of parts of names
+there would cost each change thirty entries.
 """
 
 bindings = Table(
@@ -61,4 +63,4 @@ lost_moves = Table(
     Column("minute", DateTime(timezone=True), primary_key=True),
     count_column("moves"),
 )
-"""Moves of sessions that routers made and that did not count, because another writer was first."""
+"""Session moves that routers made and that did not count, because another writer was first."""

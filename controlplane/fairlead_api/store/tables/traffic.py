@@ -1,4 +1,4 @@
-"""Tables that grow with traffic: decisions, rejections and load samples by UTC day, and the rollups of the latter."""
+"""Tables that grow with traffic: decisions, rejections and load samples by UTC day, and the rollups of load samples."""
 
 from sqlalchemy import REAL, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -98,12 +98,13 @@ SUMS = (
     "ttft_within_slo",
     "ttft_total",
 )
-"""Counts a rollup sums, beside the maximum, sum and number of every heatmap metric's seconds."""
+"""Counts that a rollup sums, besides the maximum, sum and number of every heatmap metric's seconds."""
 
 
 def _rollup(name: str) -> Table:
-    """One instance in one bucket: per metric the maximum, sum and number of its per-second values, so that
-    longer buckets merge exactly.
+    """One instance in one bucket.
+
+    For each metric it has the maximum, sum and number of its per-second values, so that longer buckets merge exactly.
     """
     parts: list[Column[object]] = []
     for metric in METRICS:

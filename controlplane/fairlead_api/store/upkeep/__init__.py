@@ -1,4 +1,4 @@
-"""What one API process does once in a while: rollups, partitions, retention, ended sessions.
+"""Regular work of one API process: rollups, partitions, retention, ended sessions.
 
-It must not delete what something else still refers to. Its danger: a partition dropped before its rollup.
+It must not delete a row that another one still refers to. The danger here: a partition dropped before its rollup.
 """

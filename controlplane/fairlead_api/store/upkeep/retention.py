@@ -1,7 +1,7 @@
-"""What is deleted when it is older than its setting, and what never is, because something still refers to it.
+"""Deletes rows that are older than their setting, except rows that others still refer to.
 
-Kept for ever, because people make them and they are few: pools, their revisions and SLO versions, API tokens,
-users, and the audit log.
+These are kept for ever, because people make them and they are few: pools, their revisions and SLO versions, API
+tokens, users, and the audit log.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.store.database import Database
 
 BATCH = 5000
-"""Rows per transaction, so that nobody waits long."""
+"""Rows per transaction, few enough that nobody waits long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
     "rollups_10s_days": (Sweep(table="load_rollups_10s", where="r.bucket < :before"),),
     "rollups_1m_days": (Sweep(table="load_rollups_1m", where="r.bucket < :before"),),
     "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
-    # A migration is a step of its session's bindings and goes just before the binding it made; a session goes when
-    # nothing is left of it.
+    # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A session is
+    # deleted when no row of its history is left.
     "history_days": (
         Sweep(
             table="migrations",
@@ -78,7 +78,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="login_links", where="r.expires_at < :before"),
     ),
 }
-"""By setting of `settings.Retention`, in the order of deletion."""
+"""Sweeps by setting of `settings.Retention`, in the order of deletion."""
 
 
 async def sweep(database: Database, one: Sweep, before: datetime) -> int:

@@ -1,4 +1,4 @@
-"""What must be done once in a while by exactly one process: rollups, days ahead, retention, sessions that ended."""
+"""Regular work that exactly one process must do: rollups, partitions ahead, retention, ended sessions."""
 
 # ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
 
@@ -29,9 +29,9 @@ class PostgresUpkeep:
         self._partitions = partitions
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Runs `work` unless another process is at this job; returns whether it ran.
+        """Runs `work` unless another process is running this job; returns whether it ran.
 
-        The lock ends with its connection, also by a crash.
+        The lock ends with its connection, so a crash releases it.
         """
         async with self._database.reading() as connection:
             key = {"space": _LOCKS, "job": job}
@@ -43,7 +43,7 @@ class PostgresUpkeep:
         return True
 
     async def make_days(self, first: date, last: date) -> None:
-        """Partitions for every day from `first` to `last`."""
+        """Makes partitions for every day from `first` to `last`."""
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
         for table in PARTITIONED:
             await self._partitions.ensure(table, days)
@@ -53,7 +53,7 @@ class PostgresUpkeep:
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes what a retention setting covers and is older; in batches, so that nobody waits long."""
+        """Deletes rows that a retention setting covers and that are older, in batches so that nobody waits long."""
         deleted = 0
         for one in SWEEPS[setting]:
             while (count := await sweep(self._database, one, before)) > 0:
@@ -63,8 +63,10 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbinds sessions not heard of for twice their pool's TTL and tells the routers. Routers forget after one TTL
-        without a request; the second one makes up for requests that were served but not sampled.
+        """Unbinds sessions without news for twice their pool's TTL, and tells the routers.
+
+        Routers forget a session after one TTL without a request; the second TTL allows for requests that
+        were served but not sampled.
         """
 
         async def work(connection: AsyncConnection) -> int:
