@@ -28,7 +28,7 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.builders.wire_examples import differences
-from fairlead_testing.fakes.public_api import public_paths
+from fairlead_testing.fakes.public_api.paths import public_paths
 from fairlead_testing.running.public_doors import Door
 
 RANGE = {"from": "now-1h", "to": "now"}

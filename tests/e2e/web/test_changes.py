@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
-from fairlead_testing.fakes.loads import CHAT, HOSTILE
+from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE
 from fairlead_testing.running.browser_site import RunningSite, signed_in
 
 pytestmark = pytest.mark.browser

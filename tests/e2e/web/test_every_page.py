@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fairlead_testing.fakes.loads import CHAT, HOSTILE, INSTANCES
+from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until, watch_troubles
 from fairlead_web.addresses import session_path
 

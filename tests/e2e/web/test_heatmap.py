@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fairlead_testing.fakes.loads import CHAT, INSTANCES
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until
 from fairlead_web.heatmap_cells import cell_size, text_of
 from fairlead_web.time_ranges import stamp

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from fairlead_client.resources.moves import Migration
-from fairlead_testing.fakes.loads import CHAT, CODE, INSTANCES
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until
 from fairlead_web import formats
 from fairlead_web.heatmap_cells import text_of
@@ -162,7 +162,7 @@ def test_numbers_are_patched_in_place(page: Page, site: RunningSite) -> None:
 
 
 def test_a_tab_too_many_asks_every_five_seconds_instead(page: Page, site: RunningSite) -> None:
-    site.fake.live_limit = 0
+    site.fake.live.limit = 0
     page.goto(f"{site.url}/migrations")
     page.wait_for_selector("#live-pill[data-state=polling]")
     new_migration(site, "m-polled")

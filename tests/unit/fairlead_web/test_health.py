@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from fairlead_client.resources.pools import PoolCondition
-from fairlead_testing.fakes.loads import CHAT, CODE
-from fairlead_testing.fakes.public_data import World
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE
+from fairlead_testing.fakes.public_data.world import World
 from fairlead_web import findings
 from fairlead_web.health import condition_level, health_of, pain, state_mark
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fairlead_testing.fakes.loads import CHAT
+from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
 
 LISTS = (

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, INSTANCES
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.addresses import session_path
 

@@ -13,8 +13,8 @@ from fairlead.reports import BindingReason
 from fairlead_client.resources.instances import InstanceTransition
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, TimelineBucket
 from fairlead_client.resources.sessions import BindingHistoryItem
-from fairlead_testing.fakes.loads import CHAT, CODE
-from fairlead_testing.fakes.public_data import World
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE
+from fairlead_testing.fakes.public_data.world import World
 from fairlead_web import findings, formats
 from fairlead_web.addresses import Here, instance_path, session_path
 from fairlead_web.charts import even_ticks, holder_band, sparkline, stacked_timeline, time_ticks

@@ -13,8 +13,8 @@ import httpx
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from fairlead_testing.fakes.public_api import FakePublicApi
-from fairlead_testing.fakes.public_data import World
+from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.app import create_web_app
 
 SESSION_COOKIE = "fairlead-session"

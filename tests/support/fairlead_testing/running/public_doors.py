@@ -26,8 +26,8 @@ from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
-from fairlead_testing.fakes.public_api import FakePublicApi
-from fairlead_testing.fakes.public_data import World
+from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.api import CHAT, SECRETS, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import httpx
 
-from fairlead_testing.fakes.public_api import FakePublicApi
-from fairlead_testing.fakes.public_data import World
+from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.app import create_web_app
 from fairlead_web.settings import web_settings
 

@@ -1,6 +1,6 @@
 """A pool's heatmap over HTTP: its picture, clicks on it and its rows."""
 
-from fairlead_testing.fakes.loads import CHAT, INSTANCES
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
 
 INSTANCE = INSTANCES[CHAT][2]

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from fairlead_client.resources.plans import PlanState
-from fairlead_testing.fakes.loads import CHAT
+from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.formats import told
 

@@ -7,7 +7,7 @@ from fairlead.reports import RejectionReason
 from fairlead_client.resources.access import AccessRole, TokenItem
 from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditResult
 from fairlead_client.resources.rejections import RejectionGroup, RejectionSample
-from fairlead_testing.fakes.loads import CHAT, CODE, HOSTILE, noise
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, noise
 
 
 def rejections(start: datetime, end: datetime) -> list[RejectionGroup]:

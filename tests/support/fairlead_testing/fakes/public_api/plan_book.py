@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
-from fairlead_testing.fakes.loads import INSTANCES
-from fairlead_testing.fakes.public_data import World
+from fairlead_testing.fakes.public_data.loads import INSTANCES
+from fairlead_testing.fakes.public_data.world import World
 
 
 class PlanBook:

@@ -1,0 +1,125 @@
+"""Who may ask: tokens, login links and sessions, and the role an endpoint needs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fairlead_client.resources.access import (
+    PEOPLE,
+    AccessRole,
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginRequest,
+    TokenItem,
+    TokenRequest,
+    WebSession,
+)
+from fairlead_client.resources.pages import Page
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
+from fairlead_testing.fakes.public_data.loads import HOSTILE
+from fairlead_testing.fakes.public_data.world import World
+
+
+class Access:
+    """Identities by session and by token, and the roles of unused login links."""
+
+    def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
+        self._world = world
+        self._clock = clock
+        self.sessions: dict[str, Identity] = {}
+        self.tokens = {f"{role}-token": Identity(subject=f"{role}-person", role=role, source="token", expires_at=None) for role in PEOPLE}
+        self.tokens["hostile-token"] = Identity(subject=HOSTILE, role=AccessRole.VIEWER, source="token", expires_at=None)
+        self.login_links = {"flt_once": AccessRole.OPERATOR}
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/login", self._login, methods=["POST"]),
+            Route("/v1/logout", self.guard(self._logout), methods=["POST"]),
+            Route("/v1/whoami", self.guard(self._whoami)),
+            Route("/v1/login-links", self.guard(self._login_link, AccessRole.ADMIN), methods=["POST"]),
+            Route("/v1/tokens", self.guard(self._list_tokens, AccessRole.ADMIN), methods=["GET"]),
+            Route("/v1/tokens", self.guard(self._create_token, AccessRole.ADMIN), methods=["POST"]),
+            Route("/v1/tokens/{token}", self.guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
+        ]
+
+    def guard(self, endpoint: Endpoint, role: AccessRole = AccessRole.VIEWER) -> Endpoint:
+        """`endpoint` for those whose role reaches `role`."""
+
+        async def handle(request: Request) -> Response:
+            identity = self.identity(request)
+            if not identity.role.reaches(role):
+                raise Refusal(403, "Role too low", f"This needs the role {role}; {identity.subject} is {identity.role}.", "forbidden")
+            return await endpoint(request)
+
+        return handle
+
+    def identity(self, request: Request) -> Identity:
+        secret = request.headers.get("authorization", "").removeprefix("Bearer ")
+        found = self.sessions.get(secret) or self.tokens.get(secret)
+        if found is None:
+            raise Refusal(401, "Sign in first", "The session has ended or the token is unknown.", "unauthenticated")
+        return found
+
+    async def _login(self, request: Request) -> Response:
+        token = msgspec.json.decode(await request.body(), type=LoginRequest).token
+        if token in self.login_links:
+            role = self.login_links.pop(token)
+            identity = Identity(subject="sandbox", role=role, source="login-link", expires_at=self._clock() + timedelta(hours=8))
+        elif token in self.tokens:
+            identity = replace(self.tokens[token], source="web", expires_at=self._clock() + timedelta(hours=8))
+        else:
+            raise Refusal(
+                401,
+                "This link cannot be used",
+                "It was used before, or is older than 10 minutes.",
+                "login-link-expired",
+                "Ask for a new one.",
+            )
+        session = f"fls_{len(self.sessions)}_{identity.role}"
+        self.sessions[session] = identity
+        assert identity.expires_at is not None
+        return as_json(WebSession(token=session, identity=identity, expires_at=identity.expires_at), 201)
+
+    async def _logout(self, request: Request) -> Response:
+        self.sessions.pop(request.headers["authorization"].removeprefix("Bearer "), None)
+        return Response(status_code=204)
+
+    async def _whoami(self, request: Request) -> Response:
+        return as_json(self.identity(request))
+
+    async def _login_link(self, request: Request) -> Response:
+        asked = msgspec.json.decode(await request.body(), type=LoginLinkRequest)
+        self.login_links["flt_new"] = asked.role
+        return as_json(
+            LoginLink(token="flt_new", path="/login?token=flt_new", expires_at=self._clock() + timedelta(minutes=asked.minutes)), 201
+        )
+
+    async def _list_tokens(self, request: Request) -> Response:
+        return as_json(Page(items=self._world.tokens(), total=2))
+
+    async def _create_token(self, request: Request) -> Response:
+        asked = msgspec.json.decode(await request.body(), type=TokenRequest)
+        now = self._clock()
+        made = TokenItem(
+            id="t-3",
+            name=asked.name,
+            role=asked.role,
+            created_at=now,
+            created_by="admin-person",
+            expires_at=now + timedelta(days=asked.days),
+            last_used_at=None,
+            revoked_at=None,
+            secret="flt_shown_once",
+        )
+        return as_json(made, 201)
+
+    async def _revoke(self, request: Request) -> Response:
+        if request.path_params["token"] not in {token.id for token in self._world.tokens()}:
+            raise Refusal(404, "No such token", f"There is no token {request.path_params['token']}.")
+        return Response(status_code=204)

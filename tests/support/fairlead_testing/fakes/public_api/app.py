@@ -1,0 +1,75 @@
+"""The public API as an ASGI app over a made-up `World`: paging, filters, CSV, plans with state, sessions with roles, a
+live stream.
+
+It answers what `tests/contract/public_api` holds it and the real API to, so that the web UI can be tested without
+Postgres. A path of the real API that nobody has made data for answers an example of its type. Tokens: `viewer-token`,
+`operator-token`, `admin-token`; one-time login tokens are in `login_links`.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fairlead_testing.fakes.public_api.access import Access
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, example_of
+from fairlead_testing.fakes.public_api.history import History
+from fairlead_testing.fakes.public_api.live import LiveStreams
+from fairlead_testing.fakes.public_api.paths import unmade_paths
+from fairlead_testing.fakes.public_api.plan_book import PlanBook
+from fairlead_testing.fakes.public_api.plans import Plans
+from fairlead_testing.fakes.public_api.pools import Pools
+from fairlead_testing.fakes.public_data.world import World
+
+
+class FakePublicApi:
+    """State and endpoints.
+
+    `broken` holds path fragments that answer 503; `requests` logs (method, path); `stale_seconds` marks answers as
+    remembered.
+    """
+
+    def __init__(self, world: World, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.world = world
+        self.book = PlanBook(world, clock)
+        self.broken: set[str] = set()
+        self.requests: list[tuple[str, str]] = []
+        self.stale_seconds: int | None = None
+        self.live = LiveStreams()
+        access = Access(world, clock)
+        self.sessions, self.tokens, self.login_links = access.sessions, access.tokens, access.login_links
+        routes = [
+            *access.routes(),
+            *Plans(world, self.book, access, clock).routes(),
+            *self.live.routes(access.guard),
+            *History(world, clock).routes(access.guard),
+            *Pools(world, clock).routes(access.guard),
+        ]
+        examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
+        self.app = Starlette(routes=[Route(one.path, self._open(one.endpoint), methods=one.methods) for one in [*examples, *routes]])
+
+    def push(self, topic: str, items: Sequence[object]) -> None:
+        """Send one live event to every open stream."""
+        self.live.push(topic, len(self.requests), items)
+
+    def end_streams(self) -> None:
+        """Closes every open stream, as a restarting server does."""
+        self.live.end()
+
+    def _open(self, endpoint: Endpoint) -> Endpoint:
+        async def handle(request: Request) -> Response:
+            self.requests.append((request.method, request.url.path))
+            try:
+                if any(part in request.url.path for part in self.broken):
+                    raise Refusal(503, "The database is away", "Postgres does not answer; nothing was lost.", "unavailable")
+                answer = await endpoint(request)
+                if self.stale_seconds is not None:
+                    answer.headers["x-fairlead-stale"], answer.headers["age"] = "database-unavailable", str(self.stale_seconds)
+                return answer
+            except Refusal as refusal:
+                return refusal.answer()
+
+        return handle

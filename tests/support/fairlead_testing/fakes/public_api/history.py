@@ -1,0 +1,128 @@
+"""Sessions, moves and their matrices, decisions, rejections and the audit log, filtered as a request asks."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+from fairlead_client.resources.audit import AuditVerification
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
+from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.sessions import SessionDetail
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes, one_of
+from fairlead_testing.fakes.public_api.pools import pool_named
+from fairlead_testing.fakes.public_data.world import World
+from fairlead_web.time_ranges import parse_range
+
+FILTER_WORDS: dict[str, type[StrEnum]] = {"trigger": BindingReason, "outcome": MoveOutcome, "reason": DecisionReason}
+"""Filters that take one of a few words."""
+
+
+class History:
+    def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
+        self._world = world
+        self._clock = clock
+
+    def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
+        lists: dict[str, Source] = {
+            "/v1/sessions": self._sessions,
+            "/v1/migrations": lambda request: self._moves(request, self._world.migrations()),
+            "/v1/reroutes": lambda request: self._moves(request, self._world.reroutes()),
+            "/v1/decisions": self._decisions,
+            "/v1/rejections": lambda request: self._rejections(request).groups,
+            "/v1/audit": self._audit,
+        }
+        return [
+            Route("/v1/migrations/matrix", guard(self._matrix)),
+            Route("/v1/reroutes/matrix", guard(self._reroute_matrix)),
+            Route("/v1/audit/verification", guard(self._verification)),
+            Route("/v1/rejections", guard(self._report)),
+            *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
+            Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
+            Route("/v1/migrations/{id}", guard(one_of(self._world.migrations))),
+            Route("/v1/reroutes/{id}", guard(one_of(self._world.reroutes))),
+            Route("/v1/decisions/{id}", guard(one_of(self._world.decisions))),
+            Route("/v1/audit/{id}", guard(one_of(self._world.audit))),
+        ]
+
+    def _sessions(self, request: Request) -> list[Any]:
+        wanted = request.query_params.get("q", "").lower()
+        return [one for one in _filtered(request, self._world.sessions(), ("pool", "instance")) if wanted in one.session.lower()]
+
+    async def _session(self, request: Request) -> Response:
+        pool, wanted = pool_named(request), request.path_params["session"]
+        found = next((one for one in self._world.sessions() if one.pool == pool and one.session == wanted), None)
+        if found is None:
+            raise Refusal(404, "No such session", f"There is no session {wanted} in {pool}.")
+        return as_json(SessionDetail(session=found, history=self._world.history(found)))
+
+    def _moves(self, request: Request, moves: Sequence[Any]) -> list[Any]:
+        names = ("pool", "source", "target", "trigger", "outcome", "session")
+        paid_off = request.query_params.get("paid_off")
+        found = [move for move in moves if paid_off is None or move.paid_off is (paid_off == "true")]
+        return self._in_range(request, _filtered(request, found, names))
+
+    async def _matrix(self, request: Request) -> Response:
+        return _flows(self._moves(request, self._world.migrations()))
+
+    async def _reroute_matrix(self, request: Request) -> Response:
+        return _flows(self._moves(request, self._world.reroutes()))
+
+    def _decisions(self, request: Request) -> list[Any]:
+        found = self._in_range(request, _filtered(request, self._world.decisions(), ("pool", "session", "reason")))
+        wanted = request.query_params.get("instance")
+        return [one for one in found if wanted in (None, one.chosen)]
+
+    def _rejections(self, request: Request) -> RejectionReport:
+        chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
+        groups = _filtered(request, self._world.rejections(chosen.start, chosen.end), ("pool",))
+        return RejectionReport(groups=groups, total=sum(group.count for group in groups), served=51_200)
+
+    async def _report(self, request: Request) -> Response:
+        return as_json(self._rejections(request))
+
+    def _audit(self, request: Request) -> list[Any]:
+        return self._in_range(request, _filtered(request, self._world.audit(), ("actor", "action", "object")))
+
+    async def _verification(self, request: Request) -> Response:
+        return as_json(AuditVerification(intact=True, entries=len(self._world.audit()), first_broken=None))
+
+    def _in_range(self, request: Request, items: Sequence[Any]) -> list[Any]:
+        if "from" not in request.query_params:
+            return list(items)
+        chosen = parse_range(request.query_params["from"], request.query_params.get("to"), self._clock())
+        return [item for item in items if chosen.start <= item.at <= chosen.end + timedelta(seconds=2)]
+
+
+def _filtered(request: Request, items: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    wanted = {name: request.query_params[name] for name in names if request.query_params.get(name)}
+    for name, words in FILTER_WORDS.items():
+        if name in wanted and wanted[name] not in set(words):
+            known = ", ".join(repr(word.value) for word in words)
+            raise Refusal(422, "Cannot be used", f"{name}: write one of {known}", "invalid-input", known, name, wanted[name])
+    return [item for item in items if all(str(getattr(item, name)) == value for name, value in wanted.items())]
+
+
+def _flows(found: Sequence[Move]) -> Response:
+    flows: dict[tuple[str, str], int] = {}
+    triggers: dict[BindingReason, int] = {}
+    buckets: dict[datetime, dict[BindingReason, int]] = {}
+    for move in found:
+        flows[move.source, move.target] = flows.get((move.source, move.target), 0) + 1
+        triggers[move.trigger] = triggers.get(move.trigger, 0) + 1
+        at = datetime.fromtimestamp(move.at.timestamp() // 60 * 60, tz=UTC)
+        bucket = buckets.setdefault(at, {})
+        bucket[move.trigger] = bucket.get(move.trigger, 0) + 1
+    return as_json(
+        MigrationMatrix(
+            flows=[MigrationFlow(source=source, target=target, count=count) for (source, target), count in sorted(flows.items())],
+            by_trigger=triggers,
+            timeline=[TimelineBucket(at=at, counts=counts) for at, counts in sorted(buckets.items())],
+            total=len(found),
+        )
+    )

@@ -1,0 +1,87 @@
+"""Plans over HTTP: made, shown, applied and undone; `PlanBook` keeps them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, ScalePlanRequest
+from fairlead_testing.fakes.public_api.access import Access
+from fairlead_testing.fakes.public_api.answers import Refusal, as_json
+from fairlead_testing.fakes.public_api.plan_book import PlanBook
+from fairlead_testing.fakes.public_api.pools import POOL, pool_named
+from fairlead_testing.fakes.public_data.world import World
+
+
+class Plans:
+    def __init__(self, world: World, book: PlanBook, access: Access, clock: Callable[[], datetime]) -> None:
+        self._world = world
+        self._book = book
+        self._access = access
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        guard = self._access.guard
+        return [
+            Route(f"{POOL}/plans", guard(self._plan_scale, AccessRole.OPERATOR), methods=["POST"]),
+            Route("/v1/plans/{plan}", guard(self._show_plan)),
+            Route("/v1/plans/{plan}/apply", guard(self._apply, AccessRole.OPERATOR), methods=["POST"]),
+            Route("/v1/plans/{plan}/undo", guard(self._undo, AccessRole.OPERATOR), methods=["POST"]),
+        ]
+
+    async def _plan_scale(self, request: Request) -> Response:
+        asked = msgspec.json.decode(await request.body(), type=ScalePlanRequest)
+        if asked.replicas > 64:
+            raise Refusal(
+                422,
+                "Refused by the schema",
+                f"spec.replicas: {asked.replicas} is above maxReplicas (64).",
+                "invalid",
+                "Write at most 64.",
+                "replicas",
+            )
+        return as_json(self._book.make(pool_named(request), asked.replicas, self._access.identity(request).subject), 201)
+
+    async def _show_plan(self, request: Request) -> Response:
+        return as_json(self._known(request))
+
+    async def _apply(self, request: Request) -> Response:
+        plan, body = self._known(request), msgspec.json.decode(await request.body(), type=ApplyRequest)
+        who = self._access.identity(request).subject
+        if plan.state is PlanState.APPLIED and plan.applied_by == who:
+            return as_json(plan)
+        if plan.state is not PlanState.OPEN or plan.expires_at <= self._clock():
+            raise Refusal(
+                409, "The plan can no longer be applied", "The pool was changed by grace at 10:04 (replicas 8 → 9).", "plan-changed"
+            )
+        if plan.effect.heavy and (body.confirm != plan.pool.split("/")[1] or not body.reason):
+            raise Refusal(
+                422,
+                "Confirmation needed",
+                f"confirm: write {plan.pool.split('/')[1]!r} and give a reason.",
+                "confirmation",
+                field="confirm",
+            )
+        self._book.applied.append(plan.id)
+        self._world.desired[plan.pool] = self._book.targets[plan.id]
+        now = self._clock()
+        done = replace(plan, state=PlanState.APPLIED, applied_at=now, applied_by=who, undo_until=now + timedelta(hours=1))
+        self._book.plans[plan.id] = done
+        return as_json(done)
+
+    async def _undo(self, request: Request) -> Response:
+        plan = self._known(request)
+        if plan.state is not PlanState.APPLIED:
+            raise Refusal(409, "Nothing to undo", "This plan has not been applied.", "not-applied")
+        return as_json(self._book.make(plan.pool, int(plan.diff[0]["before"]), self._access.identity(request).subject, plan.id), 201)
+
+    def _known(self, request: Request) -> Plan:
+        plan = self._book.plans.get(request.path_params["plan"])
+        if plan is None:
+            raise Refusal(404, "No such plan", f"There is no plan {request.path_params['plan']}.")
+        return plan

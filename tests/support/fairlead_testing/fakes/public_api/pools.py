@@ -1,0 +1,79 @@
+"""Pools: lists of them and of what belongs to them, details, and heatmaps."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fairlead_client.resources.heatmaps import METRICS
+from fairlead_client.resources.instances import InstanceDetail
+from fairlead_client.resources.pools import PoolDetail
+from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes
+from fairlead_testing.fakes.public_data.loads import INSTANCES
+from fairlead_testing.fakes.public_data.world import World
+from fairlead_web.time_ranges import parse_range
+
+POOL = "/v1/pools/{namespace}/{name}"
+
+
+def pool_named(request: Request) -> str:
+    """The pool of the path, namespace/name."""
+    name = f"{request.path_params['namespace']}/{request.path_params['name']}"
+    if name not in INSTANCES:
+        raise Refusal(404, "No such pool", f"There is no pool {name}.", remedy="The list of pools has those that exist.")
+    return name
+
+
+class Pools:
+    def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
+        self._world = world
+        self._clock = clock
+
+    def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
+        lists: dict[str, Source] = {
+            "/v1/pools": lambda _: [self._world.pool(name) for name in self._world.pools_known],
+            f"{POOL}/instances": lambda request: self._world.instances(pool_named(request)),
+            f"{POOL}/revisions": lambda request: self._world.revisions(pool_named(request)),
+            f"{POOL}/events": lambda request: self._world.events(pool_named(request)),
+            f"{POOL}/slo": lambda request: self._world.slo(pool_named(request)),
+        }
+        return [
+            *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
+            Route(f"{POOL}/heatmap", guard(self._heatmap)),
+            Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
+            Route(POOL, guard(self._pool_detail)),
+        ]
+
+    async def _pool_detail(self, request: Request) -> Response:
+        pool = pool_named(request)
+        return as_json(
+            PoolDetail(
+                pool=self._world.pool(pool),
+                spec=self._world.spec(pool),
+                generation=4,
+                conditions=self._world.conditions(pool),
+                instances=self._world.instances(pool),
+                live_routers=2,
+                table_acknowledged=True,
+            )
+        )
+
+    async def _instance(self, request: Request) -> Response:
+        pool, name = pool_named(request), request.path_params["instance"]
+        if name not in INSTANCES[pool]:
+            raise Refusal(404, "No such instance", f"There is no instance {name} in {pool}.")
+        one = self._world.instance(pool, name)
+        return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one)))
+
+    async def _heatmap(self, request: Request) -> Response:
+        query = request.query_params
+        if query.get("metric", "running") not in METRICS:
+            raise Refusal(422, "Unknown metric", f"metric: {query['metric']!r}", field="metric")
+        chosen = parse_range(query.get("from"), query.get("to"), self._clock())
+        columns = min(360, int(query.get("columns", 120)))
+        pool, metric = pool_named(request), query.get("metric", "running")
+        return as_json(
+            self._world.heatmap(pool, metric, chosen.start, chosen.end, columns, query.get("aggregate", "max"), query.get("sort", "name"))
+        )

@@ -1,0 +1,75 @@
+"""Sampled routing decisions with the candidates that were weighed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
+
+from fairlead.reports import CandidateScore, DecisionReason
+from fairlead.routing.explanations.explaining import explain
+from fairlead.routing.explanations.grounds import ground_of
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.sessions import SessionSummary
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES
+
+
+def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[RoutingDecision]:
+    found = []
+    reasons = tuple(map(DecisionReason, ("prefix-affinity", "session-bound", "least-loaded", "prefix-outweighed", "hotspot-migrated")))
+    for number in range(120):
+        random = Random(1000 + number)
+        pool = CHAT if number % 3 else CODE
+        mine = [one for one in sessions if one.pool == pool]
+        prompt = 1200 + random.randrange(30000)
+        candidates = []
+        for name in random.sample(INSTANCES[pool], 3):
+            hit = int(prompt * random.random() * 0.9) // 512 * 512
+            pending = random.randrange(20000)
+            terms = {
+                "wait_seconds": pending / 6250,
+                "weighted_prefill_seconds": (prompt - hit) / 6250,
+                "kv_seconds": 0.1,
+                "prefill_seconds": (prompt - hit) / 6250,
+                "decode_tokens": 0.0,
+            }
+            candidates.append(
+                CandidateScore(
+                    instance=name,
+                    hit_tokens=hit,
+                    miss_tokens=prompt - hit,
+                    pending_tokens=pending,
+                    predicted_ttft_seconds=(prompt - hit + pending) / 6250,
+                    total=(prompt - hit + pending) / 6250 + 0.1,
+                    terms=terms,
+                )
+            )
+        ranked = sorted(candidates, key=lambda one: one.total or 0.0)
+        ground = ground_of(BUILT_IN.terms("fairlead"), "lowest-cost", {"affinity": 1.0, "in_time_seconds": 4.5})
+        decision = RoutingDecision(
+            id=f"d-{number:04d}",
+            pool=pool,
+            request=f"req-{number:05d}",
+            session=HOSTILE if number == 2 else mine[number % len(mine)].session,
+            at=now - timedelta(seconds=2 + number * 21),
+            router=f"router-{number % 2}",
+            policy="fairlead",
+            table_version=214,
+            chosen=ranked[0].instance,
+            runner_up=ranked[1].instance,
+            reason=reasons[number % len(reasons)],
+            prompt_tokens=prompt,
+            queued_seconds=random.random() * 0.4,
+            ttft_seconds=ranked[0].predicted_ttft_seconds * (0.8 + random.random() * 0.4),
+            sample_rate=0.05,
+            candidates=ranked,
+            rule=ground.rule,
+            terms=list(ground.terms),
+            parts=list(ground.parts),
+            limits=list(ground.limits),
+            considered=len(INSTANCES[pool]),
+            passed_over=None,
+            served_by=ranked[0].instance,
+        )
+        found.append(replace(decision, explanation=explain(decision)))
+    return found

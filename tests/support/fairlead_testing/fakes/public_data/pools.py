@@ -1,0 +1,105 @@
+"""A made-up pool's revisions, conditions, events and objectives, and the states its instances went through."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from fairlead.instances import InstanceState
+from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
+from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.slo import SloVersion
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
+
+
+def revisions(now: datetime, pool: str, spec_of: Callable[[int], dict[str, Any]]) -> list[PoolRevision]:
+    last = 4 if pool == CHAT else 1
+    actors = ("kubectl-client-side-apply", "fairlead-api", "ada", "kubectl-edit")
+    found = []
+    for number in range(last, 0, -1):
+        before = spec_of(number - 1) if number > 1 else None
+        spec = spec_of(number)
+        diff = (
+            []
+            if before is None
+            else [
+                {"op": "replace", "path": f"/{name}", "before": before[name], "after": spec[name]}
+                for name in spec
+                if before[name] != spec[name]
+            ]
+        )
+        found.append(
+            PoolRevision(
+                number=number,
+                generation=number,
+                at=now - timedelta(hours=5 * (last - number) + 1),
+                actor=actors[number - 1],
+                reason="Evening peak" if number == 2 else None,
+                spec=spec,
+                diff=diff,
+            )
+        )
+    return found
+
+
+def conditions(now: datetime, pool: PoolSummary) -> list[PoolCondition]:
+    ready = pool.ready
+    since = now - timedelta(minutes=41)
+    return [
+        PoolCondition(
+            type="Ready",
+            status=str(ready),
+            reason=pool.ready_reason,
+            message="All instances serve." if ready else pool.ready_message,
+            since=since,
+        ),
+        PoolCondition(type="RingSynced", status="True", reason="Acknowledged", message="All live routers use table 214.", since=since),
+        PoolCondition(
+            type="SLOMet",
+            status=str(ready),
+            reason="Attained" if ready else "Missed",
+            message="Attainment over 5 minutes.",
+            since=since,
+        ),
+        PoolCondition(type="Progressing", status="True", reason="Draining", message="1 instance drains.", since=since),
+    ]
+
+
+def events(now: datetime, pool: str) -> list[PoolEventItem]:
+    names = INSTANCES[pool]
+    return [
+        PoolEventItem(at=now - timedelta(minutes=3), reason="DrainStarted", message="Scaling from 8 to 7.", instance=names[-1]),
+        PoolEventItem(at=now - timedelta(minutes=9), reason="InstanceAdded", message="Replaces a failed pod.", instance=names[2]),
+        PoolEventItem(at=now - timedelta(hours=2), reason="PolicyChanged", message="ear → dualmap, taken without restart.", instance=None),
+    ]
+
+
+def slo(now: datetime, pool: str, attainment: float | None) -> list[SloVersion]:
+    return [
+        SloVersion(
+            version=version,
+            pool=pool,
+            ttft_seconds=SLO_TTFT[pool] + (2 - version),
+            tpot_seconds=0.1,
+            percentile=90.0,
+            active_from=now - timedelta(hours=40 if version == 1 else 6),
+            active_until=now - timedelta(hours=6) if version == 1 else None,
+            attainment=0.973 if version == 1 else attainment,
+            requests=812_004 if version == 1 else 64_311,
+        )
+        for version in (2, 1)
+    ]
+
+
+def transitions(now: datetime, one: InstanceSummary) -> list[InstanceTransition]:
+    steps: list[tuple[int, InstanceState | None, InstanceState, str]] = [
+        (70, None, InstanceState.PENDING, "Created"),
+        (69, InstanceState.PENDING, InstanceState.STARTING, "Scheduled"),
+        (68, InstanceState.STARTING, InstanceState.WARMING, "Ready"),
+        (66, InstanceState.WARMING, InstanceState.SERVING, "Warm"),
+    ]
+    if one.state not in (InstanceState.SERVING, InstanceState.WARMING):
+        steps.append((4, InstanceState.SERVING, one.state, one.reason))
+    return [
+        InstanceTransition(at=now - timedelta(minutes=ago), before=before, after=after, reason=reason)
+        for ago, before, after, reason in steps
+    ]

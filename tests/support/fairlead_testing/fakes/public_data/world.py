@@ -1,0 +1,181 @@
+"""A small, deterministic world for the web UI's tests: two pools, twelve instances, an hour of load, sessions, moves,
+refusals and an audit log.
+
+Everything follows from `now` and fixed seeds, so a test can compute what a page must show. Names try to break
+pages: one session is called `<img src=x onerror=alert(1)>`.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from fairlead.instances import InstanceState, Role
+from fairlead_client.resources.access import TokenItem
+from fairlead_client.resources.audit import AuditEntry
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.instances import InstanceSummary, InstanceTransition
+from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.rejections import RejectionGroup
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
+from fairlead_client.resources.slo import SloVersion
+from fairlead_testing.fakes.public_data import decisions, moves, pools, records, sessions
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
+
+
+@dataclass(kw_only=True)
+class World:
+    """The state the fake API serves; tests may change it."""
+
+    now: datetime
+    desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
+    owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
+    percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
+    starting: set[str] = field(default_factory=set)
+    well: set[str] = field(default_factory=lambda: {CHAT})
+    attainment: dict[str, float | None] = field(default_factory=lambda: {CHAT: 0.954, CODE: 0.871})
+    extra_revisions: list[PoolRevision] = field(default_factory=list)
+    slo_changed: bool = True
+    extra_migrations: list[Migration] = field(default_factory=list)
+    pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
+    _sessions: list[SessionSummary] = field(default_factory=list)
+
+    def instance(self, pool: str, name: str) -> InstanceSummary:
+        index = INSTANCES[pool].index(name)
+        state = (
+            {6: InstanceState.WARMING, 7: InstanceState.DRAINING}.get(index, InstanceState.SERVING)
+            if pool == CHAT
+            else (InstanceState.LOST if index == 3 and pool not in self.well else InstanceState.SERVING)
+        )
+        state = InstanceState.STARTING if pool in self.starting and index == 0 else state
+        at = self.now.timestamp()
+        hit, ttft, usage = (cell(pool, name, metric, at) for metric in ("hit_rate", "ttft_p95", "kv_usage"))
+        return InstanceSummary(
+            id=name,
+            pool=pool,
+            state=state,
+            role=Role.BOTH,
+            address=f"127.40.0.{index + 1}:8000",
+            node="sandbox",
+            reason={"Warming": "FirstTokens", "Draining": "ScaledDown", "Lost": "PodFailed"}.get(state, "Ready"),
+            weight=0.4 if state == "Warming" else 1.0,
+            key_share=0.0 if state in ("Draining", "Lost") else round(1 / 7 + (index - 3) * 0.006, 4),
+            restarts=1 if state == "Lost" else 0,
+            created_at=self.now - timedelta(hours=30 - index),
+            state_since=self.now - timedelta(minutes=3 + 17 * index),
+            in_flight=int(cell(pool, name, "in_flight", at) or 0),
+            running=int(cell(pool, name, "running", at) or 0),
+            waiting=int(cell(pool, name, "waiting", at) or 0),
+            pending_prefill_tokens=int(cell(pool, name, "pending_prefill_tokens", at) or 0),
+            kv_usage=usage,
+            bound_sessions=len([one for one in self.sessions() if one.instance == name]),
+            hit_rate=hit,
+            ttft_p95_seconds=ttft,
+        )
+
+    def instances(self, pool: str) -> list[InstanceSummary]:
+        return [self.instance(pool, name) for name in INSTANCES[pool]]
+
+    def pool(self, pool: str) -> PoolSummary:
+        namespace, name = pool.split("/")
+        found = self.instances(pool)
+        serving = sum(one.state == "Serving" for one in found)
+        chat, starting, well = pool == CHAT, pool in self.starting, pool in self.well
+        return PoolSummary(
+            namespace=namespace,
+            name=name,
+            model="Qwen/Qwen3-32B" if chat else "deepseek-ai/DeepSeek-Coder-V2-Lite",
+            engine="simulated",
+            policy="dualmap" if chat else "ear",
+            ready=well and not starting,
+            ready_reason="InstancesStarting" if starting else "AllServing" if well else "InstancesLost",
+            ready_message=f"{serving} of {self.desired[pool]} instances serve" if starting or not well else "",
+            desired=self.desired[pool],
+            serving=serving,
+            draining=sum(one.state == "Draining" for one in found),
+            attainment=self.attainment[pool],
+            slo_percentile=self.percentile[pool],
+            ttft_slo_seconds=SLO_TTFT[pool],
+            ttft_p50_seconds=0.412 if chat else 0.733,
+            ttft_p95_seconds=3.904 if chat else 3.118,
+            ttft_at_percentile_seconds=3.204 if chat else 2.61,
+            hit_rate=0.687 if chat else 0.541,
+            requests_per_second=14.2 if chat else 3.4,
+            rejections_per_second=0.6 if chat else 0.0,
+            migrations_per_hour=118.0 if chat else 12.0,
+            reroutes_per_hour=40.0 if chat else 3.0,
+            table_version=214 if chat else 31,
+            state_digest=f"{self.desired[pool]}-{serving}",
+            owner=self.owner[pool],
+            created_at=self.now - timedelta(days=3, hours=4),
+        )
+
+    def spec(self, pool: str, revision: int | None = None) -> dict[str, Any]:
+        found = self.pool(pool)
+        spec: dict[str, Any] = {
+            "model": found.model,
+            "replicas": self.desired[pool],
+            "roles": [{"name": "both", "minReplicas": 0, "maxReplicas": 64}],
+            "engine": {"type": "simulated", "port": 8000, "prefillTokensPerSecond": 6250, "kvCacheTokens": 1198372},
+            "routing": {
+                "policy": found.policy,
+                "parameters": {"sloFraction": 0.8} if pool == CHAT else {},
+                "blockTokens": 512,
+                "anchorsPerInstance": 160,
+                "session": {"header": "x-session-id", "ttl": "30m"},
+            },
+            "slo": {"ttft": "5s" if pool == CHAT else "2500ms", "tpot": "100ms", "percentile": 90},
+            "earlyRejection": {"mode": "Load" if pool == CHAT else "Disabled", "headroom": 1.0},
+            "drain": {"timeout": "120s", "migrateSessions": True},
+        }
+        if revision is not None:
+            spec["replicas"] = (4, 6, 8, 8)[min(revision, 4) - 1] if pool == CHAT else 4
+            spec["routing"]["policy"] = "ear" if revision < 3 else found.policy
+            spec["earlyRejection"]["mode"] = "Disabled" if revision < 4 else spec["earlyRejection"]["mode"]
+        return spec
+
+    def revisions(self, pool: str) -> list[PoolRevision]:
+        extra = self.extra_revisions if pool == CHAT else []
+        return [*extra, *pools.revisions(self.now, pool, lambda number: self.spec(pool, number))]
+
+    def conditions(self, pool: str) -> list[PoolCondition]:
+        return pools.conditions(self.now, self.pool(pool))
+
+    def events(self, pool: str) -> list[PoolEventItem]:
+        return pools.events(self.now, pool)
+
+    def slo(self, pool: str) -> list[SloVersion]:
+        return pools.slo(self.now, pool, self.attainment[pool])
+
+    def transitions(self, one: InstanceSummary) -> list[InstanceTransition]:
+        return pools.transitions(self.now, one)
+
+    def sessions(self) -> list[SessionSummary]:
+        if not self._sessions:
+            self._sessions = sessions.sessions(self.now)
+        return self._sessions
+
+    def history(self, session: SessionSummary) -> list[BindingHistoryItem]:
+        return sessions.history(session)
+
+    def migrations(self) -> list[Migration]:
+        return moves.migrations(self.now, self.sessions(), self.extra_migrations)
+
+    def reroutes(self) -> list[ReRoute]:
+        return moves.reroutes(self.now)
+
+    def decisions(self) -> list[RoutingDecision]:
+        return decisions.decisions(self.now, self.sessions())
+
+    def rejections(self, start: datetime, end: datetime) -> list[RejectionGroup]:
+        return records.rejections(start, end)
+
+    def audit(self) -> list[AuditEntry]:
+        return records.audit(self.now)
+
+    def tokens(self) -> list[TokenItem]:
+        return records.tokens(self.now)
+
+    def heatmap(self, pool: str, metric: str, start: datetime, end: datetime, columns: int, aggregate: str, sort: str) -> Heatmap:
+        return heatmap_of(pool, metric, start, end, columns, aggregate, sort, self.instances(pool), self.migrations())
