@@ -42,7 +42,7 @@ LIMIT_SECONDS = 600.0
 
 
 def wait(look: Callable[[], bool], wish: str, pause: float = 0.5) -> None:
-    """Until `look` says so; ends the program when it never does."""
+    """Wait until `look` returns True; ends the program when it never does."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not look():
         if time.monotonic() > deadline:

@@ -87,7 +87,7 @@ def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
 
 
 def read(sandbox: RunningSandbox, begun: float) -> Reading:
-    """The worse of the routers."""
+    """The worse reading of the two routers."""
     found: dict[str, list[float]] = {}
     for page in sandbox.metrics_pages:
         text = httpx.get(page, timeout=10, trust_env=False).text

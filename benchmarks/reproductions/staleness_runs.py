@@ -34,7 +34,7 @@ SMALL_CACHE = 0.25
 
 
 LATE_SERVED = (("late_load", 100.0),)
-"""`fairlead` sending requests it believes late whenever nothing better waits, instead of holding them back."""
+"""Parameters by which `fairlead` sends late requests whenever nothing better waits, instead of holding them back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """The policy, and what of its queue is not its default."""
+        """The policy, and the settings of its queue that are not the default."""
         return f"{self.policy}, late served" if self.weights == LATE_SERVED else self.policy
 
 
@@ -90,7 +90,7 @@ class MistakenSpec(SimulatedPool):
     believed: float = 1.0
 
     def first_table(self) -> RoutingTable:
-        """As of any pool, but for the KV cache."""
+        """The first table of any pool, with another size of the KV cache."""
         table = SimulatedPool.first_table(self)
         return replace(table, engine=replace(table.engine, kv_cache_tokens=round(table.engine.kv_cache_tokens * self.believed)))
 

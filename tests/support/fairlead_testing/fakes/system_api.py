@@ -31,7 +31,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FakeSystemApi:
-    """`state` is what it was told and tells. The other attributes are what is wrong with it."""
+    """`state` holds what it received and sends. The other attributes set its faults."""
 
     def __init__(self, *, heartbeat_seconds: float = 2.0) -> None:
         self.state = SystemState(self._tell)

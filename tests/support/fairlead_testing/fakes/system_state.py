@@ -1,7 +1,7 @@
 """The control API's side of the internal protocol, kept in memory: the state behind `FakeSystemApi`.
 
 It decides by the rules of the real one (who wins a session, what a table says, when a state is outdated) and keeps what
-Postgres would keep. What it does not do: audit, history, metrics, and whatever else no router and no operator hears of.
+Postgres would keep. It has no audit, history, metrics, or anything else that neither routers nor operators see.
 `tests/contract/seams` holds it to the real API.
 """
 
@@ -35,7 +35,7 @@ class SaidNo(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Pretence:
-    """What a test wants operators to be told whatever routers report. None and absent: the truth."""
+    """Values that a test sends to operators in place of the routers' reports. None or absent: the reports."""
 
     acknowledges: bool | None = None
     live_routers: int | None = None
@@ -44,7 +44,10 @@ class Pretence:
 
 
 class SystemState:
-    """What the operator and routers have told, and what follows from it. `tell` hears every change, as routers do."""
+    """The state that the operator and routers have sent, and what follows from it.
+
+    `tell` hears every change, as routers do.
+    """
 
     def __init__(self, tell: Callable[[StreamLine], None] = lambda line: None) -> None:
         self.tell = tell
@@ -138,7 +141,7 @@ class SystemState:
             self.set_binding(replace(moved, migrated_at=moved.bound_at))
 
     def observe(self, pool: PoolKey) -> PoolObservations:
-        """What the operator learns."""
+        """The observations that the operator gets."""
         state, pretence = self.states[pool], self.pretence
         table = self.tables.get(pool)
         found = observations(
@@ -214,7 +217,7 @@ class SystemState:
         return current if verdict is Verdict.CONFLICT else None
 
     def forget_router(self, gone: RouterGone) -> None:
-        """Until it reports anew."""
+        """Forget a router until it reports again."""
         self.gone.append(gone)
         self._live.pop(gone.router, None)
 
@@ -236,7 +239,7 @@ class SystemState:
         self.tell(BindingsLine(bindings=(binding,)))
 
     def snapshot(self) -> Iterator[StreamLine]:
-        """What a router is told first."""
+        """The lines that a router gets first."""
         for pool in self._ended.keys() - self.tables.keys():
             yield PoolDeletedLine(pool=pool)
         for table in self.tables.values():

@@ -74,7 +74,7 @@ def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **op
 
 
 def watch_troubles(page: Page, origin: str) -> list[str]:
-    """Collects errors on the console, script errors and requests to other origins; the returned list grows with them."""
+    """Collects console errors, script errors and requests to other origins; the returned list grows with them."""
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(f"console: {message.text}") if message.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))

@@ -1,5 +1,6 @@
-"""A pretended cluster for reconciling: pods that start, fail and end, routers that acknowledge late, a clock that
-jumps. Nothing random in here.
+"""A simulated cluster for reconciling: pods start, fail and end, routers acknowledge late, the clock jumps.
+
+Nothing in it is random.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHeal
 
 
 def wanted(replicas: int, *, minimum: int = 0, maximum: int = 64, spec_hash: str = "one", drain_timeout: float = 120.0) -> DesiredRole:
-    """A wish with the usual bounds."""
+    """A desired role with the usual bounds."""
     return DesiredRole(
         replicas=replicas,
         min_replicas=minimum,
@@ -47,7 +48,7 @@ def instance(
 
 
 def seen(name: str, *, in_flight: int = 0, sessions: int = 0, cache: int = 0, acknowledged: bool = True) -> InstanceObservation:
-    """What routers know of one instance."""
+    """What the routers report about one instance."""
     return InstanceObservation(id=name, in_flight=in_flight, bound_sessions=sessions, cache_tokens=cache, acknowledged=acknowledged)
 
 
@@ -75,7 +76,7 @@ class World:
     pods: dict[str, ObservedInstance] = field(default_factory=dict)
     in_flight: dict[str, int] = field(default_factory=dict)
     table: dict[str, InstanceState] = field(default_factory=dict)
-    """What the routers route by: acknowledged state per instance."""
+    """The state per instance that the routers have acknowledged."""
     api_up: bool = True
     created: int = 0
     history: list[Action] = field(default_factory=list)

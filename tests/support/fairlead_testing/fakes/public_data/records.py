@@ -1,4 +1,4 @@
-"""Made-up records of what was refused, changed and handed out: rejections, audit entries, API tokens."""
+"""Made-up rejections, audit entries and API tokens."""
 
 import hashlib
 from datetime import datetime, timedelta
