@@ -78,13 +78,14 @@ SELECT $p1, 'sess-' || md5(i::text), v, 'i' || (1 + (i + v) % ${instances}), 'co
 INSERT INTO decisions (id, pool_id, request, session, at, recorded_at, router, policy, table_version, chosen, runner_up, reason, prompt_tokens,
     queued_seconds, ttft_seconds, sample_rate, candidates)
 SELECT 'd-' || md5(i::text), p1 + i % 3, 'r' || i, 'sess-' || md5((1 + i % ${sessions})::text), t, t, 'router-0', 'fairlead', 1,
-    'i' || (1 + i % ${instances}), 'i2', (ARRAY['bound', 'bound', 'cold', 'slo'])[1 + i % 4], 1000, 0.1, 0.5, 0.05, '${candidates}'::jsonb
+    'i' || (1 + i % ${instances}), 'i2',
+    (ARRAY['session-bound', 'session-bound', 'session-cold', 'slo-overloaded'])[1 + i % 4], 1000, 0.1, 0.5, 0.05, '${candidates}'::jsonb
 FROM (SELECT i, $p1 AS p1, now() - i * make_interval(secs => ${days} * 86400.0 / ${decisions}) AS t
       FROM generate_series(1, ${decisions}) i) made
 """,
     """
 INSERT INTO rejections (pool_id, router, second, reason, count, status, sample_request, sample_prompt_tokens, retry_after_seconds)
-SELECT $p1 + i % 3, 'router-0', date_trunc('second', now() - i * interval '10 seconds'), 'overloaded', 3, 503, 'r' || i, 100, 1
+SELECT $p1 + i % 3, 'router-0', date_trunc('second', now() - i * interval '10 seconds'), 'rejected-queue-full', 3, 503, 'r' || i, 100, 1
 FROM generate_series(1, 30000) i
 """,
     """

@@ -92,9 +92,9 @@ def paths(url: str) -> list[str]:
         *("/v1/decisions", "/v1/decisions?pool=big/p2", "/v1/decisions?instance=i7", "/v1/decisions?instance=nope"),
         *(
             f"/v1/decisions?session={session}",
-            "/v1/decisions?reason=slo",
-            "/v1/decisions?reason=nope",
-            "/v1/decisions?pool=big/p2&reason=slo",
+            "/v1/decisions?reason=slo-overloaded",
+            "/v1/decisions?reason=random",
+            "/v1/decisions?pool=big/p2&reason=slo-overloaded",
         ),
         *(f"/v1/decisions/{ids['decisions']}", "/v1/decisions/nope", "/v1/rejections"),
         *(
