@@ -1,4 +1,4 @@
-"""The subcommands: the line `fairlead --help` prints for each without importing it, and the path it is imported from."""
+"""The subcommands: the help line that `fairlead --help` prints without importing them, and how each is imported."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -322,7 +322,7 @@ class RouterState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """Everything one router recorded since its last batch, as it waits on the router's disk. `id` is unique for ever."""
+    """The records of one router since its last batch, as they wait on the router's disk. `id` is unique for ever."""
 
     id: str
     router: str

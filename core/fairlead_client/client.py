@@ -132,7 +132,7 @@ class ControlApi:
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/heatmap", Heatmap, query=query)
 
-    # --- sessions, migrations, decisions, rejections, audit; `filters` are the endpoint's query names (`from`, `pool`, …)
+    # --- sessions, migrations, decisions, rejections, audit; `filters` are the query names (`from`, `pool`, …)
 
     async def sessions(self, filters: Query | None = None) -> Page[SessionSummary]:
         return await self._call("GET", "/v1/sessions", Page[SessionSummary], query=filters)

@@ -1,4 +1,4 @@
-"""Writes objects back as the documents they could have been read from, and lists the differences between two documents."""
+"""Writes objects as the documents they could be read from, and lists the differences between two documents."""
 
 from collections.abc import Mapping
 from dataclasses import fields

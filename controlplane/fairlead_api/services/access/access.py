@@ -196,7 +196,7 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def login(self, secret: str, address: str, request_id: str, now: datetime) -> WebSession:
-        """A web session for a login link (which then becomes invalid) or an API token. Raises NotAuthenticated, Denied."""
+        """A web session for a login link (used up by this) or an API token. Raises NotAuthenticated, Denied."""
         token = f"fls_{self._new_secret()}"
         if secret.startswith("fll_"):
             identity = await self._store.redeem(digest(secret), digest(token), now, request_id)

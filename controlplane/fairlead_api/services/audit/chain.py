@@ -18,7 +18,7 @@ from fairlead_client.resources.audit import AuditResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """An entry before it is stored: who did what to which object, and the result. The fields are those of AuditEntry."""
+    """An entry before it is stored: who did what to which object, and how it ended. Fields are those of AuditEntry."""
 
     actor: str
     role: str

@@ -17,7 +17,7 @@ class CellStore(Protocol):
         """Cells, (state, role) by instance, and the SLO in force. Raises NotFound."""
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """The range's migrations by column and pair of instances, oldest first, and the number of all migrations in it."""
+        """The range's migrations by column and pair of instances, oldest first, and how many it has."""
 
 
 class HeatmapReading:

@@ -43,7 +43,7 @@ class ReportStore(Protocol):
         """Makes sure that rows of these days can be stored, by table."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
-        """Stores the reports of one router that it has not seen yet, in one transaction; receipts are in their order."""
+        """Stores one router's reports not seen yet, in one transaction; receipts are in their order."""
 
     async def forget_router(self, gone: RouterGone) -> None:
         """Forgets the router until it reports again."""

@@ -1,4 +1,4 @@
-"""Session migrations and re-routes as the public API shows them: lists, flows between instances, and the newest ones."""
+"""Session migrations and re-routes as the public API shows them: lists, flows between instances, newest moves."""
 
 from collections import Counter
 from datetime import datetime, timedelta

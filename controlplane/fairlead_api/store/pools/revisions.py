@@ -1,4 +1,4 @@
-"""Revisions of a pool's spec and versions of its SLO, each stored once, with an audit entry that names who changed it."""
+"""Revisions of a pool's spec and versions of its SLO, each stored once, with an audit entry naming who changed it."""
 
 from datetime import datetime
 from typing import Any

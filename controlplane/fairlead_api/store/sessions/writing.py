@@ -74,7 +74,7 @@ async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) 
 
 
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
-    """Writes rows back with their new holders and the ends of the old ones, in three statements for any number of rows."""
+    """Writes rows back with their new holders and the ends of the old ones, in three statements in all."""
     changed = [_row(row) for row in rows if not row.new]
     if changed:
         await connection.execute(_SAVE, bound(changed))

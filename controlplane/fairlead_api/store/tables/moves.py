@@ -1,4 +1,4 @@
-"""Tables of moves: session migrations, which belong to a session's bindings, and re-routes of requests, which do not."""
+"""Tables of moves: session migrations, part of a session's bindings, and re-routes of requests, which are not."""
 
 from sqlalchemy import Boolean, Column, Computed, Double, Index, Table, Text
 
