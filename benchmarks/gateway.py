@@ -32,7 +32,7 @@ import msgspec
 import uvloop
 
 from fairlead.instances import InstanceState
-from fairlead.reports import ReportReceipt
+from fairlead.reports.batches import ReportReceipt
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from fairlead.reports import Report
+from fairlead.reports.batches import Report
 from fairlead_api.identifying import OPEN_PATHS
 from fairlead_api.routes.bodies import with_definitions
 from fairlead_client.resources.problems import Problem

@@ -10,7 +10,7 @@ the instance which already holds the session (a sign of life), and a change that
 from dataclasses import dataclass
 from enum import Enum
 
-from fairlead.reports import BindingChange
+from fairlead.reports.bindings import BindingChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from fairlead.pool_states import PoolEvent, PoolEvents, PoolObservations, PoolState
-from fairlead.reports import ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
 from fairlead_client import internal_paths
 from fairlead_client.lines import LineCutter, StreamLine

@@ -9,7 +9,7 @@ from typing import get_args
 
 import msgspec
 
-from fairlead.reports import Binding
+from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import UnreadableLine
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead.reports import ReportBatch, RouterState
+from fairlead.reports.batches import ReportBatch, RouterState
 
 _encoder = msgspec.json.Encoder()
 _batch = msgspec.json.Decoder(ReportBatch)

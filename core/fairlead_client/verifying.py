@@ -5,7 +5,8 @@ Decisions, re-routes and migrations are checked against their own numbers, and m
 
 from collections import Counter
 
-from fairlead.reports import BindingReason, MoveOutcome
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import candidate, deciding, explain, pair_in_words, runner_up
 from fairlead.routing.explanations.explaining_moves import explain_move

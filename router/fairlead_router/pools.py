@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fairlead.errors import FairleadError
-from fairlead.reports import Acknowledgement, Binding, BindingChange
+from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics

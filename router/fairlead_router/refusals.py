@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead_router.dialects import Dialect, error_body

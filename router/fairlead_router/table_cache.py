@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.reports import Binding
+from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 
 _SLACK = 10_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.moves import TimelineBucket
 from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web import formats

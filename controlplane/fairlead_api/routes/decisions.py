@@ -6,7 +6,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends
 
-from fairlead.reports import DecisionReason
+from fairlead.reports.decisions import DecisionReason
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing

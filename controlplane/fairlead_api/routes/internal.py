@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from fairlead.errors import InvalidInput
 from fairlead.pool_states import PoolEvents, PoolObservations, PoolState
-from fairlead.reports import Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_api.routes.bodies import described
 from fairlead_api.routes.guards import Guard

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import APIRouter, Depends
 
-from fairlead.reports import BindingReason, MoveOutcome
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead_api.routes.answers import answer
 from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.listing import Fetch, From, To, listing

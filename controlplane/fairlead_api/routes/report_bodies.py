@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from fairlead.errors import InvalidInput
-from fairlead.reports import Report
+from fairlead.reports.batches import Report
 from fairlead_api.routes.bodies import MalformedBody
 
 _HINTS = get_type_hints(Report)

@@ -3,7 +3,7 @@
 import msgspec
 from sqlalchemy import select, text
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound
 from fairlead_api.store import tables

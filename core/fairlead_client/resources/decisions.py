@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead.reports import CandidateScore, SampledDecision
+from fairlead.reports.decisions import CandidateScore, SampledDecision
 from fairlead.routing.contracts.weighing import Rule, Term
 from fairlead.routing.explanations.grounds import LimitValue
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

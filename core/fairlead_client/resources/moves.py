@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead import reports
-from fairlead.reports import BindingReason
+from fairlead.reports import moves
+from fairlead.reports.bindings import BindingReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move(reports.Move[str, datetime]):
+class Move(moves.Move[str, datetime]):
     """The fields that migrations and re-routes share: the router's record, the router, and conclusions from both."""
 
     pool: str

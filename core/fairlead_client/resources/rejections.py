@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

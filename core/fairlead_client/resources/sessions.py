@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

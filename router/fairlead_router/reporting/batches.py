@@ -9,16 +9,12 @@ from typing import Any
 
 import msgspec
 
-from fairlead.reports import (
-    BindingChange,
-    DecisionRecord,
-    LoadSample,
-    MigrationOutcome,
-    MigrationRecord,
-    RejectionRecord,
-    ReportBatch,
-    ReRouteRecord,
-)
+from fairlead.reports.batches import ReportBatch
+from fairlead.reports.bindings import BindingChange
+from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.loads import LoadSample
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.rejections import RejectionRecord
 from fairlead_client.report_posts import decode_batch, encode_batch
 from fairlead_router.reporting.spool import Cargo, Spool
 

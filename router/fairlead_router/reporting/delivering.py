@@ -13,7 +13,8 @@ import logging
 import random
 from collections.abc import Callable
 
-from fairlead.reports import Acknowledgement, InstanceInFlight, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import Acknowledgement, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fairlead.instances import Role
-from fairlead.reports import MigrationRecord, ReRouteRecord
+from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.jobs import Job
 

@@ -13,7 +13,9 @@ from typing import Any, get_origin
 
 import pytest
 
-from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditVerification

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.reports import ReportBatch
+from fairlead.reports.batches import ReportBatch
 from fairlead_client.outcomes import Cause, Later, Taken
 from fairlead_client.report_posts import encode_batch
 from fairlead_router.metrics import RouterMetrics

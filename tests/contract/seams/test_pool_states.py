@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fairlead.instances import InstanceState
-from fairlead.reports import Acknowledgement, InstanceInFlight, RouterGone
+from fairlead.reports.batches import Acknowledgement, RouterGone
+from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.outcomes import Cause, Later, Refused
 from fairlead_testing.running.api import CHAT, SPEC, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients

@@ -4,7 +4,7 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead.reports import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead_client import internal_paths
 from fairlead_client.outcomes import Refused, Taken
 from fairlead_client.report_posts import encode_batch

@@ -7,7 +7,7 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead.reports import Binding
+from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client import internal_paths
 from fairlead_client.lines import BindingsLine, HeartbeatLine, StreamLine, TableLine, encode_line

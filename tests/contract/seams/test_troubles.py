@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 import pytest
 
-from fairlead.reports import RouterGone, RouterState
+from fairlead.reports.batches import RouterGone, RouterState
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Cause, Later, Taken
 from fairlead_client.problems import StreamLost

@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from fairlead.reports import RouterGone
+from fairlead.reports.batches import RouterGone
 from fairlead_api.services.access.denials import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem, StreamLost
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest

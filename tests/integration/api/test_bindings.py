@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.reports import BindingReason, MigrationOutcome, MigrationRecord, MoveOutcome, Report, ReRouteRecord
+from fairlead.reports.batches import Report
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from fairlead.reports import Report, ReportReceipt
+from fairlead.reports.batches import Report, ReportReceipt
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import BindingsLine, SyncedLine
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest

@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 from fairlead.instances import InstanceState
-from fairlead.reports import CandidateScore, DecisionReason, DecisionRecord, LoadSample, RejectionReason, RejectionRecord, Weighing
+from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
+from fairlead.reports.loads import LoadSample
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance

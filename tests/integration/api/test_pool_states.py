@@ -8,7 +8,8 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolEvent
-from fairlead.reports import Acknowledgement, InstanceInFlight, RouterGone
+from fairlead.reports.batches import Acknowledgement, RouterGone
+from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance

@@ -10,19 +10,11 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead.reports import (
-    Binding,
-    BindingChange,
-    BindingReason,
-    DecisionReason,
-    DecisionRecord,
-    MigrationRecord,
-    RejectionReason,
-    RejectionRecord,
-    Report,
-    ReportReceipt,
-    Weighing,
-)
+from fairlead.reports.batches import Report, ReportReceipt
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
+from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
+from fairlead.reports.moves import MigrationRecord
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fairlead.instances import InstanceState
-from fairlead.reports import BindingReason, MigrationRecord, Report
+from fairlead.reports.batches import Report
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MigrationRecord
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_cli.verify import collect
 from fairlead_client.resources.decisions import RoutingDecision

@@ -3,7 +3,8 @@
 import asyncio
 
 from fairlead.instances import InstanceState
-from fairlead.reports import Binding, BindingReason, Report
+from fairlead.reports.batches import Report
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_testing.builders.routing_tables import CHAT
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until

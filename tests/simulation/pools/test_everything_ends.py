@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from fairlead.instances import Role
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs

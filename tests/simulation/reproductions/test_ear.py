@@ -15,7 +15,8 @@ from benchmarks.reproductions.sections import Context
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.reports import BindingReason, MigrationRecord
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MigrationRecord
 from fairlead.tables import PoolKey
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.run_results import RunResult

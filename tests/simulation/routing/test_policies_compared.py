@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead.instances import InstanceState
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fairlead.binding_races import Held, Verdict, judge, next_version
-from fairlead.reports import Binding, BindingChange, BindingReason, ReportReceipt
+from fairlead.reports.batches import ReportReceipt
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.tables import PoolKey
 

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolEvent, PoolState
-from fairlead.reports import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import BindingsLine, HeartbeatLine, StreamLine, SyncedLine

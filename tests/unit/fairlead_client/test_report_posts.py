@@ -4,7 +4,8 @@ from dataclasses import fields
 
 import msgspec
 
-from fairlead.reports import Acknowledgement, InstanceInFlight, Report, ReportBatch, RouterState
+from fairlead.reports.batches import Acknowledgement, Report, ReportBatch, RouterState
+from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.report_posts import decode_batch, encode_batch, post_body
 from fairlead_testing.builders.reports import a_change
 from fairlead_testing.builders.routing_tables import CHAT

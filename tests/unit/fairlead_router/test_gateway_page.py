@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead_router import paths
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead.reports import Binding, BindingChange, InstanceInFlight, RejectionReason
+from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead_router.dialects import Dialect, error_event

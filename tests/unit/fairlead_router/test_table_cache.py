@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead_router.table_cache import TableCache
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.heatmap_cells import EXACT_CELLS, bare_of, cell_at, cell_size, levels, packed, picture, step_of, summary, text_of

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.instances import InstanceTransition
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, TimelineBucket
 from fairlead_client.resources.sessions import BindingHistoryItem

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead.reports import CandidateScore, DecisionReason, SampledDecision
+from fairlead.reports.decisions import CandidateScore, DecisionReason, SampledDecision
 from fairlead.routing.contracts.weighing import Better
 from fairlead.routing.explanations.explaining import in_words, value_of
 from fairlead_client.resources.decisions import RoutingDecision

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead.reports import BindingReason, MoveOutcome
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead_client.client import Query
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_web import formats
 from fairlead_web.charts import Sparkline, sparkline

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.moves import MoveOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Advice for requests that are refused, per cause. Pure."""
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 
 _ADVICE = {
     RejectionReason.PREDICTED_TTFT: "Every instance would miss the TTFT target. Add instances, raise slo.ttft, or raise earlyRejection.headroom.",

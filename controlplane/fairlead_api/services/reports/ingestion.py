@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
-from fairlead.reports import Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_api.services.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 

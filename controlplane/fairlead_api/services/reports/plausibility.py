@@ -12,7 +12,7 @@ from enum import Enum
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fairlead.reports import Report
+from fairlead.reports.batches import Report
 
 MAX_NAME = 1024
 """Longest text stored, in bytes of UTF-8: two of them fit into an index entry."""

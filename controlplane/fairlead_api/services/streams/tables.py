@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from fairlead.reports import Binding
+from fairlead.reports.bindings import Binding
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.streams.notices import BindingsChanged, Notice, PoolDeleted, TableChanged

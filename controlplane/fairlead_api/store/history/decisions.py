@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from fairlead.reports import Weighing
+from fairlead.reports.decisions import Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.weighing import NOT_RECORDED
 from fairlead.routing.explanations.explaining import explain

@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.services.errors import NotFound

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Table, func, select, tuple_
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead_api.services.history.filters import MoveFilter
 from fairlead_api.services.spans import Span

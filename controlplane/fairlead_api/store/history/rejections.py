@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead_api.services.history.rejection_advice import advice
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import BUCKETS

@@ -7,7 +7,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.draining import spread
-from fairlead.reports import Binding, BindingChange, BindingReason
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_api.store import tables
 from fairlead_api.store.sessions.moves import save_migrations

@@ -18,7 +18,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports import Binding, MigrationOutcome, Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import Report, ReportReceipt, RouterGone
+from fairlead.reports.bindings import Binding
+from fairlead.reports.moves import MigrationOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.services.reports.ingestion import Ingested
 from fairlead_api.store import tables

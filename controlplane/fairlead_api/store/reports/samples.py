@@ -7,7 +7,10 @@ from dataclasses import replace
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports import DecisionRecord, LoadSample, RejectionRecord, Report
+from fairlead.reports.batches import Report
+from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.loads import LoadSample
+from fairlead.reports.rejections import RejectionRecord
 from fairlead.tables import PoolKey
 from fairlead_api.store import tables
 from fairlead_api.store.database import moment

@@ -14,7 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.binding_races import Held, Verdict, judge
 from fairlead.instances import InstanceState
-from fairlead.reports import Binding, BindingChange, Report
+from fairlead.reports.batches import Report
+from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.tables import PoolKey
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.store import notifying, tables

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports import MigrationRecord, ReRouteRecord
+from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.tables import PoolKey
 from fairlead_api.store import tables
 from fairlead_api.store.records import Record, Writing

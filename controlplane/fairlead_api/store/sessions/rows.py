@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlead.binding_races import Held, next_version
-from fairlead.reports import Binding, BindingChange, BindingReason, MigrationRecord, MoveOutcome
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
+from fairlead.reports.moves import MigrationRecord, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.store.database import moment
 from fairlead_api.store.records import read

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.store import notifying

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.errors import UnknownName
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.forecasts import DecodeForecast
 from fairlead.routing.admission.loads import best_ttft_seconds, decode_load, decode_loads
 from fairlead.routing.admission.refusals import contended

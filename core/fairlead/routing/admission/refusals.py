@@ -2,7 +2,7 @@
 
 from math import ceil
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal

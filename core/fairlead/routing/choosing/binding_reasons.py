@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from fairlead.instances import InstanceState
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.knowledge.rings import anchor_count

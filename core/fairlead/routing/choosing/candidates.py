@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from fairlead.reports import BindingReason, CandidateScore, Weighing
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import field
 
-from fairlead.reports import BindingReason, CandidateScore, Weighing
-from fairlead.reports import DecisionReason as DecisionReason
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import CandidateScore, Weighing
+from fairlead.reports.decisions import DecisionReason as DecisionReason
 from fairlead.values import value
 
 

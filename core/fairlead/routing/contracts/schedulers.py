@@ -8,18 +8,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairlead.reports import (
-    Binding,
-    BindingChange,
-    DecisionRecord,
-    InstanceInFlight,
-    LoadSample,
-    MigrationOutcome,
-    MigrationRecord,
-    RejectionReason,
-    RejectionRecord,
-    ReRouteRecord,
-)
+from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.loads import InstanceInFlight, LoadSample
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable

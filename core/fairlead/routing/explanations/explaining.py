@@ -11,7 +11,7 @@ FAR_OFF_SECONDS = 0.5
 
 
 class Candidate(Protocol):
-    """One instance that was weighed; see `fairlead.reports.CandidateScore`."""
+    """One instance that was weighed; see `fairlead.reports.decisions.CandidateScore`."""
 
     @property
     def instance(self) -> str: ...

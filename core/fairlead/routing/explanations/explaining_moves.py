@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.contracts.weighing import Unit
 from fairlead.routing.explanations.explaining import in_words
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from fairlead.reports import Binding, BindingChange, BindingReason
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.tables import PoolKey
 

@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 
 from fairlead.instances import Role
-from fairlead.reports import Binding
+from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, bits_of, misses

@@ -6,7 +6,8 @@ The number of candidates is a parameter, to measure what the paper's choice of t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fairlead.reports import BindingReason, CandidateScore, Weighing
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.choosing.batch_migration import MigrationRules, plan_moves
 from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_loaded, score, virtual_load, weighing

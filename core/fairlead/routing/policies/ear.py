@@ -6,7 +6,8 @@ Where engines can fetch KV blocks from each other, a session that migrates takes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fairlead.reports import Binding, BindingReason, Weighing
+from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.decisions import Weighing
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import least_pending, weighed
 from fairlead.routing.choosing.terms import HOST_GONE, HOST_STAYS

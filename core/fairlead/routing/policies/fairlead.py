@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.terms import DECODE_TOKENS

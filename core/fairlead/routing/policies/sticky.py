@@ -5,7 +5,7 @@ from itertools import islice
 
 from xxhash import xxh3_64_intdigest
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, nothing, weighed
 from fairlead.routing.choosing.terms import HOST_STAYS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
 
-from fairlead.reports import LoadSample
+from fairlead.reports.loads import LoadSample
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.tables import PoolKey
 

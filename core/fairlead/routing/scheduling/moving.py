@@ -2,7 +2,8 @@
 
 from typing import TypedDict
 
-from fairlead.reports import BindingReason, MigrationRecord, ReRouteRecord
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.building import QueuesInOrder
@@ -11,7 +12,7 @@ from fairlead.tables import PoolKey
 
 
 class MoveFacts(TypedDict):
-    """What both sorts of move are recorded with; see `fairlead.reports.Move`."""
+    """What both sorts of move are recorded with; see `fairlead.reports.moves.Move`."""
 
     id: str
     pool: PoolKey

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fairlead.reports import MoveOutcome
+from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.refusals import nobody_serves, too_late
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal

@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import inf
 
 from fairlead.instances import Role
-from fairlead.reports import BindingReason, Weighing
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import Weighing
 from fairlead.routing.admission.gates import no_room_to_decode
 from fairlead.routing.admission.refusals import queue_full
 from fairlead.routing.choosing.decoding import select_decoding

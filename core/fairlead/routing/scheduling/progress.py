@@ -1,6 +1,6 @@
 """Progress: first tokens and ends of dispatched requests, what they teach the estimators and what is recorded of them."""
 
-from fairlead.reports import MoveOutcome
+from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching

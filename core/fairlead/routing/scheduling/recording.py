@@ -10,17 +10,10 @@ from typing import Generic, TypeVar
 
 from xxhash import xxh3_128_hexdigest
 
-from fairlead.reports import (
-    BindingChange,
-    DecisionRecord,
-    MigrationOutcome,
-    MigrationRecord,
-    MoveOutcome,
-    RejectionReason,
-    RejectionRecord,
-    ReRouteRecord,
-    Weighing,
-)
+from fairlead.reports.bindings import BindingChange
+from fairlead.reports.decisions import DecisionRecord, Weighing
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords

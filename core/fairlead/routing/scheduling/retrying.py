@@ -1,6 +1,6 @@
 """Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues."""
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
 from fairlead.routing.contracts.decisions import DecisionReason

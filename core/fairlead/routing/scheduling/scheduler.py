@@ -10,7 +10,9 @@ nothing. Each part of the way has its module here; all work on one `PoolState`, 
 
 from collections.abc import Collection, Sequence
 
-from fairlead.reports import Binding, BindingChange, InstanceInFlight, MoveOutcome
+from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
 from fairlead.routing.contracts.catalogues import PolicyCatalogue

@@ -6,7 +6,7 @@ dispatched; `waiting` are those held or queued.
 
 from collections.abc import Collection
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.choosing.binding_reasons import reason_to_leave
 from fairlead.routing.contracts.loads import InstanceLoad

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from itertools import count
 
-from fairlead.reports import BindingChange, BindingReason, MigrationRecord, RejectionReason, RejectionRecord
+from fairlead.reports.bindings import BindingChange, BindingReason
+from fairlead.reports.moves import MigrationRecord
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead_testing.builders.routing_tables import CHAT
 
 

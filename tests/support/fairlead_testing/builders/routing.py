@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports import Binding
+from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from fairlead.errors import InvalidInput
 from fairlead.pool_states import PoolEvents, PoolState
-from fairlead.reports import Report, RouterGone
+from fairlead.reports.batches import Report, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_client import internal_paths
 from fairlead_client.lines import HeartbeatLine, StreamLine, encode_line

@@ -14,7 +14,8 @@ from fairlead.draining import spread
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
-from fairlead.reports import Binding, BindingChange, BindingReason, Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import Report, ReportReceipt, RouterGone
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, is_outdated, observations

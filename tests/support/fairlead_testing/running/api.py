@@ -14,7 +14,9 @@ from fastapi import FastAPI
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport, PoolState
-from fairlead.reports import BindingChange, BindingReason, LoadSample, Report
+from fairlead.reports.batches import Report
+from fairlead.reports.bindings import BindingChange, BindingReason
+from fairlead.reports.loads import LoadSample
 from fairlead.tables import PoolKey
 from fairlead_api.app import create_api
 from fairlead_api.settings import BootstrapToken, Settings

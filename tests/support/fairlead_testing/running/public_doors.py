@@ -11,17 +11,10 @@ from typing import Any
 
 import httpx
 
-from fairlead.reports import (
-    BindingReason,
-    CandidateScore,
-    DecisionReason,
-    DecisionRecord,
-    MigrationRecord,
-    RejectionReason,
-    RejectionRecord,
-    ReRouteRecord,
-    Weighing,
-)
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
+from fairlead.reports.moves import MigrationRecord, ReRouteRecord
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole

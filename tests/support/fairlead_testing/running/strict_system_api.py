@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import fields
 
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
-from fairlead.reports import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import Report, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import StreamLine, SyncedLine, TableLine

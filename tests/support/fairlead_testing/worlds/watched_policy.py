@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from fairlead.instances import Role
-from fairlead.reports import CandidateScore
+from fairlead.reports.decisions import CandidateScore
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad

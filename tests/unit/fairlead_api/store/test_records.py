@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import Column, Double, Integer, MetaData, Table, Text
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead_api.store.records import Writing, read
 from fairlead_client.resources.sessions import BindingHistoryItem
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.reports import Report, ReportReceipt
+from fairlead.reports.batches import Report, ReportReceipt
 from fairlead_client.internal import SystemApi
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools

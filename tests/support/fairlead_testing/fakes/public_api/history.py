@@ -9,7 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fairlead.reports import BindingReason, DecisionReason, MoveOutcome
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import DecisionReason
+from fairlead.reports.moves import MoveOutcome
 from fairlead_client.resources.audit import AuditVerification
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from fairlead.reports import CandidateScore, DecisionReason
+from fairlead.reports.decisions import CandidateScore, DecisionReason
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.routing.policies.catalogue import BUILT_IN

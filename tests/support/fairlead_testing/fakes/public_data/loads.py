@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
 from fairlead_api.services.history.heatmaps import Cell, grid, heatmap
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from fairlead.reports import MoveOutcome
+from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.sessions import SessionSummary

@@ -3,7 +3,7 @@
 import hashlib
 from datetime import datetime, timedelta
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead_client.resources.access import AccessRole, TokenItem
 from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditResult
 from fairlead_client.resources.rejections import RejectionGroup, RejectionSample

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from fairlead.reports import BindingReason
+from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES, name_suffix, noise
 

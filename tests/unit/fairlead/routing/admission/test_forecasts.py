@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import UnknownName
 from fairlead.instances import Role
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.forecasts import FIRST_SLOTS, DecodeForecast
 from fairlead.routing.admission.gates import LoadGate, PredictedGate, build_gate
 from fairlead.routing.admission.loads import decode_loads, pool_loads

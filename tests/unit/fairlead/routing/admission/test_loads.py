@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.admission.loads import best_ttft_seconds
 from fairlead.routing.admission.refusals import nobody_serves, queue_full, waited_too_long, whole_seconds

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from fairlead.reports import CandidateScore
+from fairlead.reports.decisions import CandidateScore
 from fairlead.routing.contracts.weighing import COMMON_RULES, TOTAL, Unit
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import explain, in_words, pair_in_words

@@ -4,7 +4,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.reports import Binding, BindingChange, BindingReason
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead_testing.builders.routing import POOL, entry

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.policies.ear import Ear, EarParameters, free_kv_tokens, prefix_session

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
-from fairlead.reports import Binding, BindingReason, RejectionReason
+from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.policies.catalogue import BUILT_IN

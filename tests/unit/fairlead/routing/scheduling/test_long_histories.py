@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fairlead.instances import REACHABLE, InstanceState, Role
-from fairlead.reports import Binding, BindingReason, RejectionReason
+from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN

@@ -1,6 +1,8 @@
 import pytest
 
-from fairlead.reports import BindingReason, MigrationRecord, MoveOutcome, ReRouteRecord, Weighing
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import Weighing
+from fairlead.reports.moves import MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead.routing.admission.refusals import shutting_down, upstream_failed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad

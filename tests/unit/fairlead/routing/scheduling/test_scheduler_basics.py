@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState
-from fairlead.reports import RejectionReason
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.scheduling.scheduler import PoolScheduler

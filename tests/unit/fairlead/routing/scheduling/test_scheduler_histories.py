@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reports import Binding, BindingReason, Move, RejectionReason
+from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.moves import Move
+from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.policies import PolicyInForce

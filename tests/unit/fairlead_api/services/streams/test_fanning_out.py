@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.errors import NotFound, StoreUnavailable
 from fairlead_api.services.streams.live import BACKLOG, Listener, Live, Snapshot

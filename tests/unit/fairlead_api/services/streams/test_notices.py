@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.reports import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_api.services.streams.notices import BindingsChanged, decode, payloads
 

@@ -1,0 +1,79 @@
+"""What is sent: batches with what is true of the router at that moment, the receipt, and the last word of a router."""
+
+from dataclasses import dataclass
+
+from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.loads import InstanceInFlight, LoadSample
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.rejections import RejectionRecord
+from fairlead.tables import PoolKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """The table version of a pool this router is routing by."""
+
+    pool: PoolKey
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterState:
+    """A router's present state, true at `sent_at`: the tables it routes by and the work it has under way.
+
+    It does not accumulate since the last report, as a batch does.
+    """
+
+    sent_at: float
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    in_flight: tuple[InstanceInFlight, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportBatch:
+    """The records of one router since its last batch, as they wait on the router's disk. `id` is unique for ever."""
+
+    id: str
+    router: str
+    bindings: tuple[BindingChange, ...] = ()
+    migrations: tuple[MigrationRecord, ...] = ()
+    migration_outcomes: tuple[MigrationOutcome, ...] = ()
+    reroutes: tuple[ReRouteRecord, ...] = ()
+    reroute_outcomes: tuple[MigrationOutcome, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
+    rejections: tuple[RejectionRecord, ...] = ()
+    loads: tuple[LoadSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(ReportBatch):
+    """A batch as it is sent, with the fields of RouterState added.
+
+    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`.
+    """
+
+    sent_at: float
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    in_flight: tuple[InstanceInFlight, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportReceipt:
+    """The API's answer.
+
+    `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
+    """
+
+    id: str
+    duplicate: bool
+    conflicts: tuple[Binding, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterGone:
+    """A router's last message: forget its in-flight counts and do not wait for its acknowledgements."""
+
+    router: str
+    at: float

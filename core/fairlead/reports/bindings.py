@@ -1,0 +1,69 @@
+"""Bindings: the home of a session, as routers change it and as the API streams it."""
+
+from enum import StrEnum
+
+from fairlead.tables import PoolKey
+from fairlead.values import value
+
+
+class BindingReason(StrEnum):
+    """Why a session's KV home is where it is.
+
+    `cold` first placement · `hot-migration` the instance that held it was hot · `slo` the other candidate of its
+    pair could serve it sooner · `hotspot` moved with a queued request · `drain` its instance is leaving ·
+    `instance-lost` its instance is gone or failing · `ring-change` its place on the ring changed because instances
+    came or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat ·
+    `operator` a person moved it.
+    """
+
+    COLD = "cold"
+    HOT_MIGRATION = "hot-migration"
+    SLO = "slo"
+    HOTSPOT = "hotspot"
+    DRAIN = "drain"
+    INSTANCE_LOST = "instance-lost"
+    RING_CHANGE = "ring-change"
+    PREFIX_KEY = "prefix-key"
+    OPERATOR = "operator"
+
+
+@value
+class BindingChange:
+    """A session's home set or moved.
+
+    The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
+    `based_on` is the newest version the API has told this router (0 = none). `after` is the id of a later change by
+    this router that the API has not answered yet, None when there is none. `id` is unique for ever; the
+    MigrationRecord of the same move has the same id. A change with `previous` equal to `instance` is only a sign of
+    life of a session that stays.
+    """
+
+    id: str = ""
+    pool: PoolKey
+    session: str
+    instance: str
+    previous: str | None = None
+    reason: BindingReason
+    at: float
+    based_on: int = 0
+    after: str | None = None
+    context_tokens: int = 0
+
+
+@value
+class Binding:
+    """A session's current home as the API knows it, streamed to all routers.
+
+    `version` grows by one with every move; `instance` None = unbound (expired). `change` is the id of the
+    BindingChange that made the binding; by it a router recognises its own change.
+    """
+
+    pool: PoolKey
+    session: str
+    instance: str | None
+    version: int
+    reason: BindingReason
+    bound_at: float
+    migrated_at: float | None
+    context_tokens: int = 0
+    change: str | None = None

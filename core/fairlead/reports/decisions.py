@@ -1,0 +1,102 @@
+"""Sampled routing decisions and what was weighed for them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic
+
+from fairlead.reports.generic import Pool, Time
+from fairlead.tables import PoolKey
+from fairlead.values import value
+
+
+class DecisionReason(StrEnum):
+    """Why the chosen instance was chosen."""
+
+    ONLY_INSTANCE = "only-instance"
+    ROUND_ROBIN = "round-robin"
+    LEAST_LOADED = "least-loaded"
+    PREFIX_AFFINITY = "prefix-affinity"
+    PREFIX_EQUAL = "prefix-equal"
+    PREFIX_OUTWEIGHED = "prefix-outweighed"
+    SLO_OVERLOADED = "slo-overloaded"
+    SESSION_BOUND = "session-bound"
+    SESSION_COLD = "session-cold"
+    SESSION_HOT_MIGRATED = "session-hot-migrated"
+    SESSION_HOST_GONE = "session-host-gone"
+    HOTSPOT_MIGRATED = "hotspot-migrated"
+    RANDOM = "random"
+    FEWEST_REQUESTS = "fewest-requests"
+    LOAD_IMBALANCED = "load-imbalanced"
+    SHORTEST_TTFT = "shortest-ttft"
+    BEST_SCORE = "best-score"
+    PREFIX_EXPLORED = "prefix-explored"
+    PREFIX_REPLICATED = "prefix-replicated"
+    FALLBACK = "fallback"
+
+
+@value
+class CandidateScore:
+    """One candidate of a decision.
+
+    `total` is the value the policy compared, None when it compares nothing.
+    `fairlead.routing.explanations.grounds` gives its unit and direction, and the possible `terms`.
+    `predicted_ttft_seconds` is the policy's prediction, if it makes one.
+    """
+
+    instance: str
+    hit_tokens: int
+    miss_tokens: int
+    pending_tokens: int
+    predicted_ttft_seconds: float
+    total: float | None
+    terms: dict[str, float] = field(default_factory=dict)
+
+
+@value
+class Weighing:
+    """How a policy came to its choice.
+
+    It holds the rule that decided, the chosen candidate and the next best, the number of instances considered, the
+    instance that another rule would have given (`passed_over`), and the thresholds and weights in force (`limits`).
+    """
+
+    rule: str
+    candidates: tuple[CandidateScore, ...]
+    considered: int
+    passed_over: str | None = None
+    limits: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledDecision(Generic[Pool, Time]):
+    """A routing decision as a router reports it and as the public API shows it.
+
+    `sample_rate` is the share of decisions recorded (0-1]; moves and refusals are always recorded. `ttft_seconds` is
+    the TTFT the request finally had, at `served_by`: an instance other than `chosen` when the request was re-routed or
+    moved meanwhile. Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
+    """
+
+    id: str
+    pool: Pool
+    request: str
+    session: str | None
+    at: Time
+    policy: str
+    table_version: int
+    chosen: str
+    runner_up: str | None
+    reason: DecisionReason
+    prompt_tokens: int
+    queued_seconds: float | None = None
+    ttft_seconds: float | None = None
+    sample_rate: float = 1.0
+    served_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord(SampledDecision[PoolKey, float]):
+    """A sampled decision with the values that were weighed for it."""
+
+    pool: PoolKey
+    at: float
+    weighing: Weighing

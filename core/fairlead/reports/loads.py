@@ -1,0 +1,45 @@
+"""The load of instances, second by second and right now."""
+
+from dataclasses import dataclass
+
+from fairlead.tables import PoolKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSample:
+    """One instance in one second as this router saw it.
+
+    Counts cover that second; gauges hold its last value. `ttft_seconds` and `tpot_seconds` hold every first token and
+    every finished request of the second, at most 64 each by uniform sampling, so that percentiles can be computed over
+    several routers and longer buckets. `kv_usage` (0-1) comes from the engine's metrics, None if unknown.
+    """
+
+    pool: PoolKey
+    instance: str
+    second: int
+    running: int
+    waiting: int
+    pending_prefill_tokens: int
+    in_flight: int
+    kv_usage: float | None = None
+    requests: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    output_tokens: int = 0
+    ttft_seconds: tuple[float, ...] = ()
+    tpot_seconds: tuple[float, ...] = ()
+    ttft_within_slo: int = 0
+    ttft_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceInFlight:
+    """Requests this router has queued for or dispatched to an instance right now."""
+
+    pool: PoolKey
+    instance: str
+    in_flight: int
+    waiting: int

@@ -1,0 +1,33 @@
+"""Refused requests, counted by cause and second."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.tables import PoolKey
+
+
+class RejectionReason(StrEnum):
+    """Why a request was refused; used as metric label, header and audit word."""
+
+    PREDICTED_TTFT = "rejected-predicted-ttft"
+    DECODE_OVERLOADED = "rejected-decode-overloaded"
+    QUEUE_FULL = "rejected-queue-full"
+    QUEUE_TIMEOUT = "rejected-ttl-expired"
+    NO_INSTANCES = "rejected-no-endpoints"
+    UPSTREAM_FAILED = "rejected-upstream-failed"
+    SHUTTING_DOWN = "rejected-shutting-down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionRecord:
+    """Refusals of one cause in one second, with one sample request."""
+
+    pool: PoolKey
+    second: int
+    reason: RejectionReason
+    count: int
+    status: int
+    sample_request: str
+    sample_prompt_tokens: int
+    retry_after_seconds: float
+    predicted_ttft_seconds: float | None = None
