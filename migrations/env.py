@@ -1,6 +1,8 @@
-"""Runs migrations: one transaction each, behind an advisory lock, giving up early instead of blocking the tables of a living system.
+"""Runs migrations: one transaction each, behind an advisory lock, giving up early instead of blocking the
+tables of a living system.
 
-The URL comes from the caller (`config.attributes["url"]`, how the API migrates itself at start) or from FAIRLEAD_DATABASE_URL.
+The URL comes from the caller (`config.attributes["url"]`, how the API migrates itself at start) or
+from FAIRLEAD_DATABASE_URL.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""Measures the cost of delayed, noisy and wrong observations for each policy, and what makes a router robust to them."""
+"""Measures the cost of delayed, noisy and wrong observations for each policy, and what makes a router robust to
+them.
+"""
 
 from dataclasses import replace
 

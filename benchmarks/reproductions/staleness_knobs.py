@@ -1,4 +1,6 @@
-"""The minor settings of the section on stale and wrong observations: source of the loads, noise, bursts, cache sizes."""
+"""The minor settings of the section on stale and wrong observations: source of the loads, noise, bursts, cache
+sizes.
+"""
 
 from dataclasses import replace
 from math import exp

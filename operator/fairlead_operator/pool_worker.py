@@ -17,7 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class Reconciles(Protocol):
-    """The steps that a worker takes for its pool, one at a time. Every step may raise ClusterError and may be repeated."""
+    """The steps that a worker takes for its pool, one at a time.
+
+    Every step may raise ClusterError and may be repeated.
+    """
 
     async def reconcile(self) -> float:
         """One reconciliation; seconds until the next if no event comes."""

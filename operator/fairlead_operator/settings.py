@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from fairlead.reconciling.observed import Limits
+from fairlead.reconciling.observed import ReplicaLimits
 from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import PORT, Names, Number, Text, Whole
 from fairlead_process.logs import LogSettings
@@ -160,7 +160,7 @@ class OperatorSettings:
     )
     lease: LeaseSettings = field(default_factory=LeaseSettings, metadata=group(LeaseSettings))
     pace: Pace = field(default_factory=Pace, metadata=group(Pace))
-    limits: Limits = field(default_factory=Limits)
+    limits: ReplicaLimits = field(default_factory=ReplicaLimits)
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 

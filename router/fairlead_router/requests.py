@@ -1,4 +1,6 @@
-"""Reads requests: checks fields, extracts the prompt for routing and the session, and builds the headers for an engine."""
+"""Reads requests: checks fields, extracts the prompt for routing and the session, and builds the headers for an
+engine.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Snapshot:
+class StreamSnapshot:
     """The part of an incomplete snapshot that has arrived."""
 
     pools: set[PoolKey] = field(default_factory=set)
@@ -59,14 +59,14 @@ class TableFollower:
         self._cache = cache
         self._metrics = metrics
         self._on_synced = on_synced
-        self._snapshot: Snapshot | None = None
+        self._snapshot: StreamSnapshot | None = None
         self._random = random.Random()  # only for jitter between reconnects
 
     async def follow_forever(self) -> None:
         """Connect, follow, and connect again after a pause that grows to 5 s while nothing is heard."""
         pause = SHORTEST_PAUSE_SECONDS
         while True:
-            self._snapshot = Snapshot()
+            self._snapshot = StreamSnapshot()
             heard = False
             try:
                 async with aclosing(self._api.stream(self._router)) as lines:
@@ -113,7 +113,7 @@ class TableFollower:
         else:
             self._snapshot.bindings.extend(bindings)
 
-    def _complete(self, snapshot: Snapshot) -> None:
+    def _complete(self, snapshot: StreamSnapshot) -> None:
         """Delete the pools that the complete snapshot does not contain."""
         self._snapshot = None
         for pool in self._pools.all():

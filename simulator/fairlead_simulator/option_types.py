@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 
-class Number(click.FloatRange):
+class NumberOption(click.FloatRange):
     """A number above 0 (`positive`) or from 0 on, up to `most`."""
 
     def __init__(self, *, most: float, positive: bool = False) -> None:
@@ -27,7 +27,7 @@ class Number(click.FloatRange):
         return number
 
 
-class Whole(click.IntRange):
+class WholeOption(click.IntRange):
     """A whole number from `least` to `most`."""
 
     def __init__(self, least: int, most: int) -> None:

@@ -1,4 +1,6 @@
-"""`fairlead simulate`: a trace through the routers' own policies on model engines; figures as a table, JSON and plots."""
+"""`fairlead simulate`: a trace through the routers' own policies on model engines; figures as a table, JSON and
+plots.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,16 +23,16 @@ from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
-from fairlead_simulator.option_types import Number, Whole
+from fairlead_simulator.option_types import NumberOption, WholeOption
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.rows import read_trace
 
 _SPREADS = {"random": "spread at random by each seed", "even": "spread evenly", "none": "kept together"}
-_COUNT = Whole(1, 1_000_000_000)
-_RATE = Number(most=HIGHEST_RATE, positive=True)
-_INSTANCES = Whole(1, LARGEST_POOL)
-_SECONDS = Number(most=1e6, positive=True)
+_COUNT = WholeOption(1, 1_000_000_000)
+_RATE = NumberOption(most=HIGHEST_RATE, positive=True)
+_INSTANCES = WholeOption(1, LARGEST_POOL)
+_SECONDS = NumberOption(most=1e6, positive=True)
 _WIDTH = 150
 """Columns of the tables when nobody's terminal says how many there are."""
 _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
@@ -49,9 +51,9 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--early-rejection", default="disabled", show_default=True, help="disabled, load, predicted, after-prefill; several compare them."
 )
 @click.option("--requests", type=_COUNT, help="Only the first so many.")
-@click.option("--warmup", type=Whole(0, 1_000_000_000), default=0, show_default=True, help="The first so many are not measured.")
+@click.option("--warmup", type=WholeOption(0, 1_000_000_000), default=0, show_default=True, help="The first so many are not measured.")
 @click.option("--warmup-rate", type=_RATE, help="Requests per second of the warm-up, if another.")
-@click.option("--seeds", type=Whole(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
+@click.option("--seeds", type=WholeOption(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
 @click.option("--slo-ttft", type=_SECONDS, help="Seconds; the preset's without it.")
 @click.option("--slo-tpot", type=_SECONDS, help="Seconds per token that count too; without it only the TTFT counts.")
 @click.option(
@@ -59,7 +61,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 )
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
 @click.option(
-    "--max-input", type=Whole(0, 1_000_000_000), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all."
+    "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all."
 )
 @click.option(
     "--spread",
@@ -70,14 +72,16 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 )
 @click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
 @click.option("--closed-loop", is_flag=True, help="A session's next turn comes `delay` ms after the one before has ended.")
-@click.option("--prefills-in-flight", type=Whole(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues.")
+@click.option(
+    "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."
+)
 @click.option("--no-fetch", is_flag=True, help="Engines cannot fetch cached prefixes from each other.")
-@click.option("--token-noise", type=Number(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
-@click.option("--delay", type=Number(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
+@click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
+@click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
 )
-@click.option("--jobs", type=Whole(1, 256), default=1, show_default=True, help="Processes.")
+@click.option("--jobs", type=WholeOption(1, 256), default=1, show_default=True, help="Processes.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
 def simulate(**options: Any) -> None:

@@ -10,14 +10,14 @@ import click
 import orjson
 
 from fairlead_simulator.errors import TraceInvalid
-from fairlead_simulator.option_types import Number, Whole
+from fairlead_simulator.option_types import NumberOption, WholeOption
 from fairlead_simulator.traces.conversions import FORMS, TraceChanges, convert, read_form, write_form
 from fairlead_simulator.traces.descriptions import Distribution, describe
 from fairlead_simulator.traces.rows import LATEST_MS, TraceRow, read_trace
 from fairlead_simulator.workloads.kinds import KINDS
 
-_RATE = Number(most=1e6, positive=True)
-_COUNT = Whole(1, 1_000_000_000)
+_RATE = NumberOption(most=1e6, positive=True)
+_COUNT = WholeOption(1, 1_000_000_000)
 
 
 @click.group()
@@ -53,7 +53,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 @click.option("--requests", type=_COUNT, default=1000, show_default=True)
 @click.option("--rate", type=_RATE, help="Requests per second; the kind's own without it.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--median-input", type=Whole(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
+@click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: int | None, out: Path | None) -> None:
     """Make a trace of --requests requests, the same for the same --seed."""
@@ -70,7 +70,9 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--to", "target_form", type=click.Choice(FORMS[:2]), default="jsonl", show_default=True)
 @click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
 @click.option("--rate", type=_RATE, help="Stretch times to so many requests per second.")
-@click.option("--speed", type=Number(most=1e6, positive=True), default=1.0, show_default=True, help="Or make it so many times as fast.")
+@click.option(
+    "--speed", type=NumberOption(most=1e6, positive=True), default=1.0, show_default=True, help="Or make it so many times as fast."
+)
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
 @click.option("--requests", type=_COUNT, help="Keep only the first so many of the rest.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")

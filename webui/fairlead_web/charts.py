@@ -135,7 +135,7 @@ def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class ChartLane:
     """The times at which one instance held a session's KV cache."""
 
     name: str
@@ -147,7 +147,7 @@ class HolderBand:
     """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis."""
 
     width: int
-    lanes: tuple[Lane, ...]
+    lanes: tuple[ChartLane, ...]
     ticks: tuple[str, ...]
 
 
@@ -166,5 +166,5 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
         x, wide = (item.bound_at - start).total_seconds() * scale, max(3.0, held * scale)
         series = list(lanes).index(item.instance) % 8
         bars.append(Bar(x=round(min(x, width - 3.0), 1), y=0, width=round(wide, 1), height=16, series=series, label=label))
-    found = tuple(Lane(name=name, bars=tuple(bars)) for name, bars in lanes.items())
+    found = tuple(ChartLane(name=name, bars=tuple(bars)) for name, bars in lanes.items())
     return HolderBand(width=width, lanes=found, ticks=even_ticks(start, end))

@@ -1,4 +1,6 @@
-"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's exports, streamed through."""
+"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's
+exports, streamed through.
+"""
 
 import csv
 import io

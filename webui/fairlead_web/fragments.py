@@ -41,7 +41,10 @@ class Fragments:
         self._known: dict[Hashable, tuple[float, asyncio.Task[Fragment | None]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]]) -> Response:
-        """The answer of `make`, or a recent answer of another request with the same key. Raises the errors of `make`."""
+        """The answer of `make`, or a recent answer of another request with the same key.
+
+        Raises the errors of `make`.
+        """
         now = self._monotonic()
         known = self._known.get(key)
         if known is not None and (not known[1].done() or now - known[0] < self._seconds):

@@ -22,7 +22,9 @@ class Health:
 
 
 def out_of_slo(pool: PoolSummary) -> bool:
-    """Whether fewer requests than the pool's percentile asks for had their first token in time; False without traffic."""
+    """Whether fewer requests than the pool's percentile asks for had their first token in time; False without
+    traffic.
+    """
     return pool.attainment is not None and pool.attainment * 100 + _ROUNDING < pool.slo_percentile
 
 

@@ -32,7 +32,7 @@ class AuditReader(Protocol):
         """One entry. Raises NotFound."""
 
 
-class Verifier(Protocol):
+class ChainVerifier(Protocol):
     """Checks the audit log's chain."""
 
     async def head(self) -> AuditHead | None: ...
@@ -40,7 +40,7 @@ class Verifier(Protocol):
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification: ...
 
 
-def audit_routes(guard: Guard, reader: AuditReader, verifier: Verifier, clock: Callable[[], datetime]) -> APIRouter:
+def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clock: Callable[[], datetime]) -> APIRouter:
     """The audit log under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)

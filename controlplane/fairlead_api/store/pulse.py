@@ -57,7 +57,7 @@ def shut(connection: Connection) -> None:
         twin.shutdown(socket.SHUT_RDWR)
 
 
-class Limits:
+class WaitLimits:
     """Shuts connections that are still busy when their time is over."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Pulse:
 
     def __init__(self, url: str) -> None:
         self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
-        self.limits = Limits()
+        self.limits = WaitLimits()
         self._in_use: WeakSet[Connection] = WeakSet()
         self._connecting: set[asyncio.Timeout] = set()
         self._heard_at: float | None = None

@@ -11,11 +11,11 @@ from fairlead.draining import acknowledged, by_cost, is_drained
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, RecordState
-from fairlead.reconciling.observed import DesiredRole, Limits, ObservedInstance, PodHealth
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
 from fairlead.reconciling.states import next_state
 
 _UNBORN = frozenset({InstanceState.PENDING, InstanceState.STARTING})
-_DEFAULT_LIMITS = Limits()
+_DEFAULT_LIMITS = ReplicaLimits()
 _CLOCK_TOLERANCE_SECONDS = 1.0
 
 
@@ -24,7 +24,7 @@ def next_actions(
     observed: tuple[ObservedInstance, ...],
     observations: PoolObservations | None,
     now: float,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: ReplicaLimits = _DEFAULT_LIMITS,
     last_ordinal: int = 0,
 ) -> tuple[Action, ...]:
     """The actions to take now, at most one per instance.
@@ -49,7 +49,7 @@ class _NextActions:
     observed: tuple[ObservedInstance, ...]
     observations: PoolObservations | None
     now: float
-    limits: Limits
+    limits: ReplicaLimits
     last_ordinal: int
     actions: dict[str, Action] = field(default_factory=dict)
     creations: list[CreateInstance] = field(default_factory=list)

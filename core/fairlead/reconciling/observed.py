@@ -53,7 +53,7 @@ class DesiredRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReplicaLimits:
     """Time limits and rates of reconciling."""
 
     creations_per_second: int = 16

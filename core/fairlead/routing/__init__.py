@@ -7,7 +7,7 @@
     knowledge               prefixes, bindings, rings, estimates, circuits
     contracts               the types and protocols all of them speak
 
-A package imports only those below it. Nothing here waits, sleeps, logs or reads a clock: the caller passes the time and carries out the
-dispatches it is given. Its danger: it runs for every request, so each line costs every user, and a count not undone on some exit path makes an
-instance look busy for ever.
+A package imports only those below it. Nothing here waits, sleeps, logs or reads a clock: the caller passes the time and
+carries out the dispatches it is given. Its danger: it runs for every request, so each line costs every user, and a
+count not undone on some exit path makes an instance look busy for ever.
 """

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.reports.decisions import CandidateScore, SampledDecision
-from fairlead.routing.contracts.weighing import Rule, Term
+from fairlead.routing.contracts.weighing import DecisionRule, Term
 from fairlead.routing.explanations.grounds import LimitValue
 
 
@@ -21,7 +21,7 @@ class RoutingDecision(SampledDecision[str, datetime]):
     at: datetime
     router: str
     candidates: list[CandidateScore]
-    rule: Rule
+    rule: DecisionRule
     terms: list[Term]
     parts: list[str]
     limits: list[LimitValue]

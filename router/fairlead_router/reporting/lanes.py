@@ -17,7 +17,9 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """The state of one lane: how many batches it sends at once, how often its current lone batch failed, and its pause."""
+    """The state of one lane: how many batches it sends at once, how often its current lone batch failed, and
+    its pause.
+    """
 
     cargo: Cargo
     most_batches: int = POST_BATCHES

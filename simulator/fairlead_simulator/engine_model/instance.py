@@ -95,7 +95,9 @@ class Instance(Generic[RequestT]):
         self._stir(now)
 
     def abort(self, request: RequestT, now: float) -> None:
-        """Drop a request wherever it is; one that is being computed holds its memory until the step in progress ends."""
+        """Drop a request wherever it is; one that is being computed holds its memory until the step in progress
+        ends.
+        """
         occupancy, blocked = self._occupancy, self._occupancy.blocked
         if request in occupancy.leaving:
             self.release(request, now)
@@ -209,7 +211,9 @@ class Instance(Generic[RequestT]):
         return batch.take(steps)
 
     def _count_chunks(self, step: EngineStep[RequestT], steps: int) -> None:
-        """So many steps of a run of chunks are over: the prompt has so many more tokens, the batch the blocks it took."""
+        """So many steps of a run of chunks are over: the prompt has so many more tokens, the batch the blocks
+        it took.
+        """
         request, tokens = step.chunks[0]
         request.prefilled += tokens * steps
         batch = self._occupancy.batch

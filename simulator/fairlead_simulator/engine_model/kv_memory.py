@@ -76,7 +76,9 @@ class KvMemory:
         return leading_run(blocks, limit, self._idle, self._pinned)
 
     def fits(self, blocks: Sequence[int], hits: int, total: int, reserve: int) -> bool:
-        """Whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits beside a reserve."""
+        """Whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits beside a
+        reserve.
+        """
         available = self.available - reserve
         if total <= available:
             return True

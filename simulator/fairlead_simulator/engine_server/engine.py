@@ -16,7 +16,7 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 
 @dataclass(slots=True)
-class Progress:
+class ServedProgress:
     """What clients would have seen: generations with their first token, and those that have ended, each in order of
     time."""
 
@@ -34,7 +34,7 @@ class ServedEngine:
         self.memory = TextMemory(settings.capacity_blocks, settings.block_tokens, settings.block_tokens * bytes_per_token)
         self.instance: Instance[Generation] = Instance("engine", settings, self.memory, statistics)
         self._max_waiting = max_waiting
-        self._progress = Progress()
+        self._progress = ServedProgress()
 
     def submit(self, generation: Generation, now: float) -> None:
         """Queue a generation. Raises EngineOverloaded or ContextTooLong; then nothing is kept of it."""
@@ -71,11 +71,13 @@ class ServedEngine:
         instance.count_steps(to)
         self.now = to
 
-    def take_progress(self) -> Progress:
+    def take_progress(self) -> ServedProgress:
         """What clients would have seen since the last call."""
-        progress, self._progress = self._progress, Progress()
+        progress, self._progress = self._progress, ServedProgress()
         return progress
 
     def next_event_at(self) -> float | None:
-        """When the engine must be advanced next for a first token or an end to be seen in time; None while it is idle."""
+        """When the engine must be advanced next for a first token or an end to be seen in time; None while it
+        is idle.
+        """
         return self.instance.ends_at

@@ -14,7 +14,7 @@ _LATE_SECONDS = 0.0005
 again."""
 
 
-class Ticket:
+class Turn:
     """A request's view of its generation. One task may wait at a time."""
 
     __slots__ = ("_pacer", "_waiter", "generation", "gone", "streaming")
@@ -84,8 +84,8 @@ class EnginePacer:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._started_at = clock()
-        self._tickets: dict[Generation, Ticket] = {}
-        self._streaming: dict[Ticket, None] = {}
+        self._tickets: dict[Generation, Turn] = {}
+        self._streaming: dict[Turn, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
         """When `_timer` fires. A handle of uvloop does not say when it is due, if that is soon."""
@@ -95,13 +95,13 @@ class EnginePacer:
         """Seconds of engine time."""
         return max(self.engine.now, (self._clock() - self._started_at) * self._time_scale)
 
-    def submit(self, generation: Generation, streaming: bool) -> Ticket:
+    def submit(self, generation: Generation, streaming: bool) -> Turn:
         """Queue a generation. Raises what ServedEngine.submit raises."""
         try:
             self.engine.submit(generation, self.now())
         finally:
             self._deliver()
-        ticket = Ticket(self, generation, streaming)
+        ticket = Turn(self, generation, streaming)
         self._tickets[generation] = ticket
         self._arm()
         return ticket

@@ -13,7 +13,9 @@ REQUEST_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.
 
 
 class Histogram:
-    """Counts of observed seconds (or tokens) by upper bound (inclusive); the last count is of those above every bound."""
+    """Counts of observed seconds (or tokens) by upper bound (inclusive); the last count is of those above every
+    bound.
+    """
 
     __slots__ = ("bounds", "count", "counts", "total")
 

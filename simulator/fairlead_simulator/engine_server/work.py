@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from fairlead_simulator.engine_model.requests import Phase
 from fairlead_simulator.engine_server.answers import AnswerBook
-from fairlead_simulator.engine_server.pacing import Ticket
+from fairlead_simulator.engine_server.pacing import Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Run:
 
     __slots__ = ("_answers", "_block_tokens", "_start", "ticket", "work")
 
-    def __init__(self, work: Work, ticket: Ticket, answers: AnswerBook, block_tokens: int) -> None:
+    def __init__(self, work: Work, ticket: Turn, answers: AnswerBook, block_tokens: int) -> None:
         self.work = work
         self.ticket = ticket
         self._answers = answers

@@ -86,7 +86,9 @@ def _refuse_twice(option: str, written: list[str]) -> None:
 
 
 def _value(text: str, kind: str) -> Any:
-    """The value as the parameter's kind reads it; a value that cannot be read so is left to the check, which names it."""
+    """The value as the parameter's kind reads it; a value that cannot be read so is left to the check, which
+    names it.
+    """
     if text.lower() in ("none", "null", ""):
         return None
     if kind == "boolean":

@@ -1,4 +1,6 @@
-"""Checks before anything runs: whether a simulation can be made as asked, with errors in the words of the command line."""
+"""Checks before anything runs: whether a simulation can be made as asked, with errors in the words of the
+command line.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -22,7 +22,7 @@ from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pools import SimulatedPool
-from fairlead_simulator.simulation.run_results import Recorder, RunResult
+from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 from fairlead_simulator.simulation.transfers import Transfers
 
@@ -58,7 +58,7 @@ class Simulation:
         self._events = EventQueue()
         self.fleet = Fleet(spec.preset, (entry.id for entry in table.instances), self._events, self._step_ended)
         self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.scheduler, self._lost)
-        self._recorder = Recorder(self.scheduler, self.result)
+        self._recorder = RunRecorder(self.scheduler, self.result)
         self._changes = PoolChanges(spec, timeline)
         self._jobs: dict[str, Job] = {}
         self._open = 0

@@ -40,7 +40,7 @@ class RunResult:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
 
-class Recorder:
+class RunRecorder:
     """Writes what the scheduler says of itself into a result."""
 
     def __init__(self, scheduler: PoolScheduler, result: RunResult) -> None:

@@ -12,7 +12,10 @@ from fairlead_simulator.workloads.tool_agents import ToolAgentShape, generate_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A generator: `rows(rate, median_input, seed)`. None for either of the first two means the default of the shape."""
+    """A generator: `rows(rate, median_input, seed)`.
+
+    None for either of the first two means the default of the shape.
+    """
 
     about: str
     rows: Callable[[float | None, float | None, int], Iterator[TraceRow]]

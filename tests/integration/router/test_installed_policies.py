@@ -28,7 +28,7 @@ from fairlead.routing.choosing.candidates import nothing, weighed
 from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.parameters import QueueParameters
-from fairlead.routing.contracts.weighing import PolicyTerms, Rule
+from fairlead.routing.contracts.weighing import PolicyTerms, DecisionRule
 from fairlead.schemas.shapes import whole
 
 
@@ -55,7 +55,7 @@ ENTRY = PolicyEntry(
     intent="One instance, counted from the end.",
     build=lambda parameters, seed: FromEnd(parameters),
     parameters=FromEndParameters,
-    terms=PolicyTerms(rules=(Rule(code="counted", because="it stands at that place"),)),
+    terms=PolicyTerms(rules=(DecisionRule(code="counted", because="it stands at that place"),)),
 )
 '''
 JUDGE = """

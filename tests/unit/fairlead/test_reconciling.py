@@ -7,7 +7,7 @@ import pytest
 from fairlead.instances import InstanceState
 from fairlead.reconciling.actions import CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, RecordState
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import Limits, PodHealth
+from fairlead.reconciling.observed import PodHealth, ReplicaLimits
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
 S = InstanceState
@@ -168,7 +168,7 @@ def test_a_clock_that_went_back_starts_the_drain_timer_again() -> None:
 
 
 def test_the_limits_are_arguments() -> None:
-    limits = Limits(creations_per_second=2, lost_timeout_seconds=5)
+    limits = ReplicaLimits(creations_per_second=2, lost_timeout_seconds=5)
     assert len(next_actions(wanted(9), (), answer(), NOW, limits)) == 2
     assert len(next_actions(wanted(1), (instance("a", S.LOST, since=NOW - 5),), answer(), NOW, limits)) == 2
 

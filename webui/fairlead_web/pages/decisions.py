@@ -27,7 +27,7 @@ class DecisionsPage(Context):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CandidateRow:
     """One candidate as it is shown.
 
     `role` is chosen, runner-up or empty; `hit_length` and `ttft_length` are bar lengths 0-100.
@@ -60,7 +60,7 @@ class DecisionPage(Context):
     template: ClassVar[str] = "pages/decision.html"
     shell: Shell
     decision: RoutingDecision
-    candidates: list[Candidate]
+    candidates: list[CandidateRow]
     terms: list[TermRow]
     limits: list[tuple[str, str]]
     predicted: float | None
@@ -162,13 +162,16 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
     return list(once.values())
 
 
-def candidates(decision: RoutingDecision) -> list[Candidate]:
-    """The chosen candidate, then the others as recorded: best first by the policy's measure. All bars have one scale."""
+def candidates(decision: RoutingDecision) -> list[CandidateRow]:
+    """The chosen candidate, then the others as recorded: best first by the policy's measure.
+
+    All bars have one scale.
+    """
     slowest = max((candidate.predicted_ttft_seconds for candidate in decision.candidates), default=0.0) or 1.0
     names = {decision.runner_up: "runner-up", decision.passed_over: "passed over", decision.chosen: "chosen"}
     ranked = sorted(decision.candidates, key=lambda item: item.instance != decision.chosen)
     return [
-        Candidate(
+        CandidateRow(
             term=candidate,
             role=names.get(candidate.instance, ""),
             hit_length=round(candidate.hit_tokens / max(1, candidate.hit_tokens + candidate.miss_tokens) * 100, 1),

@@ -80,7 +80,7 @@ class MovesPage(Context):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class MovePhase:
     """One line of the comparison of prediction and outcome.
 
     `length` is its share of the longest, 0-100.
@@ -98,7 +98,7 @@ class MovePage(Context):
     shell: Shell
     words: MoveWords
     move: Migration | ReRoute
-    phases: list[Phase]
+    phases: list[MovePhase]
     decision: RoutingDecision | None
 
 
@@ -212,7 +212,7 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
     return next((decision for decision in page.items if decision.request == move.request), None)
 
 
-def phases(move: Migration | ReRoute) -> list[Phase]:
+def phases(move: Migration | ReRoute) -> list[MovePhase]:
     """The prediction for staying, the prediction for moving and the outcome, on one scale."""
     rows = [
         (f"Predicted, staying on {move.source}", move.predicted_source_ttft_seconds, "stay"),
@@ -220,7 +220,7 @@ def phases(move: Migration | ReRoute) -> list[Phase]:
         ("Actual", move.actual_ttft_seconds, "actual"),
     ]
     top = max((value for _, value, _ in rows if value is not None), default=0.0) or 1.0
-    return [Phase(words=words, seconds=value, length=round((value or 0.0) / top * 100, 1), kind=kind) for words, value, kind in rows]
+    return [MovePhase(words=words, seconds=value, length=round((value or 0.0) / top * 100, 1), kind=kind) for words, value, kind in rows]
 
 
 ROUTES = Routes(

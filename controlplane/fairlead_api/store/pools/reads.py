@@ -1,4 +1,6 @@
-"""Pools and their instances as the public API shows them now: lists and details, shared among those who ask together."""
+"""Pools and their instances as the public API shows them now: lists and details, shared among those who ask
+together.
+"""
 
 from datetime import datetime
 

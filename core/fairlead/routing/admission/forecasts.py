@@ -1,8 +1,10 @@
-"""Mooncake's system-level forecast: the mean decode load of a pool at a later instant, from what decodes now and what will finish its prefill by then.
+"""Mooncake's system-level forecast: the mean decode load of a pool at a later instant, from what decodes now and what
+will finish its prefill by then.
 
-Requests that finish prefilling by the instant are spread evenly over the decode instances, and of all decodes as many have left as the learnt
-lifetimes say. (The paper takes every decode to last the same time; where they do not, that forgets all that are older than the mean.) As a step's
-time is linear in context tokens and requests, the mean over instances needs only their totals.
+Requests that finish prefilling by the instant are spread evenly over the decode instances, and of all decodes as many
+have left as the learnt lifetimes say. (The paper takes every decode to last the same time; where they do not, that
+forgets all that are older than the mean.) As a step's time is linear in context tokens and requests, the mean over
+instances needs only their totals.
 """
 
 from collections.abc import Iterator
@@ -71,7 +73,9 @@ class DecodeForecast:
         return float(stay.sum() + come.sum()), float(tokens)
 
     def load_at(self, at: float, now: float, view: PoolView) -> float:
-        """Mean decode load of the pool at `at`: 0 when most likely nothing decodes then, infinite when no instance can."""
+        """Mean decode load of the pool at `at`: 0 when most likely nothing decodes then, infinite when no
+        instance can.
+        """
         instances = len(view.decode_candidates())
         if not instances:
             return inf

@@ -3,10 +3,11 @@
     Disabled     refuses nothing
     Load         at arrival: no instance meets the TTFT SLO, or none the TPOT SLO as loaded now
     Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
-    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's baseline; simulator only)
+    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's
+    baseline; simulator only)
 
-A load above `headroom` is refused. Decode loads count where it is known how long decode steps take: modelled facts say it,
-which a real pool has none of, and `Predicted` learns it. So in a real pool `Load` does not see decoding.
+A load above `headroom` is refused. Decode loads count where it is known how long decode steps take: modelled facts say
+it, which a real pool has none of, and `Predicted` learns it. So in a real pool `Load` does not see decoding.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,10 @@ class Gate(Protocol):
         """The forecast to be kept up to date for it, if it needs one."""
 
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
-        """A refusal, or None to admit. `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at."""
+        """A refusal, or None to admit.
+
+        `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at.
+        """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
         """A refusal of what has just been prefilled and would now decode there."""
@@ -124,13 +128,18 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 
 def someone_idles(view: PoolView) -> bool:
-    """Whether an instance has nothing to do and may decode. It is not crowded, whatever its step is said to take: an estimate that refuses on an idle
-    instance would never hear that it is wrong, and a TPOT target that no engine can meet would stop the pool."""
+    """Whether an instance has nothing to do and may decode. It is not crowded, whatever its step is said to take: an
+    estimate that refuses on an idle instance would never hear that it is wrong, and a TPOT target that no engine can
+    meet would stop the pool.
+    """
     return any(not (load.decoding or load.prefilling or load.waiting or load.incoming) for load in view.decode_candidates())
 
 
 def crowded_decode(request: RoutingRequest, load: float, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal | None:
-    """A refusal when the decode load exceeds the limit, else None. Enough has left to be below it after that share of a decode's time."""
+    """A refusal when the decode load exceeds the limit, else None.
+
+    Enough has left to be below it after that share of a decode's time.
+    """
     limit = view.table.early_rejection.headroom
     if load <= limit:
         return None

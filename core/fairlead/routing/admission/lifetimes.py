@@ -1,7 +1,8 @@
-"""How long decodes last, from the last ones that finished: of requests that decode now, how many still will some seconds later.
+"""How long decodes last, from the last ones that finished: of requests that decode now, how many still
+will some seconds later.
 
-One mean time for all would not do: a request found decoding has outlived the short ones, and those older than the mean are still there. Where
-all decodes last the same time, both are the same.
+One mean time for all would not do: a request found decoding has outlived the short ones, and those older than the mean
+are still there. Where all decodes last the same time, both are the same.
 """
 
 from bisect import bisect_left, insort
@@ -44,7 +45,10 @@ class DecodeLifetimes:
         return share
 
     def remaining(self, ages: FloatVector, seconds: float) -> FloatVector:
-        """The share of decodes of these ages (s) that last `seconds` more. What outlives all that are remembered may end at any time."""
+        """The share of decodes of these ages (s) that last `seconds` more.
+
+        What outlives all that are remembered may end at any time.
+        """
         alive = self.surviving(ages)
         outlived = alive <= 0
         later = self.surviving(ages + seconds) / np.where(outlived, 1.0, alive)

@@ -13,7 +13,9 @@ from fairlead.routing.contracts.requests import RoutingRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLoads:
-    """Mean and least load of the prefilling and of the decoding instances; decode loads are 0 while nothing is known of decode times."""
+    """Mean and least load of the prefilling and of the decoding instances; decode loads are 0 while nothing
+    is known of decode times.
+    """
 
     prefill_mean: float
     prefill_least: float
@@ -39,7 +41,10 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 
 
 def pool_loads(view: PoolView) -> PoolLoads:
-    """Loads of the pool now. A prefill load is the time what is pending would take, over the TTFT SLO; without instances loads are infinite."""
+    """Loads of the pool now.
+
+    A prefill load is the time what is pending would take, over the TTFT SLO; without instances loads are infinite.
+    """
     slo = view.table.slo.ttft_seconds
     speed = view.table.engine.prefill_tokens_per_second
     prefill = [load.pending_prefill_tokens / speed / slo for load in view.candidates()] or [float("inf")]

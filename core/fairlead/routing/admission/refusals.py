@@ -1,4 +1,6 @@
-"""Refusals: one constructor per status, so that each has a named reason, a sentence for the client and a Retry-After of at least a second."""
+"""Refusals: one constructor per status, so that each has a named reason, a sentence for the client and a
+Retry-After of at least a second.
+"""
 
 from math import ceil
 
@@ -11,7 +13,9 @@ from fairlead.tables import PoolKey, RoutingTable
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
 UPSTREAM_FAILED_STATUS = 502
-"""The one status of a request that engines failed: none answered, or the one that did was lost before its answer was complete."""
+"""The one status of a request that engines failed: none answered, or the one that did was lost before
+its answer was complete.
+"""
 
 
 def whole_seconds(seconds: float) -> float:
@@ -56,7 +60,9 @@ def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: floa
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
-    """429: others that can still be in time left it no room on the instance of `load`, and now it cannot be in time itself."""
+    """429: others that can still be in time left it no room on the instance of `load`, and now it
+    cannot be in time itself.
+    """
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
     return contended(
         request,

@@ -1,7 +1,9 @@
-"""DualMap's batch migration: which queued requests of overloaded instances go to the other instance of their pair (sections 1.5 and 1.6).
+"""DualMap's batch migration: which queued requests of overloaded instances go to the other instance of their
+pair (sections 1.5 and 1.6).
 
-One run plans on copies of the counters, so that each move sees the ones before it. A request moves at most once per run, only within its pair, only
-to where it is predicted to meet the SLO, and only while some request left behind is predicted to miss it.
+One run plans on copies of the counters, so that each move sees the ones before it. A request moves at most once
+per run, only within its pair, only to where it is predicted to meet the SLO, and only while some request left
+behind is predicted to miss it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,9 @@ from fairlead.routing.contracts.requests import QueuedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRules:
-    """TTFT SLO; how long without a first token is a decode bottleneck; how many queued requests of an instance are examined."""
+    """TTFT SLO; how long without a first token is a decode bottleneck; how many queued requests of
+    an instance are examined.
+    """
 
     slo_seconds: float
     bottleneck_seconds: float = 3.0
@@ -24,7 +28,10 @@ class MigrationRules:
 def plan_moves(
     overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float, rules: MigrationRules
 ) -> tuple[QueuedMove, ...]:
-    """Moves to make, in order. `queues` hold requests in the order they will be sent; only those that can be relieved are looked at."""
+    """Moves to make, in order.
+
+    `queues` hold requests in the order they will be sent; only those that can be relieved are looked at.
+    """
     run = _Run(view, now, rules)
     if run.can_move_any():
         for instance in overloaded:
@@ -35,8 +42,8 @@ def plan_moves(
 def decode_delay_seconds(load: InstanceLoad, now: float, bottleneck_seconds: float, speed: float) -> float:
     """Time to add to every TTFT prediction of an instance whose prefills are held up by decodes, else 0.
 
-    That is the time since its last first token (or since it got work, if later), when it has queued work and the time exceeds both the bottleneck
-    time and what the prefills in flight should take.
+    That is the time since its last first token (or since it got work, if later), when it has queued work and the time
+    exceeds both the bottleneck time and what the prefills in flight should take.
     """
     if not load.waiting or load.prefilling_since is None:
         return 0.0
@@ -59,7 +66,9 @@ class _Run:
         self._moved: set[str] = set()
 
     def can_move_any(self) -> bool:
-        """Whether some instance could still compute a token in time: past saturation none can, and no queue need be looked at."""
+        """Whether some instance could still compute a token in time: past saturation none can, and no
+        queue need be looked at.
+        """
         least = min([load.pending_prefill_tokens for load in self._view.candidates()], default=None)
         return least is not None and self._seconds(least + 1) < self._rules.slo_seconds
 
@@ -92,9 +101,11 @@ class _Run:
             self._make(moved, instance, delay)
 
     def _movable(self, queue: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> list["_Movable"]:
-        """The queued requests that could be in time, and sooner, on the other instance of their pair; in the order of the queue.
+        """The queued requests that could be in time, and sooner, on the other instance of their pair;
+        in the order of the queue.
 
-        Moves only shorten what is ahead of the others here and lengthen what is pending there, so no other request can become movable in this run.
+        Moves only shorten what is ahead of the others here and lengthen what is pending there, so no other request can
+        become movable in this run.
         """
         targets: dict[str, tuple[InstanceLoad, float, float] | None] = {}
         movable: list[_Movable] = []
@@ -116,7 +127,9 @@ class _Run:
         return movable
 
     def _target(self, name: str, source: str) -> tuple[InstanceLoad, float, float] | None:
-        """An instance that may be moved to, its decode delay, and the TTFT of a single token there; None when even that would miss the SLO."""
+        """An instance that may be moved to, its decode delay, and the TTFT of a single token there; None when even
+        that would miss the SLO.
+        """
         load = self._view.load(name)
         if name == source or load is None or not load.is_candidate(self._now):
             return None
@@ -171,7 +184,9 @@ class _Run:
 
 @dataclass(slots=True)
 class _Movable:
-    """A queued request that may be moved: `ahead` are the tokens to be computed until its first token here, its own included."""
+    """A queued request that may be moved: `ahead` are the tokens to be computed until its first
+    token here, its own included.
+    """
 
     queued: QueuedRequest
     ahead: int

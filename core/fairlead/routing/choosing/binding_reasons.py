@@ -11,7 +11,9 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(load: InstanceLoad | None, now: float) -> BindingReason:
-    """Why work cannot stay on an instance (None = unknown): drain, instance-lost, or ring-change when it still accepts."""
+    """Why work cannot stay on an instance (None = unknown): drain, instance-lost, or ring-change when it still
+    accepts.
+    """
     if load is None or load.entry.state in (InstanceState.LOST, InstanceState.GONE):
         return BindingReason.INSTANCE_LOST
     if load.entry.state in (InstanceState.DRAINING, InstanceState.CORDONED):
@@ -20,7 +22,9 @@ def reason_to_leave(load: InstanceLoad | None, now: float) -> BindingReason:
 
 
 class RingAge:
-    """Since when a policy's ring has been as it is, to tell a session that moves because the ring changed from one whose key did."""
+    """Since when a policy's ring has been as it is, to tell a session that moves because the ring
+    changed from one whose key did.
+    """
 
     def __init__(self) -> None:
         self._members: tuple[tuple[str, int], ...] | None = None
@@ -43,7 +47,10 @@ class RingAge:
         self.is_new = False
 
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
-        """Why a session's place is no longer `home`. Of a binding older than this policy only a key that still leads there is evidence."""
+        """Why a session's place is no longer `home`.
+
+        Of a binding older than this policy only a key that still leads there is evidence.
+        """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE
         older = self._started_at is not None and home.bound_at < self._started_at
@@ -53,7 +60,8 @@ class RingAge:
 def binding_reason(home: Binding | None, chosen: str, otherwise: BindingReason, view: PoolView, now: float) -> BindingReason | None:
     """The reason to record when a request's session, bound as `home`, is served by `chosen`: None when it stays.
 
-    A first placement is cold; a home that drains, is lost or broken gives that reason; from a healthy home it is `otherwise`.
+    A first placement is cold; a home that drains, is lost or broken gives that reason; from a
+    healthy home it is `otherwise`.
     """
     if home is None or home.instance is None:
         return BindingReason.COLD

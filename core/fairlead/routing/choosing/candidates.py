@@ -74,7 +74,10 @@ def weighing(
     passed_over: str | None = None,
     considered: int | None = None,
 ) -> Weighing:
-    """A record of these scores; with a single instance to choose from, that alone was the rule. `considered` None = all of the pool."""
+    """A record of these scores; with a single instance to choose from, that alone was the rule.
+
+    `considered` None = all of the pool.
+    """
     serving = len(view.candidates())
     return Weighing(
         rule=rule if serving > 1 else ONLY_INSTANCE,
@@ -139,10 +142,11 @@ def ordered_decision(
     transfer_from: str | None = None,
     ttft_seconds: float | None = None,
 ) -> Decision:
-    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks, by a rule of its policy.
+    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks,
+    by a rule of its policy.
 
-    Recorded are `totals`, which were compared, what `terms` gives for an index, `limits`, the index passed over, and the policy's own predictions
-    where it made any (`ttfts`). The rest as in `Decision`.
+    Recorded are `totals`, which were compared, what `terms` gives for an index, `limits`, the index passed over, and
+    the policy's own predictions where it made any (`ttfts`). The rest as in `Decision`.
     """
     candidates = view.candidates()
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]

@@ -1,4 +1,6 @@
-"""Which instance decodes what another one prefilled: the shortest step after adding the request, where its context fits."""
+"""Which instance decodes what another one prefilled: the shortest step after adding the request, where its context
+fits.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +12,9 @@ from fairlead.routing.contracts.requests import RoutingRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeChoice:
-    """A decode instance and its step time (s) with the request added; infinite when no instance has room for its context."""
+    """A decode instance and its step time (s) with the request added; infinite when no instance has room for its
+    context.
+    """
 
     instance: str
     tpot_seconds: float
@@ -19,10 +23,12 @@ class DecodeChoice:
 def select_decoding(
     request: RoutingRequest, view: PoolView, excluded: Collection[str] = (), reserve_tokens: int = 0
 ) -> DecodeChoice | None:
-    """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for the prompt and a reserve.
+    """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for
+    the prompt and a reserve.
 
-    Ties, and pools of whose decode times nothing is known, go to the fewest context tokens, then requests, then id. Without room anywhere the one
-    with the fewest tokens is named, at an infinite step time. None when no instance decodes.
+    Ties, and pools of whose decode times nothing is known, go to the fewest context tokens, then requests,
+    then id. Without room anywhere the one with the fewest tokens is named, at an infinite step time. None
+    when no instance decodes.
     """
     capacity = view.table.engine.kv_cache_tokens
     best: str | None = None

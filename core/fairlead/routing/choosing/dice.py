@@ -1,4 +1,6 @@
-"""Dice: a deterministic source of random choices, so that equal seeds and equal histories give equal decisions on every machine."""
+"""Dice: a deterministic source of random choices, so that equal seeds and equal histories give equal
+decisions on every machine.
+"""
 
 from collections.abc import Sequence
 

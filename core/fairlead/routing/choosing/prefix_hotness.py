@@ -1,7 +1,9 @@
-"""The adaptive hash key: hot prefixes get longer keys, so that they spread over more instances; cold ones shrink back (DualMap, section 1.2).
+"""The adaptive hash key: hot prefixes get longer keys, so that they spread over more instances; cold ones shrink
+back (DualMap, section 1.2).
 
-A key is (depth, chained hash at that depth). A prefix starts at depth 1; when the share of recent requests having it exceeds the hot share, keys go
-one block deeper below it; when its share falls below the cold share, everything below it is undone. Between the two nothing changes.
+A key is (depth, chained hash at that depth). A prefix starts at depth 1; when the share of recent requests having it
+exceeds the hot share, keys go one block deeper below it; when its share falls below the cold share, everything below it
+is undone. Between the two nothing changes.
 """
 
 from collections import deque
@@ -13,8 +15,10 @@ from fairlead.routing.knowledge.rings import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotnessSettings:
-    """`hot_share`/`cold_share` None = 2/n and 1/n of the n accepting instances. A window holds `window` entries, of which each request takes
-    `entries_per_request`; shares are of entries. Nothing expands before `min_samples` requests are in the window."""
+    """`hot_share`/`cold_share` None = 2/n and 1/n of the n accepting instances. A window holds `window` entries, of
+    which each request takes
+    `entries_per_request`; shares are of entries. Nothing expands before `min_samples` requests are in the window.
+    """
 
     hot_share: float | None = None
     cold_share: float | None = None
@@ -27,11 +31,16 @@ PAPER = HotnessSettings()
 """Preset `dualmap-paper`: 2/n and 1/n over 200 requests."""
 
 CODE = HotnessSettings(hot_share=0.0612, cold_share=0.02, entries_per_request=2)
-"""Preset `dualmap-code`: constants over a window in which each request takes two of 200 entries (so 0.0612 means 12 % of requests)."""
+"""Preset `dualmap-code`: constants over a window in which each request takes two of 200 entries (so 0.0612
+means 12 % of requests).
+"""
 
 
 class PrefixHotness:
-    """The tree of expanded prefixes and the sliding window of key paths it is judged by. O(depth) per request; memory is at most window x depth."""
+    """The tree of expanded prefixes and the sliding window of key paths it is judged by.
+
+    O(depth) per request; memory is at most window x depth.
+    """
 
     def __init__(self, settings: HotnessSettings) -> None:
         self._settings = settings
@@ -41,7 +50,10 @@ class PrefixHotness:
         self._expanded: dict[Key, set[Key]] = {}
 
     def key(self, blocks: Sequence[int], first_bytes_hash: int) -> Key:
-        """The key of a prompt as the tree stands; changes nothing. Prompts without a full block are keyed by their bytes."""
+        """The key of a prompt as the tree stands; changes nothing.
+
+        Prompts without a full block are keyed by their bytes.
+        """
         depth = len(blocks)
         if not depth:
             return (0, first_bytes_hash)
@@ -58,7 +70,9 @@ class PrefixHotness:
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 
     def observe(self, blocks: Sequence[int], first_bytes_hash: int, instances: int) -> Key:
-        """Count a request of a pool with `instances` accepting instances and return its key, as it was before this request was counted."""
+        """Count a request of a pool with `instances` accepting instances and return its key, as it was before
+        this request was counted.
+        """
         if not blocks:
             return (0, first_bytes_hash)
         leaf = self.key(blocks, first_bytes_hash)

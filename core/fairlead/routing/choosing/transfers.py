@@ -1,4 +1,6 @@
-"""Transfers: what it costs an instance to fetch KV blocks from another instead of computing them, and from which one to fetch."""
+"""Transfers: what it costs an instance to fetch KV blocks from another instead of computing them, and
+from which one to fetch.
+"""
 
 import numpy as np
 

@@ -1,7 +1,8 @@
 """Catalogues: the policies a pool may name, what each is for, its parameters, and how it is built.
 
-A name is known from the start; the entry behind it is loaded when it is first asked for, so that whoever reads one pool's spec loads that pool's
-policy and no other. A policy from another package is named as any other: see `PolicyCatalogue.extended`.
+A name is known from the start; the entry behind it is loaded when it is first asked for, so that whoever reads one
+pool's spec loads that pool's policy and no other. A policy from another package is named as any other: see
+`PolicyCatalogue.extended`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,7 +24,8 @@ POLICY_FIELD = "spec.routing.policy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A policy: one line of intent, how it is built from its parameters and a seed, and what its decisions are recorded with.
+    """A policy: one line of intent, how it is built from its parameters and a seed, and what its
+    decisions are recorded with.
 
     `needs_roles` are those a pool must have for the policy to make sense; empty = any pool.
     """
@@ -56,7 +58,10 @@ class PolicyCatalogue:
         return PolicyCatalogue(self._sources | dict(others))
 
     def entry(self, name: str) -> PolicyEntry:
-        """The policy of that name. Raises UnknownName, and InvalidInput when the package it comes from cannot be used."""
+        """The policy of that name.
+
+        Raises UnknownName, and InvalidInput when the package it comes from cannot be used.
+        """
         known = self._entries.get(name)
         if known is None:
             known = self._entries[name] = self._load(name)
@@ -76,7 +81,8 @@ class PolicyCatalogue:
     def check_parameters(self, name: str, parameters: Mapping[str, Any]) -> QueueParameters:
         """Typed parameters of a policy, defaults applied.
 
-        Raises as `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type or a value out of bounds.
+        Raises as `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type
+        or a value out of bounds.
         """
         return read_parameters(self.entry(name).parameters, parameters, name)
 

@@ -11,19 +11,24 @@ from fairlead.values import value
 
 @value
 class Decision:
-    """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only place the
-    request may later be moved to while queued."""
+    """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only
+    place the request may later be moved to while queued.
+    """
 
     instance: str
     reason: DecisionReason
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """What was compared, as long as nothing has changed since: called at once, and only for decisions that are recorded."""
+    """What was compared, as long as nothing has changed since: called at once, and only for
+    decisions that are recorded.
+    """
     bind: BindingReason | None = None
     """Not None: the session's home becomes `instance`, for this reason."""
     session: str | None = None
-    """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's own."""
+    """The session `bind` is about, when the policy keeps bindings for requests that name none; None = the request's
+    own.
+    """
     overloaded: tuple[str, ...] = ()
     """Instances whose queues the policy asks to be rebalanced because of what it saw."""
     decode: str | None = None

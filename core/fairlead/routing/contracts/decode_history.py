@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 
 class DecodeMark(NamedTuple):
-    """Totals up to `at` (Unix seconds): context tokens x seconds, decoding requests x seconds, and prefill seconds as predicted."""
+    """Totals up to `at` (Unix seconds): context tokens x seconds, decoding requests x seconds, and
+    prefill seconds as predicted.
+    """
 
     at: float
     token_seconds: float

@@ -46,9 +46,13 @@ class InstanceLoad:
     """A prefill instance while no instance takes decodes: not a candidate. Kept by the view."""
 
     def is_candidate(self, now: float) -> bool:
-        """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill what someone will decode."""
+        """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill
+        what someone will decode.
+        """
         return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
     def takes_decodes(self, now: float) -> bool:
-        """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed, and not a prefill instance."""
+        """Whether requests prefilled elsewhere may decode here at `now`: accepting, circuit closed,
+        and not a prefill instance.
+        """
         return self.broken_until <= now and self.entry.accepting and self.entry.role is not Role.PREFILL

@@ -1,4 +1,6 @@
-"""Parameters of policies: dataclasses of fields made by `fairlead.schemas.shapes`, written in a spec by the names they have here."""
+"""Parameters of policies: dataclasses of fields made by `fairlead.schemas.shapes`, written in a spec by
+the names they have here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,13 +14,17 @@ P = TypeVar("P")
 
 
 def parameter_shapes(parameters: type[Any]) -> dict[str, Shape]:
-    """Name → what may be written there, in order of declaration. A None default means the rule that the description tells."""
+    """Name → what may be written there, in order of declaration.
+
+    A None default means the rule that the description tells.
+    """
     return {item.name: shape_of(item) for item in fields(parameters)}
 
 
 def read_parameters(parameters: type[P], given: Mapping[str, Any], policy: str) -> P:
-    """Build `parameters` from a person's mapping. Raises InvalidInput naming `spec.routing.parameters.<name>` for unknown names, wrong types and values
-    out of bounds."""
+    """Build `parameters` from a person's mapping. Raises InvalidInput naming `spec.routing.parameters.<name>` for
+    unknown names, wrong types and values out of bounds.
+    """
     return read(parameters, given, "spec.routing.parameters", named=attrgetter("name"), owner=f"policy {policy}")
 
 

@@ -1,7 +1,7 @@
 """The seam of routing policies: what a policy may look at, and what it is asked.
 
-A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (what the accounting knows this instant),
-never the network.
+A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (what the accounting
+knows this instant), never the network.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,21 +29,29 @@ class PoolView(Protocol):
         """
 
     def decode_candidates(self) -> Sequence[InstanceLoad]:
-        """Accepting instances of role decode whose circuit is closed (of role both when there is none), in stable order of id."""
+        """Accepting instances of role decode whose circuit is closed (of role both when there is
+        none), in stable order of id.
+        """
 
     def load(self, instance: str) -> InstanceLoad | None: ...
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
-        """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one token is always computed)."""
+        """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one
+        token is always computed).
+        """
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
         """Instances with a hit > 0 only."""
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
-        """Time for what is pending there and this request's uncached tokens: by the table's speed, or as fitted when the policy asks for it."""
+        """Time for what is pending there and this request's uncached tokens: by the table's speed, or as fitted
+        when the policy asks for it.
+        """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        """Predicted time of one decode step over so many tokens and requests (TPOT); 0 while nothing is known of decode times."""
+        """Predicted time of one decode step over so many tokens and requests (TPOT); 0 while nothing
+        is known of decode times.
+        """
 
     def vectors(self) -> PoolVectors:
         """Counters of `candidates()`, entry by entry."""

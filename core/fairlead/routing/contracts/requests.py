@@ -7,22 +7,31 @@ from fairlead.values import value
 
 @value
 class RoutingRequest:
-    """One request as routing sees it. `blocks` are chained 64-bit hashes of the full routing blocks of the prompt; times are Unix seconds."""
+    """One request as routing sees it.
+
+    `blocks` are chained 64-bit hashes of the full routing blocks of the prompt; times are Unix seconds.
+    """
 
     id: str
     arrived_at: float
     prompt_tokens: int
     blocks: tuple[int, ...]
     first_bytes_hash: int
-    """Hash of the whole prompt when it is shorter than one block, else of the first block: a key for prompts without blocks."""
+    """Hash of the whole prompt when it is shorter than one block, else of the first block: a key
+    for prompts without blocks.
+    """
     session: str | None = None
     max_output_tokens: int = 0
     streamed: bool = True
-    """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its predicted time has passed."""
+    """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its
+    predicted time has passed.
+    """
 
 
 class QueuedRequest(Protocol):
-    """A request waiting in an instance's queue, as a policy's rebalancing sees it: the scheduler's own record of it, valid while it is asked."""
+    """A request waiting in an instance's queue, as a policy's rebalancing sees it: the scheduler's own record of it,
+    valid while it is asked.
+    """
 
     @property
     def request(self) -> RoutingRequest: ...

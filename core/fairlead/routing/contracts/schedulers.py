@@ -1,7 +1,7 @@
 """The seam of schedulers: what a router or the simulator calls, and what it is answered.
 
-The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns time, transport and retries.
-One scheduler per pool and process; nothing in it is thread-safe or needs to be.
+The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns
+time, transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
 """
 
 from collections.abc import Collection, Sequence
@@ -69,30 +69,45 @@ class SchedulerRecords:
 
 
 class Scheduler(Protocol):
-    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix seconds, never going back).
+    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix
+    seconds, never going back).
 
-    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is counted somewhere, and after that nowhere.
+    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is
+    counted somewhere, and after that nowhere.
     """
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that moved requests caused);
-        an accepted request that is not in the answer waits in a queue."""
+        """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that
+        moved requests caused); an accepted request that is not in the answer waits in a queue.
+        """
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Dispatch what may go, expire what waited too long, rebalance. Call after every event and at least every 50 ms while something waits."""
+        """Dispatch what may go, expire what waited too long, rebalance.
+
+        Call after every event and at least every 50 ms while something waits.
+        """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The prompt is computed. With prefill and decode instances the request goes on at `Dispatch.decode`; under early rejection mode
-        AfterPrefill the answer may refuse it."""
+        """The prompt is computed. With prefill and decode instances the request goes on at `Dispatch.decode`; under
+        early rejection mode AfterPrefill the answer may refuse it.
+        """
 
     def transferred(self, request_id: str, now: float) -> None:
-        """KV blocks the request was told to fetch (`Dispatch.transfer_from`) have arrived. Optional: its first token says it too."""
+        """KV blocks the request was told to fetch (`Dispatch.transfer_from`) have arrived.
+
+        Optional: its first token says it too.
+        """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
-        """Finished well. `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details)."""
+        """Finished well.
+
+        `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details).
+        """
 
     def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
-        """The instance failed before the first byte: the next fallback that still accepts, or a refusal (upstream-failed)."""
+        """The instance failed before the first byte: the next fallback that still accepts, or a
+        refusal (upstream-failed).
+        """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Lost after the first byte, or given up."""
@@ -112,14 +127,20 @@ class Scheduler(Protocol):
         """A fresh reading of the engine's own metrics."""
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are re-routed, dispatched ones stay."""
+        """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are
+        re-routed, dispatched ones stay.
+        """
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the known one is ignored, unless it comes
-        with the ids of own changes that `lost` against it. Returns how many moves of sessions were lost."""
+        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the
+        known one is ignored, unless it comes with the ids of own changes that `lost` against it. Returns how many
+        moves of sessions were lost.
+        """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """What this router did before a restart and the API may not have answered, oldest first; after the last known bindings were applied."""
+        """What this router did before a restart and the API may not have answered, oldest first; after the last
+        known bindings were applied.
+        """
 
     def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""

@@ -1,7 +1,8 @@
-"""Pools as vectors: one entry per candidate, in order of id, so that a policy looking at all instances costs about as much at 512 as at 64.
+"""Pools as vectors: one entry per candidate, in order of id, so that a policy looking at all instances costs about
+as much at 512 as at 64.
 
-A policy of this kind is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the view and are valid until the
-next event; a policy computes new ones from them and never writes into them.
+A policy of this kind is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the
+view and are valid until the next event; a policy computes new ones from them and never writes into them.
 """
 
 from array import array
@@ -19,7 +20,10 @@ FloatVector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolVectors:
-    """Counters of the candidates. `requests` are those waiting, prefilling and decoding; `queued` those not yet computed, without the one that is."""
+    """Counters of the candidates.
+
+    `requests` are those waiting, prefilling and decoding; `queued` those not yet computed, without the one that is.
+    """
 
     loads: tuple[InstanceLoad, ...]
     pending: IntVector
@@ -32,11 +36,15 @@ class PoolVectors:
     wait_seconds: FloatVector
     """Of the pending time, what a new request would wait for: all but the late."""
     kv_usage: FloatVector
-    """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this router knows to run there."""
+    """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
+    router knows to run there.
+    """
     kv_capacity_tokens: int
     counts: "tuple[array[int], ...]"
     measures: "tuple[array[float], array[float]]"
-    """The memory of the vectors above in their order: as Python's arrays, single entries are written three times as fast."""
+    """The memory of the vectors above in their order: as Python's arrays, single entries are
+    written three times as fast.
+    """
 
     @staticmethod
     def of(loads: Sequence[InstanceLoad], kv_capacity_tokens: int) -> "PoolVectors":
@@ -99,7 +107,9 @@ def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatV
 
 
 def highest(scores: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Indexes of the `count` highest scores, best first; ties go by the *lowest* of the tie vectors in turn, then by index."""
+    """Indexes of the `count` highest scores, best first; ties go by the *lowest* of the tie vectors in turn, then by
+    index.
+    """
     return lowest(-scores, count, *ties)
 
 

@@ -1,6 +1,8 @@
-"""What a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each with what must hold when it did.
+"""What a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each with
+what must hold when it did.
 
-A decision names its rule; with the recorded terms and limits anyone can check that the rule gives the instance that was chosen.
+A decision names its rule; with the recorded terms and limits anyone can check that the rule gives the
+instance that was chosen.
 """
 
 from dataclasses import dataclass
@@ -56,8 +58,9 @@ PASSED_OVER = "passed-over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A term of `of` (the chosen instance, or the one passed over) stands so to `against`: the name of a limit, or `chosen` for that one's term.
+class Comparison:
+    """A term of `of` (the chosen instance, or the one passed over) stands so to `against`: the name of a limit, or
+    `chosen` for that one's term.
 
     `term` may itself name a limit: then two numbers of the decision are compared.
     """
@@ -69,28 +72,29 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class DecisionRule:
     """One way a policy decides.
 
-    `because` ends the sentence "X was chosen: …". By `order` (terms in turn, each in its direction; empty = the rule compares nothing) the chosen one
-    is the best of the candidates for which `among` holds (all when None). `given` must hold for the rule to have been the one. What is still equal
-    goes `ties`.
+    `because` ends the sentence "X was chosen: …". By `order` (terms in turn, each in its direction; empty = the rule
+    compares nothing) the chosen one is the best of the candidates for which `among` holds (all when None). `given` must
+    hold for the rule to have been the one. What is still equal goes `ties`.
     """
 
     code: str
     because: str
     order: tuple[str, ...] = ()
-    among: Condition | None = None
-    given: tuple[Condition, ...] = ()
+    among: Comparison | None = None
+    given: tuple[Comparison, ...] = ()
     ties: str = "by id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
-    """All that a policy's decisions are recorded with. `total` is the number it compares by default, None when it compares none; `parts` are terms
-    whose sum it is, empty when it is no sum."""
+    """All that a policy's decisions are recorded with. `total` is the number it compares by default, None when it
+    compares none; `parts` are terms whose sum it is, empty when it is no sum.
+    """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[DecisionRule, ...]
     total: Term | None = None
     parts: tuple[str, ...] = ()
     terms: tuple[Term, ...] = ()
@@ -112,8 +116,8 @@ COMMON_TERMS = (
 """Terms every candidate of every policy has."""
 
 COMMON_RULES = (
-    Rule(code=ONLY_INSTANCE, because="no other instance could take it"),
-    Rule(code=QUEUE_FULL, because="the queue of the policy's own choice was full"),
+    DecisionRule(code=ONLY_INSTANCE, because="no other instance could take it"),
+    DecisionRule(code=QUEUE_FULL, because="the queue of the policy's own choice was full"),
 )
 """Rules that stand above any policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)

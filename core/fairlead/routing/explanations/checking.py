@@ -1,4 +1,6 @@
-"""Does a recorded decision contradict itself? The choice is computed again from its rule, terms and limits, and held against the record."""
+"""Does a recorded decision contradict itself? The choice is computed again from its rule, terms and limits, and
+held against the record.
+"""
 
 from math import isclose, isfinite
 

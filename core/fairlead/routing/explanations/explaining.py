@@ -1,9 +1,11 @@
-"""Decisions and moves in sentences, made from what was recorded and from nothing else, so that each can be checked against the numbers beside it."""
+"""Decisions and moves in sentences, made from what was recorded and from nothing else, so that each can be checked
+against the numbers beside it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Condition, Holds, Rule, Term, Unit, better
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Term, Unit, better
 
 FAR_OFF_FACTOR = 2.0
 FAR_OFF_SECONDS = 0.5
@@ -55,7 +57,7 @@ class WeighedDecision(Protocol):
     def chosen(self) -> str: ...
 
     @property
-    def rule(self) -> Rule: ...
+    def rule(self) -> DecisionRule: ...
 
     @property
     def terms(self) -> Sequence[Term]: ...
@@ -118,7 +120,7 @@ def limit_of(decision: WeighedDecision, name: str) -> LimitInForce | None:
     return next((limit for limit in decision.limits if limit.name == name), None)
 
 
-def sides(decision: WeighedDecision, condition: Condition, chosen: Candidate) -> tuple[float | None, float | None]:
+def sides(decision: WeighedDecision, condition: Comparison, chosen: Candidate) -> tuple[float | None, float | None]:
     """The two numbers a condition compares."""
     subject = candidate(decision, decision.passed_over) if condition.of == PASSED_OVER else chosen
     own = limit_of(decision, condition.term)
@@ -129,7 +131,7 @@ def sides(decision: WeighedDecision, condition: Condition, chosen: Candidate) ->
     return left, None if limit is None else limit.value
 
 
-def holds(condition: Condition, left: float, right: float) -> bool:
+def holds(condition: Comparison, left: float, right: float) -> bool:
     return left > right if condition.holds is Holds.ABOVE else left <= right
 
 
@@ -224,7 +226,7 @@ def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
     return f"The rule stands above the score: {total.words} is {words[0]} against {words[1]} on {best.instance}, {total.better} is better."
 
 
-def _condition(decision: WeighedDecision, condition: Condition, chosen: Candidate) -> str:
+def _condition(decision: WeighedDecision, condition: Comparison, chosen: Candidate) -> str:
     left, right = sides(decision, condition, chosen)
     if left is None or right is None:
         return ""

@@ -9,9 +9,9 @@ from fairlead.routing.contracts.weighing import (
     NOT_RECORDED,
     QUEUE_LIMIT,
     TOTAL,
+    DecisionRule,
     Limit,
     PolicyTerms,
-    Rule,
     Term,
     Unit,
 )
@@ -28,7 +28,7 @@ class LimitValue(Limit):
 class Ground:
     """What a recorded decision was made by, looked up: all that a sentence or a check needs beside the candidates."""
 
-    rule: Rule
+    rule: DecisionRule
     terms: tuple[Term, ...]
     parts: tuple[str, ...]
     limits: tuple[LimitValue, ...]
@@ -39,7 +39,7 @@ def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float])
 
     A rule that this version does not know stands for itself.
     """
-    unknown = Rule(
+    unknown = DecisionRule(
         code=code, because="the rule that decided is not known to this version" if code != NOT_RECORDED else "the rule was not recorded"
     )
     named = limits_of(known)
@@ -52,7 +52,7 @@ def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float])
     )
 
 
-def rule_of(known: PolicyTerms | None, code: str) -> Rule | None:
+def rule_of(known: PolicyTerms | None, code: str) -> DecisionRule | None:
     """The rule of this code; None when this version does not know it."""
     rules = COMMON_RULES if known is None else (*COMMON_RULES, *known.rules)
     return next((rule for rule in rules if rule.code == code), None)

@@ -1,8 +1,9 @@
 """Session bindings as one router knows them: a session's KV home, its version, and when it was last used.
 
-The API's word is final. A change made here is optimistic: it takes effect at once and stays pending until the API has told its id, as the binding
-now in force, or another writer's newer binding, which replaces ours. Each change names the newest version the API has told and the pending change
-it follows, so that the API can see exactly what this router knew (`fairlead.binding_races`).
+The API's word is final. A change made here is optimistic: it takes effect at once and stays pending until the API has
+told its id, as the binding now in force, or another writer's newer binding, which replaces ours. Each change names the
+newest version the API has told and the pending change it follows, so that the API can see exactly what this router knew
+(`fairlead.binding_races`).
 """
 
 from collections import OrderedDict
@@ -58,7 +59,10 @@ class SessionBindings:
         return self._counts.get(instance, 0)
 
     def touch(self, session: str, now: float) -> BindingChange | None:
-        """The session was used. Now and then this is worth telling the API, or it would forget a session that only ever stays."""
+        """The session was used.
+
+        Now and then this is worth telling the API, or it would forget a session that only ever stays.
+        """
         known = self._known.get(session)
         if known is None:
             return None
@@ -99,8 +103,9 @@ class SessionBindings:
         return change
 
     def recall(self, change: BindingChange, now: float) -> None:
-        """Take back a change that this router made before it was restarted and that the API may not have answered. To be called with all of them in
-        their order, after what was last heard of the API."""
+        """Take back a change that this router made before it was restarted and that the API may not have answered. To
+        be called with all of them in their order, after what was last heard of the API.
+        """
         if change.previous == change.instance:
             return
         known = self._known.get(change.session)
@@ -132,10 +137,12 @@ class SessionBindings:
         known.pending.append(change)
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Take the API's word for a session; a version not newer than the newest told before is ignored, except that it ended (keeps its version).
+        """Take the API's word for a session; a version not newer than the newest told before is ignored, except that it
+        ended (keeps its version).
 
-        `lost` are ids of changes the API has refused. A pending one among them takes all that follow it down with it, and then the word counts even
-        where it is older than what was told before: the database was restored. Returns how many moves were lost that way.
+        `lost` are ids of changes the API has refused. A pending one among them takes all that follow it down with it,
+        and then the word counts even where it is older than what was told before: the database was restored. Returns
+        how many moves were lost that way.
         """
         known = self._known.get(binding.session)
         if known is None:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitSettings:
-    """Failures in a row that open a circuit; the first and longest time it stays open; how long a probe may go without a verdict."""
+    """Failures in a row that open a circuit; the first and longest time it stays open; how long a probe
+    may go without a verdict.
+    """
 
     failures: int = 3
     backoff_seconds: float = 1.0
@@ -18,7 +20,10 @@ class CircuitSettings:
 
 
 class Circuit:
-    """The breaker. `broken_until` is what candidates are judged by: the instance may be chosen when it is not in the future."""
+    """The breaker.
+
+    `broken_until` is what candidates are judged by: the instance may be chosen when it is not in the future.
+    """
 
     def __init__(self, settings: CircuitSettings) -> None:
         self._settings = settings
@@ -58,7 +63,10 @@ class Circuit:
         self.broken_until = 0.0
 
     def failed(self, now: float) -> None:
-        """The instance failed. In a row enough: open; while half open: open again for twice as long; while open: nothing new."""
+        """The instance failed.
+
+        In a row enough: open; while half open: open again for twice as long; while open: nothing new.
+        """
         self._failures += 1
         if self._open:
             if self._probe is not None or self.broken_until <= now:

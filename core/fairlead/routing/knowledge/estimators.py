@@ -1,8 +1,9 @@
-"""Times fitted online: how long a prefill and a decode step take, from what was observed, with the error of every prediction kept.
+"""Times fitted online: how long a prefill and a decode step take, from what was observed, with the error
+of every prediction kept.
 
-Models are linear in their coefficients and fitted by recursive least squares with slow forgetting, starting at what the pool's table says. The same
-observations in the same order give the same coefficients. Their danger: a fit outside what was observed; predictions are kept above zero and
-within a factor of the table's.
+Models are linear in their coefficients and fitted by recursive least squares with slow forgetting, starting at what the
+pool's table says. The same observations in the same order give the same coefficients. Their danger: a fit outside what
+was observed; predictions are kept above zero and within a factor of the table's.
 """
 
 from collections import deque
@@ -15,7 +16,9 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses
 from fairlead.tables import EngineFacts
 
 FORMS = ("configured", "linear", "bilinear")
-"""`configured` miss / speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s, with x uncached and s all prompt tokens."""
+"""`configured` miss / speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s, with x uncached
+and s all prompt tokens.
+"""
 
 ERRORS_KEPT = 500
 FURTHEST = 20.0
@@ -23,7 +26,10 @@ FURTHEST = 20.0
 
 
 class LeastSquares:
-    """Recursive least squares. `start` are the coefficients believed before any observation, `doubt` how easily each is given up."""
+    """Recursive least squares.
+
+    `start` are the coefficients believed before any observation, `doubt` how easily each is given up.
+    """
 
     def __init__(self, start: Sequence[float], doubt: Sequence[float], forgetting: float = 0.999) -> None:
         self.coefficients: FloatVector = np.array(start, dtype=np.float64)
@@ -48,9 +54,11 @@ class LeastSquares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateReport:
-    """How well a fit predicts: mean absolute percentage error over the last observations, each predicted before it was learnt from.
+    """How well a fit predicts: mean absolute percentage error over the last observations, each predicted
+    before it was learnt from.
 
-    `configured_mape` is that of the table's figure over the same. Errors are shares (0.1 = 10 %), None before any observation.
+    `configured_mape` is that of the table's figure over the same. Errors are shares (0.1 = 10 %),
+    None before any observation.
     """
 
     form: str
@@ -62,7 +70,10 @@ class EstimateReport:
 
 
 class PrefillTimes:
-    """Prefill seconds of one instance alone with a prompt. Predicts by the table's speed until `form` says otherwise and enough was observed."""
+    """Prefill seconds of one instance alone with a prompt.
+
+    Predicts by the table's speed until `form` says otherwise and enough was observed.
+    """
 
     def __init__(self, engine: EngineFacts, form: str = "configured", min_samples: int = 200) -> None:
         self.form = form
@@ -131,7 +142,9 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Seconds of a decode step over so many context tokens and requests: by the table where it knows, else as fitted to finished requests."""
+    """Seconds of a decode step over so many context tokens and requests: by the table where it knows, else as
+    fitted to finished requests.
+    """
 
     def __init__(self, engine: EngineFacts, min_samples: int = 200) -> None:
         self._modelled = engine.modelled

@@ -1,7 +1,7 @@
 """Prompt prefixes: chained block hashes, and which instance is believed to hold which blocks.
 
-The index mirrors, per instance, an LRU cache of routing blocks. Because a block is never fresher than its parent, whatever an instance holds is
-closed under prefixes, so a leading run can be found by bisection.
+The index mirrors, per instance, an LRU cache of routing blocks. Because a block is never fresher than its parent,
+whatever an instance holds is closed under prefixes, so a leading run can be found by bisection.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,8 @@ from xxhash import xxh3_64_intdigest
 def block_hashes(text: bytes, block_bytes: int) -> tuple[int, ...]:
     """Chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has none.
 
-    Each hash is seeded with its parent's, so equal hashes at a depth mean equal prefixes. Raises ValueError for block_bytes < 1.
+    Each hash is seeded with its parent's, so equal hashes at a depth mean equal prefixes. Raises
+    ValueError for block_bytes < 1.
     """
     if block_bytes < 1:
         raise ValueError(f"block_bytes must be at least 1, not {block_bytes}")
@@ -38,7 +39,8 @@ def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = ()) 
 class PrefixIndex:
     """Which instances hold which blocks, each bounded to its KV cache by LRU. Blocks are chained hashes.
 
-    Who holds a block is only kept from the first question about all instances on: policies that look at one or two never ask it.
+    Who holds a block is only kept from the first question about all instances on: policies that look at
+    one or two never ask it.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
@@ -120,7 +122,9 @@ class PrefixIndex:
         return found
 
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block; each slot is in one mask."""
+        """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block;
+        each slot is in one mask.
+        """
         found: list[tuple[int, int]] = []
         holders = self._holders
         if holders is None:

@@ -1,7 +1,9 @@
-"""Consistent hashing: a ring of instance anchors, and the independent rings that give each key its candidates, two of them as a rule.
+"""Consistent hashing: a ring of instance anchors, and the independent rings that give each key its
+candidates, two of them as a rule.
 
-A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first. Positions are xxh3-64, so every
-process, today and tomorrow, maps a key alike. Adding an instance moves only keys it takes over, removing one only keys it had.
+A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first.
+Positions are xxh3-64, so every process, today and tomorrow, maps a key alike. Adding an instance moves only keys it
+takes over, removing one only keys it had.
 """
 
 from bisect import bisect_left
@@ -25,7 +27,10 @@ Key = tuple[int, int]
 
 
 class HashRing:
-    """Anchors of instances on a circle of `size` positions, given as (position, instance). Two anchors at one position: the smaller id owns it."""
+    """Anchors of instances on a circle of `size` positions, given as (position, instance).
+
+    Two anchors at one position: the smaller id owns it.
+    """
 
     def __init__(self, points: Iterable[tuple[int, str]], size: int = FULL_CIRCLE, salt: int = FIRST_SALT) -> None:
         ordered = sorted(points)
@@ -37,7 +42,9 @@ class HashRing:
 
     @staticmethod
     def of(instances: Iterable[InstanceEntry], salt: int = FIRST_SALT) -> "HashRing":
-        """The ring of a table's accepting instances: `anchors` x `weight` points each (at least one when both are above 0)."""
+        """The ring of a table's accepting instances: `anchors` x `weight` points each (at least one when both are above
+        0).
+        """
         points: list[tuple[int, str]] = []
         for entry in instances:
             names = (f"{entry.id}#{number}".encode() for number in range(anchor_count(entry)))
@@ -91,9 +98,9 @@ class HashRing:
 class CandidateRings:
     """Up to four rings with independent hash functions; a key's candidates are its owners on them, all different.
 
-    When a ring names an instance that a ring before it has named, `distinct` takes the next one clockwise on that ring that none has, which keeps
-    candidates stable when instances come and go: a new instance displaces at most one. `paper` takes the next one by index (DualMap Eq. 5), which
-    does not.
+    When a ring names an instance that a ring before it has named, `distinct` takes the next one clockwise on that ring
+    that none has, which keeps candidates stable when instances come and go: a new instance displaces at most one.
+    `paper` takes the next one by index (DualMap Eq. 5), which does not.
     """
 
     def __init__(self, rings: Sequence[HashRing], mode: str = "distinct") -> None:
@@ -136,7 +143,10 @@ class CandidateRings:
 
 
 class DualRing(CandidateRings):
-    """Two rings, as DualMap has them: what `CandidateRings` does with two, without its loops. Every request of `dualmap` comes through here."""
+    """Two rings, as DualMap has them: what `CandidateRings` does with two, without its loops.
+
+    Every request of `dualmap` comes through here.
+    """
 
     def __init__(self, first: HashRing, second: HashRing, mode: str = "distinct") -> None:
         super().__init__((first, second), mode)
@@ -169,12 +179,16 @@ class DualRing(CandidateRings):
 
 
 def anchor_count(entry: InstanceEntry) -> int:
-    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 when it does not accept, does not prefill or has none."""
+    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 when it does not accept, does
+    not prefill or has none.
+    """
     if not entry.accepting or entry.role is Role.DECODE or entry.anchors <= 0 or entry.weight <= 0:
         return 0
     return max(1, round(entry.anchors * entry.weight))
 
 
 def key_shares(instances: Sequence[InstanceEntry]) -> Mapping[str, float]:
-    """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; to show, not to route by."""
+    """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; to show, not to route
+    by.
+    """
     return DualRing(HashRing.of(instances, FIRST_SALT), HashRing.of(instances, SECOND_SALT)).shares()

@@ -1,4 +1,7 @@
-"""The live view policies choose by: loads, prefix index and bindings of this instant. The scheduler sets `now` before each use."""
+"""The live view policies choose by: loads, prefix index and bindings of this instant.
+
+The scheduler sets `now` before each use.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -20,7 +23,9 @@ FEW_HOLDERS = 8
 
 
 class LiveView:
-    """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a circuit or the table changes."""
+    """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a
+    circuit or the table changes.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""Cache affinity: one ring and the adaptive key, no look at load. Equal prefixes meet on one instance, at the price of hotspots."""
+"""Cache affinity: one ring and the adaptive key, no look at load.
+
+Equal prefixes meet on one instance, at the price of hotspots.
+"""
 
 from itertools import islice
 
@@ -11,13 +14,16 @@ from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.weighing import PolicyTerms, Rule
+from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 from fairlead.routing.knowledge.rings import HashRing
 from fairlead.tables import RoutingTable
 
 
 class CacheAffinity:
-    """The key's owner on the ring, or the next healthy instance clockwise. Bindings record the holder and steer nothing."""
+    """The key's owner on the ring, or the next healthy instance clockwise.
+
+    Bindings record the holder and steer nothing.
+    """
 
     name = "cache-affinity"
     binds = True
@@ -73,8 +79,10 @@ ENTRY = PolicyEntry(
     parameters=KeyParameters,
     terms=PolicyTerms(
         rules=(
-            Rule(code="ring-owner", because="it owns the prefix's place on the ring"),
-            Rule(code="ring-next", because="the owner of the prefix's place on the ring takes no requests, and it is the next clockwise"),
+            DecisionRule(code="ring-owner", because="it owns the prefix's place on the ring"),
+            DecisionRule(
+                code="ring-next", because="the owner of the prefix's place on the ring takes no requests, and it is the next clockwise"
+            ),
         )
     ),
 )

@@ -1,4 +1,6 @@
-"""Fairlead's own policies: every other module of this package is one, named as the module is and described by its `ENTRY`."""
+"""Fairlead's own policies: every other module of this package is one, named as the module is and
+described by its `ENTRY`.
+"""
 
 from collections.abc import Callable
 from importlib import import_module

@@ -1,6 +1,8 @@
-"""DualMap: two candidates per prefix by a dual ring, the cached one unless it endangers the SLO, and migration within the pair when both do.
+"""DualMap: two candidates per prefix by a dual ring, the cached one unless it endangers the SLO, and migration
+within the pair when both do.
 
-The number of candidates is a parameter, to measure what the paper's choice of two is worth; more than two go by the same rules.
+The number of candidates is a parameter, to measure what the paper's choice of two is worth; more than
+two go by the same rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
-from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.routing.knowledge.rings import CandidateRings
 from fairlead.schemas.shapes import number, text, truth, whole
 from fairlead.tables import RoutingTable
@@ -166,7 +168,9 @@ class DualMap:
     def _choose_of_many(
         self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView, now: float
     ) -> Decision:
-        """The rules of `_choose_of_two` for any number: largest hit, then least loaded, and out of an overload to the least virtual load."""
+        """The rules of `_choose_of_two` for any number: largest hit, then least loaded, and out of an overload
+        to the least virtual load.
+        """
         speed = view.table.engine.prefill_tokens_per_second
         threshold = self._parameters.overload_fraction * view.table.slo.ttft_seconds * speed
         ranked = sorted(healthy, key=less_loaded)
@@ -250,22 +254,22 @@ ENTRY = PolicyEntry(
         terms=(DECODE_TOKENS,),
         limits=(Limit(name="overload_tokens", words="load at which the TTFT target is endangered", unit=Unit.TOKENS),),
         rules=(
-            Rule(
+            DecisionRule(
                 code="longest-hit",
                 because="it held the most of the prompt among the instances its prefix may go to; equal ones go to the less loaded",
                 order=("hit_tokens", "pending_tokens", "decode_tokens"),
             ),
-            Rule(
+            DecisionRule(
                 code="slo-guard",
                 because="the instance that held more of the prompt would have endangered the TTFT target",
                 order=(TOTAL,),
                 given=(
-                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="overload_tokens"),
-                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
+                    Comparison(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="overload_tokens"),
+                    Comparison(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
                 ),
             ),
-            Rule(code="only-named", because="it was the only one of the instances its prefix may go to that takes requests"),
-            Rule(
+            DecisionRule(code="only-named", because="it was the only one of the instances its prefix may go to that takes requests"),
+            DecisionRule(
                 code="none-named",
                 because="none of the instances its prefix may go to takes requests, and it had the fewest tokens waiting",
                 order=("pending_tokens", "decode_tokens"),

@@ -1,4 +1,6 @@
-"""Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first KV router scored workers."""
+"""Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first
+KV router scored workers.
+"""
 
 from dataclasses import dataclass
 

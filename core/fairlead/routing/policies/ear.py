@@ -1,4 +1,5 @@
-"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room for it, with a cooldown.
+"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room
+for it, with a cooldown.
 
 Where engines can fetch KV blocks from each other, a session that migrates takes its context along.
 """
@@ -18,7 +19,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, truth, whole
 from fairlead.tables import EngineFacts
 
@@ -173,7 +174,9 @@ class Ear:
         return best
 
     def _carried_tokens(self, lacking: int, host: InstanceLoad, engine: EngineFacts) -> tuple[float, bool]:
-        """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and whether it fetches them."""
+        """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and
+        whether it fetches them.
+        """
         if lacking <= 0 or not self._parameters.fetch or engine.modelled.kv_transfer_bytes_per_second <= 0:
             return lacking, False
         sending = sending_seconds(lacking, host.transfers_out, engine)
@@ -223,39 +226,39 @@ ENTRY = PolicyEntry(
             Limit(name="since_migration_seconds", words="time since the session last migrated", unit=Unit.SECONDS),
         ),
         rules=(
-            Rule(
+            DecisionRule(
                 code="host-not-hot",
                 because=f"{HOST_STAYS} and it is not hot",
-                given=(Condition(term=TOTAL, holds=Holds.AT_MOST, against="hot_tokens"),),
+                given=(Comparison(term=TOTAL, holds=Holds.AT_MOST, against="hot_tokens"),),
             ),
-            Rule(
+            DecisionRule(
                 code="host-hot-cooldown",
                 because=f"{HOST_STAYS}; it is hot, but the session migrated too recently",
                 given=(
-                    Condition(term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),
-                    Condition(term="since_migration_seconds", holds=Holds.AT_MOST, against="cooldown_seconds"),
+                    Comparison(term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),
+                    Comparison(term="since_migration_seconds", holds=Holds.AT_MOST, against="cooldown_seconds"),
                 ),
             ),
-            Rule(
+            DecisionRule(
                 code="host-hot-no-cooler",
                 because=f"{HOST_STAYS}; it is hot, but no cooler instance with room would have been worth the move",
-                given=(Condition(term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),),
+                given=(Comparison(term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),),
             ),
-            Rule(code="host-stays", because=f"{HOST_STAYS}, and migration is switched off"),
-            Rule(
+            DecisionRule(code="host-stays", because=f"{HOST_STAYS}, and migration is switched off"),
+            DecisionRule(
                 code="host-hot-left",
                 because="the session's host was hot, and it was the least loaded instance with room for the session",
                 given=(
-                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),
-                    Condition(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
+                    Comparison(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="hot_tokens"),
+                    Comparison(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
                 ),
             ),
-            Rule(
+            DecisionRule(
                 code="first-placement",
                 because="the session is new, and it had the fewest tokens waiting",
                 order=(TOTAL, "sessions"),
             ),
-            Rule(code="host-gone", because=HOST_GONE, order=(TOTAL, "sessions")),
+            DecisionRule(code="host-gone", because=HOST_GONE, order=(TOTAL, "sessions")),
         ),
     ),
 )

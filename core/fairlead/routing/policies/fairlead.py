@@ -1,9 +1,11 @@
-"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that keep what can be in time in time.
+"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that keep
+what can be in time in time.
 
-The instance with the least `wait + affinity x prefill` takes the request. Wait leaves out what is late, as it stands behind. Affinity, the worth of a
-cached second of prefill against a second of waiting, is 1 on an idle pool, where only the first token's time counts, and grows with the pool's load,
-as work saved then shortens everyone's wait. A full KV cache counts for a little waiting too, or a short prefix that everybody shares would draw all new
-sessions to whoever computed it first. The rest of the policy is its queue discipline, `deadline` (see `queues.deadline`).
+The instance with the least `wait + affinity x prefill` takes the request. Wait leaves out what is late, as it stands
+behind. Affinity, the worth of a cached second of prefill against a second of waiting, is 1 on an idle pool, where only
+the first token's time counts, and grows with the pool's load, as work saved then shortens everyone's wait. A full KV
+cache counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever
+computed it first. The rest of the policy is its queue discipline, `deadline` (see `queues.deadline`).
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,7 @@ from fairlead.routing.contracts.parameters import DISCIPLINES, QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
-from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, text, truth
 from fairlead.tables import EngineFacts
 
@@ -97,7 +99,10 @@ class _Prefills(NamedTuple):
 
 
 class Fairlead:
-    """The policy `fairlead`. Bindings record where a session's KV cache is, and guide a router that has not seen the session itself."""
+    """The policy `fairlead`.
+
+    Bindings record where a session's KV cache is, and guide a router that has not seen the session itself.
+    """
 
     name = "fairlead"
     binds = True
@@ -143,7 +148,9 @@ class Fairlead:
         )
 
     def _fetching(self, request: RoutingRequest, home: Binding | None, view: PoolView) -> "_Prefills":
-        """What the prefill takes on each instance, with the longest prefix fetched where that is allowed and worth it."""
+        """What the prefill takes on each instance, with the longest prefix fetched where that is allowed and
+        worth it.
+        """
         vectors = view.vectors()
         loads = vectors.loads
         hits = view.hit_vector(request)
@@ -164,10 +171,11 @@ class Fairlead:
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
-    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt; `alone` without fetching.
+    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt;
+    `alone` without fetching.
 
-    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches do not fill with copies. Where
-    nothing is held more it is never less than alone.
+    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches
+    do not fill with copies. Where nothing is held more it is never less than alone.
     """
     per_token = sending_seconds(1, source.transfers_out, engine)
     fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
@@ -176,7 +184,8 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: IntVector, most: int) -> IntVector:
-    """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is seen to hold half as much.
+    """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is
+    seen to hold half as much.
 
     That is so after a restart of this router, or when the session's last turn came through another one.
     """
@@ -194,7 +203,9 @@ def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLo
 def in_time_first(
     costs: FloatVector, wait: FloatVector, prefill: FloatVector, ties: IntVector, limit_seconds: float
 ) -> tuple[list[int], int]:
-    """Indexes by cost, those predicted in time before all others when there are any; and the index of the lowest cost of all."""
+    """Indexes by cost, those predicted in time before all others when there are any; and the index
+    of the lowest cost of all.
+    """
     order = lowest(costs, FALLBACKS + 1, ties)
     cheapest = order[0]
     if wait[cheapest] + prefill[cheapest] > limit_seconds:
@@ -224,13 +235,13 @@ ENTRY = PolicyEntry(
             Limit(name="in_time_seconds", words="predicted TTFT that counts as in time", unit=Unit.SECONDS),
         ),
         rules=(
-            Rule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens")),
-            Rule(
+            DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens")),
+            DecisionRule(
                 code="in-time-first",
                 because="its cost was the lowest of those predicted to be in time",
                 order=(TOTAL, "decode_tokens"),
-                among=Condition(term="predicted_ttft_seconds", holds=Holds.AT_MOST, against="in_time_seconds"),
-                given=(Condition(of=PASSED_OVER, term="predicted_ttft_seconds", holds=Holds.ABOVE, against="in_time_seconds"),),
+                among=Comparison(term="predicted_ttft_seconds", holds=Holds.AT_MOST, against="in_time_seconds"),
+                given=(Comparison(of=PASSED_OVER, term="predicted_ttft_seconds", holds=Holds.ABOVE, against="in_time_seconds"),),
             ),
         ),
     ),

@@ -1,4 +1,6 @@
-"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a max-score picker."""
+"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix
+index, and a max-score picker.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector
-from fairlead.routing.contracts.weighing import TOTAL, Better, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, Better, DecisionRule, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, text, whole
 
 HEIMDALL_PRESETS = ("heimdall-abs", "heimdall-minmax")
@@ -92,6 +94,6 @@ ENTRY = PolicyEntry(
             Term(name="kv_score", words="free KV cache × weight", unit=Unit.SCORE, better=Better.HIGHER),
             Term(name="prefix_score", words="cached prefix × weight", unit=Unit.SCORE, better=Better.HIGHER),
         ),
-        rules=(Rule(code="best-score", because="its score was the best", order=(TOTAL,), ties="by chance"),),
+        rules=(DecisionRule(code="best-score", because="its score was the best", order=(TOTAL,), ties="by chance"),),
     ),
 )

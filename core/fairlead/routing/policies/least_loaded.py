@@ -9,7 +9,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms, Term, Unit
 from fairlead.tables import RoutingTable
 
 
@@ -62,7 +62,7 @@ ENTRY = PolicyEntry(
         total=Term(name=TOTAL, words="waiting ahead", unit=Unit.TOKENS),
         terms=(DECODE_TOKENS,),
         rules=(
-            Rule(
+            DecisionRule(
                 code="least-pending",
                 because="it had the fewest tokens waiting",
                 order=(TOTAL, "decode_tokens"),

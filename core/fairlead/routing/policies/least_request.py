@@ -10,7 +10,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector, lowest
-from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms
 
 
 class LeastRequest:
@@ -39,6 +39,7 @@ ENTRY = PolicyEntry(
     intent="The instance with the fewest requests.",
     build=lambda parameters, seed: LeastRequest(seed),
     terms=PolicyTerms(
-        total=REQUEST_COUNT, rules=(Rule(code="fewest-requests", because="it had the fewest requests", order=(TOTAL,), ties="by chance"),)
+        total=REQUEST_COUNT,
+        rules=(DecisionRule(code="fewest-requests", because="it had the fewest requests", order=(TOTAL,), ties="by chance"),),
     ),
 )

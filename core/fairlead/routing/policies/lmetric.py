@@ -6,7 +6,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector, lowest, misses
-from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms, Term, Unit
 
 
 class LMetric:
@@ -43,6 +43,6 @@ ENTRY = PolicyEntry(
             Term(name="prefill_tokens", words="load with this request", unit=Unit.TOKENS),
             Term(name="batch", words="requests with this one", unit=Unit.REQUESTS),
         ),
-        rules=(Rule(code="best-score", because="its product of tokens and requests was the lowest", order=(TOTAL, "batch")),),
+        rules=(DecisionRule(code="best-score", because="its product of tokens and requests was the lowest", order=(TOTAL, "batch")),),
     ),
 )

@@ -1,4 +1,6 @@
-"""Min TTFT: the instance predicted to give the first token soonest, counting what it holds of the prompt and what is pending there."""
+"""Min TTFT: the instance predicted to give the first token soonest, counting what it holds of the prompt
+and what is pending there.
+"""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.choosing.terms import DECODE_TOKENS
@@ -7,7 +9,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms, Term, Unit
 
 
 class MinTtft:
@@ -40,6 +42,6 @@ ENTRY = PolicyEntry(
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="predicted TTFT", unit=Unit.SECONDS),
         terms=(DECODE_TOKENS,),
-        rules=(Rule(code="shortest-ttft", because="its predicted TTFT was the shortest", order=(TOTAL, "decode_tokens")),),
+        rules=(DecisionRule(code="shortest-ttft", because="its predicted TTFT was the shortest", order=(TOTAL, "decode_tokens")),),
     ),
 )

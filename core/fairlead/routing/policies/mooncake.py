@@ -1,7 +1,9 @@
-"""Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances, where a prefix held much better elsewhere may be fetched.
+"""Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances, where a prefix held much better
+elsewhere may be fetched.
 
-An instance whose own match is shorter than the best by the factor theta or more is judged as if it fetched the best match from its holder; choosing
-it is what replicates hot prefixes. Rejection is the business of the pool's early rejection mode.
+An instance whose own match is shorter than the best by the factor theta or more is judged as if it fetched the
+best match from its holder; choosing it is what replicates hot prefixes. Rejection is the business of the
+pool's early rejection mode.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest
-from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, text
 
 THETAS = {
@@ -56,8 +58,10 @@ class MooncakeParameters(QueueParameters):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plans:
-    """Per instance: predicted TTFT, and whether that is with the best match fetched from `source` (an index; None = nothing is fetched)."""
+class FetchOptions:
+    """Per instance: predicted TTFT, and whether that is with the best match fetched from `source` (an index;
+    None = nothing is fetched).
+    """
 
     ttft_seconds: FloatVector
     fetches: "np.typing.NDArray[np.bool_]"
@@ -102,12 +106,12 @@ class Mooncake:
             ttft_seconds=float(plans.ttft_seconds[best]),
         )
 
-    def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> Plans:
+    def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> FetchOptions:
         """Plans when `holder` (an index) is the first to hold the best match."""
         engine = view.table.engine
         most = hits[holder]
         if not most or self._theta == inf or engine.modelled.kv_transfer_bytes_per_second <= 0:
-            return Plans(ttft_seconds=view.ttft_vector(request, hits), fetches=np.zeros(len(hits), dtype=np.bool_), source=None)
+            return FetchOptions(ttft_seconds=view.ttft_vector(request, hits), fetches=np.zeros(len(hits), dtype=np.bool_), source=None)
         loads = view.vectors().loads
         source = least_busy_holder(hits, most, view.vectors()) if loads[holder].transfers_out else holder
         fetches = hits <= most / self._theta  # the best match is at least theta times as long as their own
@@ -116,8 +120,8 @@ class Mooncake:
         if self._shorter:
             alone = view.ttft_vector(request, hits)
             fetches &= with_fetch < alone
-            return Plans(ttft_seconds=np.minimum(with_fetch, alone), fetches=fetches, source=source)
-        return Plans(ttft_seconds=with_fetch, fetches=fetches, source=source)
+            return FetchOptions(ttft_seconds=np.minimum(with_fetch, alone), fetches=fetches, source=source)
+        return FetchOptions(ttft_seconds=with_fetch, fetches=fetches, source=source)
 
 
 ENTRY = PolicyEntry(
@@ -128,6 +132,6 @@ ENTRY = PolicyEntry(
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="predicted TTFT, fetching included", unit=Unit.SECONDS),
         terms=(Term(name="fetched_tokens", words="of the prompt to be fetched", unit=Unit.TOKENS),),
-        rules=(Rule(code="shortest-ttft", because="its predicted TTFT was the shortest", order=(TOTAL,)),),
+        rules=(DecisionRule(code="shortest-ttft", because="its predicted TTFT was the shortest", order=(TOTAL,)),),
     ),
 )

@@ -1,7 +1,9 @@
-"""Preble: follow a prefix that is most of the prompt, else go where the recent work, what must be evicted and the rest of the prompt cost least.
+"""Preble: follow a prefix that is most of the prompt, else go where the recent work, what must be evicted and the rest
+of the prompt cost least.
 
-What an instance has to do is judged by the last minutes: prefixes are nodes, each with the prefill time it cost and the instances it was computed on.
-Now and then the nodes of the busiest instance are given to the least busy one. Which instance holds what is the view's word.
+What an instance has to do is judged by the last minutes: prefixes are nodes, each with the prefill time it cost and the
+instances it was computed on. Now and then the nodes of the busiest instance are given to the least busy one. Which
+instance holds what is the view's word.
 """
 
 from collections import OrderedDict, deque
@@ -18,7 +20,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, lowest, misses
-from fairlead.routing.contracts.weighing import TOTAL, Limit, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, Limit, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
@@ -38,7 +40,10 @@ class PrebleParameters(QueueParameters):
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A prefix as the recent requests ended: what it added to the prefix before it, and where it was computed. Times in microseconds."""
+    """A prefix as the recent requests ended: what it added to the prefix before it, and where it was computed.
+
+    Times in microseconds.
+    """
 
     key: int
     new_tokens: int
@@ -112,7 +117,9 @@ class Preble:
             del self._cached[instance], self._held[instance]
 
     def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> dict[str, FloatVector]:
-        """Seconds per instance: recent work + decodes running or to come + what would be evicted + this request's own prefill."""
+        """Seconds per instance: recent work + decodes running or to come + what would be evicted +
+        this request's own prefill.
+        """
         vectors = view.vectors()
         decode = self._parameters.decode_tokens * self._parameters.decode_seconds
         work = np.array([self._work.get(load.entry.id, 0) for load in vectors.loads]) / 1e6
@@ -130,7 +137,9 @@ class Preble:
         }
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
-        """Prefill time of the nodes an LRU cache would give up for so many tokens, each by its share of recent requests."""
+        """Prefill time of the nodes an LRU cache would give up for so many tokens, each by its
+        share of recent requests.
+        """
         excess = self._held.get(instance, 0) + tokens - capacity
         if excess <= 0 or not self._window:
             return 0.0
@@ -180,7 +189,9 @@ class Preble:
             self._charge(node)
 
     def _charge(self, node: Node) -> None:
-        """Charge each of the node's instances its part of the misses' prefill time, instead of what it was charged before."""
+        """Charge each of the node's instances its part of the misses' prefill time, instead of what it was charged
+        before.
+        """
         for instance, microseconds in node.charged.items():
             self._work[instance] = self._work.get(instance, 0) - microseconds
         part = node.misses * node.microseconds // len(node.instances) if node.instances else 0
@@ -189,7 +200,9 @@ class Preble:
             self._work[instance] = self._work.get(instance, 0) + part
 
     def _rebalance(self, view: PoolView, now: float) -> None:
-        """Give the smallest important nodes of the busiest instance to the least busy; a hot instance's only one is replicated."""
+        """Give the smallest important nodes of the busiest instance to the least busy; a hot
+        instance's only one is replicated.
+        """
         loads = view.candidates()
         self._since_rebalance += 1
         every = self._parameters.rebalance_every * len(loads)
@@ -237,13 +250,13 @@ ENTRY = PolicyEntry(
         ),
         limits=(Limit(name="longest_tokens", words="most of the prompt that anybody holds", unit=Unit.TOKENS),),
         rules=(
-            Rule(
+            DecisionRule(
                 code="prefix-followed",
                 because="it held most of the prompt, and cost the least of those that did",
                 order=("hit_tokens", TOTAL),
             ),
-            Rule(code="prefix-given", because="rebalancing gave it the prompt's prefix"),
-            Rule(code="prefix-explored", because="nobody held half of the prompt, and its cost was the lowest", order=(TOTAL,)),
+            DecisionRule(code="prefix-given", because="rebalancing gave it the prompt's prefix"),
+            DecisionRule(code="prefix-explored", because="nobody held half of the prompt, and its cost was the lowest", order=(TOTAL,)),
         ),
     ),
 )

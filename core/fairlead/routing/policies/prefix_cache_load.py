@@ -1,7 +1,8 @@
-"""Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded when the pool is out of balance.
+"""Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded when
+the pool is out of balance.
 
-Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`): counts further apart than a threshold send the request to the fewest; otherwise the
-longest match wins whose count is not above mean + factor x standard deviation.
+Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`): counts further apart than a threshold send the request to
+the fewest; otherwise the longest match wins whose count is not above mean + factor x standard deviation.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import IntVector
-from fairlead.routing.contracts.weighing import TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Unit
+from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Unit
 from fairlead.routing.policies.least_request import fewest_first
 from fairlead.schemas.shapes import number, text, whole
 
@@ -69,7 +70,9 @@ def is_imbalanced(requests: IntVector, threshold: int) -> bool:
 
 
 def longest_match_within(requests: IntVector, hits: IntVector, deviations: float, *, sample: bool = True) -> int | None:
-    """Second stage: index of the longest match (ties: fewest requests, then first) whose count is within the bound; None without any."""
+    """Second stage: index of the longest match (ties: fewest requests, then first) whose count is within the
+    bound; None without any.
+    """
     bound = crowding_bound(requests, deviations, sample=sample)
     order = np.lexsort((requests, -hits))
     return next((int(index) for index in order if hits[index] > 0 and requests[index] <= bound), None)
@@ -96,20 +99,22 @@ ENTRY = PolicyEntry(
             Limit(name="crowding_bound", words="requests above which an instance is crowded", unit=Unit.SCORE),
         ),
         rules=(
-            Rule(
+            DecisionRule(
                 code="imbalanced",
                 because="the pool was out of balance, and it had the fewest requests",
                 order=(TOTAL,),
-                given=(Condition(term="imbalance", holds=Holds.ABOVE, against="imbalance_requests"),),
+                given=(Comparison(term="imbalance", holds=Holds.ABOVE, against="imbalance_requests"),),
                 ties="by chance",
             ),
-            Rule(
+            DecisionRule(
                 code="longest-match",
                 because="it held the most of the prompt among those that were not crowded",
                 order=("hit_tokens", TOTAL),
-                among=Condition(term=TOTAL, holds=Holds.AT_MOST, against="crowding_bound"),
+                among=Comparison(term=TOTAL, holds=Holds.AT_MOST, against="crowding_bound"),
             ),
-            Rule(code="fewest-requests", because="nobody uncrowded held any of the prompt, and it had the fewest requests", order=(TOTAL,)),
+            DecisionRule(
+                code="fewest-requests", because="nobody uncrowded held any of the prompt, and it had the fewest requests", order=(TOTAL,)
+            ),
         ),
     ),
 )

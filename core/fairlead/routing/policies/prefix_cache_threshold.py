@@ -11,7 +11,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import highest
-from fairlead.routing.contracts.weighing import TOTAL, Condition, Holds, Limit, PolicyTerms, Rule, Unit
+from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Unit
 from fairlead.routing.policies.least_request import fewest_first
 from fairlead.schemas.shapes import number
 
@@ -26,7 +26,10 @@ class PrefixCacheThresholdParameters(QueueParameters):
 
 
 class PrefixCacheThreshold:
-    """The policy `prefix-cache-threshold`. Equal matches go to the fewest requests, then by id; ties for the fewest requests by chance."""
+    """The policy `prefix-cache-threshold`.
+
+    Equal matches go to the fewest requests, then by id; ties for the fewest requests by chance.
+    """
 
     name = "prefix-cache-threshold"
 
@@ -54,17 +57,17 @@ ENTRY = PolicyEntry(
         total=REQUEST_COUNT,
         limits=(Limit(name="match_tokens", words="cached prompt that is followed", unit=Unit.TOKENS),),
         rules=(
-            Rule(
+            DecisionRule(
                 code="longest-match",
                 because="it held the most of the prompt, and enough of it",
                 order=("hit_tokens", TOTAL),
-                given=(Condition(term="hit_tokens", holds=Holds.ABOVE, against="match_tokens"),),
+                given=(Comparison(term="hit_tokens", holds=Holds.ABOVE, against="match_tokens"),),
             ),
-            Rule(
+            DecisionRule(
                 code="fewest-requests",
                 because="nobody held enough of the prompt, and it had the fewest requests",
                 order=(TOTAL,),
-                given=(Condition(term="hit_tokens", holds=Holds.AT_MOST, against="match_tokens"),),
+                given=(Comparison(term="hit_tokens", holds=Holds.AT_MOST, against="match_tokens"),),
                 ties="by chance",
             ),
         ),

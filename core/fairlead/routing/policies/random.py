@@ -6,7 +6,7 @@ from fairlead.routing.contracts.catalogues import PolicyEntry
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.weighing import PolicyTerms, Rule
+from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 
 
 class RandomChoice:
@@ -34,5 +34,5 @@ ENTRY = PolicyEntry(
     name=RandomChoice.name,
     intent="Any instance, each as likely.",
     build=lambda parameters, seed: RandomChoice(seed),
-    terms=PolicyTerms(rules=(Rule(code="drawn", because="it was drawn by chance"),)),
+    terms=PolicyTerms(rules=(DecisionRule(code="drawn", because="it was drawn by chance"),)),
 )

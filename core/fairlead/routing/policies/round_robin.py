@@ -8,11 +8,14 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.weighing import PolicyTerms, Rule
+from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 
 
 class RoundRobin:
-    """Walks the candidates in order of id. It remembers the last id chosen, so that instances coming and going do not restart the walk."""
+    """Walks the candidates in order of id.
+
+    It remembers the last id chosen, so that instances coming and going do not restart the walk.
+    """
 
     name = "round-robin"
 
@@ -42,5 +45,5 @@ ENTRY = PolicyEntry(
     name=RoundRobin.name,
     intent="Every instance in turn, whatever it holds or has to do.",
     build=lambda parameters, seed: RoundRobin(seed),
-    terms=PolicyTerms(rules=(Rule(code="next-in-turn", because="its turn had come"),)),
+    terms=PolicyTerms(rules=(DecisionRule(code="next-in-turn", because="its turn had come"),)),
 )

@@ -1,4 +1,6 @@
-"""Static prefill and decode pools: prefill where the least is pending, decode where the fewest context tokens are held."""
+"""Static prefill and decode pools: prefill where the least is pending, decode where the fewest
+context tokens are held.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +13,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
-from fairlead.routing.contracts.weighing import TOTAL, PolicyTerms, Rule, Term, Unit
+from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import whole
 
 
@@ -23,7 +25,11 @@ class StaticPdParameters(QueueParameters):
 
 
 class StaticPd:
-    """The policy `static-pd`. Ties of prefill go to the fewest tokens in running decodes, then by id; of decode to the fewest requests, then by id."""
+    """The policy `static-pd`.
+
+    Ties of prefill go to the fewest tokens in running decodes, then by id; of decode to the fewest requests, then by
+    id.
+    """
 
     name = "static-pd"
 
@@ -48,7 +54,9 @@ class StaticPd:
 
 
 def least_kv(request: RoutingRequest, view: PoolView, reserve_tokens: int) -> str | None:
-    """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or among all when none has."""
+    """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or
+    among all when none has.
+    """
     capacity = view.table.engine.kv_cache_tokens
     ranks: list[tuple[bool, int, int, str]] = []
     for load in view.decode_candidates():
@@ -67,6 +75,6 @@ ENTRY = PolicyEntry(
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="waiting ahead", unit=Unit.TOKENS),
         terms=(DECODE_TOKENS,),
-        rules=(Rule(code="least-pending", because="it had the fewest tokens waiting", order=(TOTAL, "decode_tokens")),),
+        rules=(DecisionRule(code="least-pending", because="it had the fewest tokens waiting", order=(TOTAL, "decode_tokens")),),
     ),
 )

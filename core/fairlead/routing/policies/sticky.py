@@ -14,7 +14,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.weighing import PolicyTerms, Rule
+from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 from fairlead.routing.knowledge.rings import HashRing
 from fairlead.routing.policies.ear import prefix_session
 from fairlead.tables import RoutingTable
@@ -70,11 +70,11 @@ ENTRY = PolicyEntry(
     build=lambda parameters, seed: Sticky(),
     terms=PolicyTerms(
         rules=(
-            Rule(code="host-stays", because=HOST_STAYS),
-            Rule(
+            DecisionRule(code="host-stays", because=HOST_STAYS),
+            DecisionRule(
                 code="first-placement", because="the session is new, and it is the nearest clockwise from the session's place on the ring"
             ),
-            Rule(
+            DecisionRule(
                 code="host-gone",
                 because="the session's host was gone, and it is the nearest clockwise from the session's place on the ring",
             ),

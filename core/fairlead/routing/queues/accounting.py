@@ -1,10 +1,11 @@
 """Accounting: which request counts where, exactly once, from its submission to its end.
 
-A tracked request is in one stage; its tokens are in one instance's counters according to that stage; every change of stage goes through a method
-here that takes it out of the old counters and puts it into the new ones. Nothing else writes the counts of an `InstanceLoad`.
+A tracked request is in one stage; its tokens are in one instance's counters according to that stage; every change of
+stage goes through a method here that takes it out of the old counters and puts it into the new ones. Nothing else
+writes the counts of an `InstanceLoad`.
 
-A request that prefills on one instance and decodes on another counts on both from the time it is queued: its prefill on the one, as *incoming* on the
-other, until its prompt is computed; then it counts only where it decodes.
+A request that prefills on one instance and decodes on another counts on both from the time it is queued: its prefill on
+the one, as *incoming* on the other, until its prompt is computed; then it counts only where it decodes.
 """
 
 from collections.abc import Callable
@@ -109,7 +110,9 @@ class Accounting:
         self.requests[tracked.request.id] = tracked
 
     def enqueue(self, tracked: TrackedRequest, instance: str, hit_tokens: int, now: float, decode: str | None = None) -> None:
-        """HELD → QUEUED at `instance`, counting its uncached tokens there, and as incoming at `decode` if that is another instance."""
+        """HELD → QUEUED at `instance`, counting its uncached tokens there, and as incoming at `decode` if
+        that is another instance.
+        """
         assert tracked.stage is Stage.HELD
         load = self.loads[instance]
         tracked.stage = Stage.QUEUED
@@ -255,7 +258,9 @@ class Accounting:
 
 
 def discrepancies(accounting: Accounting) -> tuple[str, ...]:
-    """Instances whose counters differ from a fresh count of the tracked requests, in words; empty when accounting is exact."""
+    """Instances whose counters differ from a fresh count of the tracked requests, in words; empty
+    when accounting is exact.
+    """
     found: list[str] = []
     for instance, load in sorted(accounting.loads.items()):
         requests = accounting.requests.values()

@@ -37,7 +37,9 @@ class Queue(Protocol):
 
 
 class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
-    """Queues of some instances as a policy sees them: as they would be sent if none came, put in order when looked at."""
+    """Queues of some instances as a policy sees them: as they would be sent if none came, put in order when
+    looked at.
+    """
 
     def __init__(self, queues: Mapping[str, Queue], now: float) -> None:
         self._queues = queues

@@ -12,11 +12,13 @@
               ▼  that makes no other late                ▼
     ────────────────────────────── sent ──────────────────────────────
 
-Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline, leaving out the longest prefill
-whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and 4 s that came at once, the 1 and the 2 are planned and the 4 is
-left out; it is late as soon as 4 s no longer fit before its deadline. When late ones may go, `late_requests` says.
+Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
+leaving out the longest prefill whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and
+4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
+its deadline. When late ones may go, `late_requests` says.
 
-The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by the pace seen on the instance.
+The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
+the pace seen on the instance.
 """
 
 from collections.abc import Callable
@@ -55,7 +57,10 @@ class _Planned:
 
 
 class DeadlineQueue:
-    """Queued requests of one instance, whose counters are `load`; `speed` in tokens per second. Taking is O(n log n) in those not late."""
+    """Queued requests of one instance, whose counters are `load`; `speed` in tokens per second.
+
+    Taking is O(n log n) in those not late.
+    """
 
     def __init__(self, load: InstanceLoad, target_seconds: float, speed: float, rules: LateRules) -> None:
         self._load = load
@@ -88,7 +93,10 @@ class DeadlineQueue:
             self._able.pop(request_id, None)
 
     def find_late(self, now: float) -> None:
-        """Sort out the requests that would miss the target even if they went at once. Costs nothing until the first can be one."""
+        """Sort out the requests that would miss the target even if they went at once.
+
+        Costs nothing until the first can be one.
+        """
         if now <= self._all_able_until and self._load.prefill_pace == self._pace_then:
             return
         self._pace_then = self._load.prefill_pace
@@ -124,7 +132,9 @@ class DeadlineQueue:
         return self._take_planned(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came: the planned by deadline, those left out, the late."""
+        """The requests in about the order they would be sent if none came: the planned by deadline,
+        those left out, the late.
+        """
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *sorted(self._late.values(), key=_shortness)]
 

@@ -1,8 +1,9 @@
 """Late binding: the requests that wait in the router for one instance, and the order in which they are sent.
 
-A request is only bound for good when it is dispatched; until then it can be moved. `fifo` sends by arrival in the queue. `longest_hit` sends the
-most cached tokens first, but what waited longer than the age bound goes before all others, oldest first. `slack` sends first what must start soonest
-to meet the TTFT target, and what can no longer meet it last, oldest first.
+A request is only bound for good when it is dispatched; until then it can be moved. `fifo` sends by arrival in the
+queue. `longest_hit` sends the most cached tokens first, but what waited longer than the age bound goes before all
+others, oldest first. `slack` sends first what must start soonest to meet the TTFT target, and what can no longer
+meet it last, oldest first.
 """
 
 from heapq import heappop, heappush

@@ -1,8 +1,10 @@
-"""Late requests of a pool: those that wait in some queue of the `deadline` discipline and can no longer be in time. What its queues know together.
+"""Late requests of a pool: those that wait in some queue of the `deadline` discipline and can no longer be in time.
+What its queues know together.
 
-Sending a late request keeps an instance busy for seconds, most often with a long prompt. On a pool with time to spare that harms nobody, and holding it
-back would be a refusal in disguise; beyond saturation every one of them costs others their deadline. So late requests go while little else waits, or
-while hardly anybody becomes late in a queue. What had no chance from the start says nothing of the load and does not count as lost.
+Sending a late request keeps an instance busy for seconds, most often with a long prompt. On a pool with time to spare
+that harms nobody, and holding it back would be a refusal in disguise; beyond saturation every one of them costs others
+their deadline. So late requests go while little else waits, or while hardly anybody becomes late in a queue. What had
+no chance from the start says nothing of the load and does not count as lost.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -14,7 +16,10 @@ MEMORY = 0.003
 
 
 class LateRequests:
-    """Watches the queues of one pool. `to_refuse` are those found late since the caller looked last, when early rejection is on."""
+    """Watches the queues of one pool.
+
+    `to_refuse` are those found late since the caller looked last, when early rejection is on.
+    """
 
     def __init__(self, accounting: Accounting) -> None:
         self._accounting = accounting
@@ -35,7 +40,9 @@ class LateRequests:
         self.lost_share -= MEMORY * self.lost_share
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int) -> bool:
-        """Whether late requests may be sent at any time now: little waits, few are lost, or there are no queues to wait in."""
+        """Whether late requests may be sent at any time now: little waits, few are lost, or there
+        are no queues to wait in.
+        """
         little = parameters.late_load * table.slo.ttft_seconds * instances
         few = self.lost_share <= parameters.late_lost
         return few or self._accounting.wait_seconds <= little or not table.routing.prefills_in_flight

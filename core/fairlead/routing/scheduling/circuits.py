@@ -1,19 +1,22 @@
 """Circuits: instances that fail are not chosen for a while, and what waits for them is placed elsewhere."""
 
 from fairlead.routing.knowledge.circuit import Circuit
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Circuits:
     """Opens and closes the circuits of a pool's instances."""
 
-    def __init__(self, state: PoolState, waiting: Waiting) -> None:
+    def __init__(self, state: SchedulerState, waiting: Waiting) -> None:
         self._state = state
         self._waiting = waiting
 
     def failed(self, instance: str, now: float) -> None:
-        """A connection error or 5xx. When the circuit opens, queued requests leave; the next outcomes taken tell where to."""
+        """A connection error or 5xx.
+
+        When the circuit opens, queued requests leave; the next outcomes taken tell where to.
+        """
         state = self._state
         load = state.loads.get(instance)
         if load is None:

@@ -1,4 +1,6 @@
-"""Dispatching: what an instance's window and circuit allow leaves its queue, and its prefill is watched until it is over."""
+"""Dispatching: what an instance's window and circuit allow leaves its queue, and its prefill is
+watched until it is over.
+"""
 
 from heapq import heappop, heappush
 
@@ -6,16 +8,18 @@ from fairlead.instances import REACHABLE, Role
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Dispatching:
     """Takes requests from queues and says where they go."""
 
-    def __init__(self, state: PoolState) -> None:
+    def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self._unseen_prefills: list[tuple[float, str, str]] = []
-        """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first token the caller cannot see."""
+        """Heap of (when the prefill should be over, request, decision) of dispatched requests whose first
+        token the caller cannot see.
+        """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
         """Send what the instance's window and circuit allow, in the order of its queue."""

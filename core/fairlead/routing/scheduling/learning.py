@@ -3,17 +3,17 @@
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.deadline import next_pace
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 TELLING_TOKENS = 16
 """The shortest answer whose pace is learnt from."""
 
 
-def learn_prefill(state: PoolState, tracked: TrackedRequest, now: float) -> None:
+def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
-    Every prefill tells the pace of its instance; fits learn only while they are asked for, and not from prefills with fetched prefixes. First tokens
-    nobody sees say nothing.
+    Every prefill tells the pace of its instance; fits learn only while they are asked for, and not from prefills with
+    fetched prefixes. First tokens nobody sees say nothing.
     """
     if tracked.dispatched_at is None or not tracked.request.streamed:
         return
@@ -26,18 +26,20 @@ def learn_prefill(state: PoolState, tracked: TrackedRequest, now: float) -> None
         state.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
-def note_decode_begin(state: PoolState, tracked: TrackedRequest, now: float) -> None:
+def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """What the instance has done until this request begins to decode there, for `learn_decode`."""
     if state.gate.forecast is not None:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
 
 
-def learn_decode(state: PoolState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """How long decode steps take, among what decoded beside this request in the mean of its time. Only while a forecast asks for it.
+def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
+    """How long decode steps take, among what decoded beside this request in the mean of its time. Only
+    while a forecast asks for it.
 
-    The prefills that held the request up are left out, by their predicted times: they say what the instance had to compute besides, not what a step
-    takes. Where an engine does both in one step, too much is left out, and the forecast errs on the side of serving. Short answers tell too little.
+    The prefills that held the request up are left out, by their predicted times: they say what the instance had to
+    compute besides, not what a step takes. Where an engine does both in one step, too much is left out, and the
+    forecast errs on the side of serving. Short answers tell too little.
     """
     if state.gate.forecast is None:
         return

@@ -15,7 +15,9 @@ LATENCIES_PER_SECOND = 64
 
 @dataclass(slots=True)
 class Reservoir:
-    """A uniform sample of at most `LATENCIES_PER_SECOND` values out of all those seen; the same values give the same sample."""
+    """A uniform sample of at most `LATENCIES_PER_SECOND` values out of all those seen; the same
+    values give the same sample.
+    """
 
     values: list[float] = field(default_factory=list)
     seen: int = 0
@@ -60,7 +62,10 @@ class SecondOfLoad:
 
 
 class LoadSeconds:
-    """Collects seconds per instance. A second is finished when an event or a take comes after it. Not `kept`, it collects nothing."""
+    """Collects seconds per instance.
+
+    A second is finished when an event or a take comes after it. Not `kept`, it collects nothing.
+    """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
         self._pool = pool

@@ -1,4 +1,6 @@
-"""Moving: sessions get a home and change it, queued requests change their queue, and each move is recorded with the predictions it was made by."""
+"""Moving: sessions get a home and change it, queued requests change their queue, and each move is recorded with the
+predictions it was made by.
+"""
 
 from typing import TypedDict
 
@@ -7,7 +9,7 @@ from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.building import QueuesInOrder
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import PoolKey
 
 
@@ -31,11 +33,13 @@ class MoveFacts(TypedDict):
 class Moving:
     """A move that takes a session's home along is a session migration; any other is a re-route."""
 
-    def __init__(self, state: PoolState) -> None:
+    def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, reason: BindingReason, now: float) -> bool:
-        """Make `instance` the home of the request's session if the policy keeps homes; True when an earlier home was left for it."""
+        """Make `instance` the home of the request's session if the policy keeps homes; True when an
+        earlier home was left for it.
+        """
         state = self._state
         if session is None or not state.policy.keeps_homes:
             return False

@@ -8,21 +8,25 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 Outcome = Dispatch | Refusal
 
 
 class Outcomes:
-    """Refusals are kept until the next `take`: some come about where the caller expects no answer, as when a circuit opens."""
+    """Refusals are kept until the next `take`: some come about where the caller expects no answer,
+    as when a circuit opens.
+    """
 
-    def __init__(self, state: PoolState, dispatching: Dispatching) -> None:
+    def __init__(self, state: SchedulerState, dispatching: Dispatching) -> None:
         self._state = state
         self._dispatching = dispatching
         self._refusals: list[Refusal] = []
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
-        """What may be sent now from these instances' queues and from those that got something; then all refusals not yet told."""
+        """What may be sent now from these instances' queues and from those that got something; then
+        all refusals not yet told.
+        """
         state = self._state
         outcomes: list[Outcome] = []
         if state.touched:

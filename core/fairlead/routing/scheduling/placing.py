@@ -18,13 +18,13 @@ from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.moving import Moving
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Placing:
     """Gives held requests an instance. Whoever calls it ends what it refuses."""
 
-    def __init__(self, state: PoolState, moving: Moving) -> None:
+    def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
         self._moving = moving
 
@@ -53,7 +53,9 @@ class Placing:
         return None
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
-        """Choose again for a queued request whose instance may no longer take it: a move if it lands elsewhere, held if nobody accepts."""
+        """Choose again for a queued request whose instance may no longer take it: a move if it lands
+        elsewhere, held if nobody accepts.
+        """
         tracked.left = tracked.instance
         self._state.leave_queue(tracked)
         waiting_since = tracked.waiting_since
@@ -63,7 +65,10 @@ class Placing:
         return refusal
 
     def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float) -> None:
-        """Queue the request at `instance`: the policy's choice, or another when that had no room. Bind, record a move, record the decision."""
+        """Queue the request at `instance`: the policy's choice, or another when that had no room.
+
+        Bind, record a move, record the decision.
+        """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
         tracked.decision_id = recorder.new_id()
@@ -95,7 +100,9 @@ class Placing:
         return refusal
 
     def _with_room(self, decision: Decision) -> str | None:
-        """The policy's choice if its queue has room; else the other member of its pair, or the first of its fallbacks, that has."""
+        """The policy's choice if its queue has room; else the other member of its pair, or the first of
+        its fallbacks, that has.
+        """
         state = self._state
         limit = state.parameters.queue_limit
         if state.loads[decision.instance].waiting < limit:
@@ -108,7 +115,9 @@ class Placing:
         return None
 
     def _weighing(self, decision: Decision, instance: str) -> Weighing:
-        """What the policy weighed; when its choice had no room, what that means for `instance`, which takes the request instead."""
+        """What the policy weighed; when its choice had no room, what that means for `instance`, which
+        takes the request instead.
+        """
         weighed = decision.weigh()
         if instance == decision.instance:
             return weighed

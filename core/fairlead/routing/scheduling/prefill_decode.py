@@ -1,4 +1,6 @@
-"""Prefill and decode instances: where a request decodes that is prefilled elsewhere, and from where its KV blocks are fetched."""
+"""Prefill and decode instances: where a request decodes that is prefilled elsewhere, and from where
+its KV blocks are fetched.
+"""
 
 from collections.abc import Collection, Mapping
 
@@ -12,7 +14,9 @@ from fairlead.routing.queues.accounting import TrackedRequest
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """The decode instance of a request that prefills where it is: the wanted one if it can, else the best; None = where it is."""
+    """The decode instance of a request that prefills where it is: the wanted one if it can, else the
+    best; None = where it is.
+    """
     if loads[tracked.instance].entry.role is not Role.PREFILL:
         return None
     load = None if wanted is None or wanted in excluded else loads.get(wanted)
@@ -23,7 +27,8 @@ def decodes_on(
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:
-    """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that holds more and still serves.
+    """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that
+    holds more and still serves.
 
     Writes down how many are fetched, and forgets a source that has nothing to give.
     """

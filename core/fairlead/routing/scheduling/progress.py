@@ -1,4 +1,6 @@
-"""Progress: first tokens and ends of dispatched requests, what they teach the estimators and what is recorded of them."""
+"""Progress: first tokens and ends of dispatched requests, what they teach the estimators and what is recorded
+of them.
+"""
 
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
@@ -7,13 +9,13 @@ from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, note_decode_begin
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Progress:
     """Each method answers with what may be sent because of it."""
 
-    def __init__(self, state: PoolState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
+    def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
         self._state = state
         self._moving = moving
         self._dispatching = dispatching

@@ -1,7 +1,7 @@
 """Recording: what a scheduler did, kept in bounded memory until it is taken for a report.
 
-Bindings and migrations are the audit trail and have the largest bound; decisions are sampled by their id, refusals counted per second. What is
-lost because nobody took it in time is counted and told.
+Bindings and migrations are the audit trail and have the largest bound; decisions are sampled by their id, refusals
+counted per second. What is lost because nobody took it in time is counted and told.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,10 @@ class _Moves(Generic[M]):
 
 
 class Recorder:
-    """Records of one pool in one router. `limit` bounds each kind kept between two takes; ids never repeat for a (router, seed) pair."""
+    """Records of one pool in one router.
+
+    `limit` bounds each kind kept between two takes; ids never repeat for a (router, seed) pair.
+    """
 
     def __init__(
         self, pool: PoolKey, router_id: str, seed: int, sample_rate: float, limit: int = 50_000, *, load_samples: bool = True
@@ -87,7 +90,10 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
 
     def new_change_id(self) -> str:
-        """A fresh id for a binding change and, when it moves a session, for its migration. Counted apart: what binds does not shift the sample."""
+        """A fresh id for a binding change and, when it moves a session, for its migration.
+
+        Counted apart: what binds does not shift the sample.
+        """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
 
@@ -98,7 +104,10 @@ class Recorder:
     def decided(
         self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float, *, keep: bool
     ) -> None:
-        """A decision was made for `tracked` (its id, instance and reason are set): record it. `keep`: it would be kept unsampled too."""
+        """A decision was made for `tracked` (its id, instance and reason are set): record it.
+
+        `keep`: it would be kept unsampled too.
+        """
         request = tracked.request
         self.settle_decision(request.id)
         runner_up = next((one.instance for one in weighing.candidates if one.instance != tracked.instance), None)
@@ -125,7 +134,9 @@ class Recorder:
     def settle_decision(
         self, request_id: str, queued_seconds: float | None = None, ttft_seconds: float | None = None, served_by: str | None = None
     ) -> None:
-        """What became of the request's open decision, if it has one, and where its first token came from: it is ready to be taken."""
+        """What became of the request's open decision, if it has one, and where its first token came from:
+        it is ready to be taken.
+        """
         decision = self._open_decisions.pop(request_id, None)
         if decision is None:
             return

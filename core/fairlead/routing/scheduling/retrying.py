@@ -9,13 +9,13 @@ from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Retrying:
     """The next fallback, else the least loaded candidate not tried."""
 
-    def __init__(self, state: PoolState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes) -> None:
+    def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
         self._moving = moving
         self._dispatching = dispatching

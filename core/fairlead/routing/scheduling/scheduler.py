@@ -4,8 +4,9 @@
                   |                         |           |
                Refusal            moves, timeouts     retry / fail / cancel / decline
 
-Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a second exit, or one of an unknown id, does
-nothing. Each part of the way has its module here; all work on one `PoolState`, and all dispatches and refusals leave through `Outcomes`.
+Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a second exit,
+or one of an unknown id, does nothing. Each part of the way has its module here; all work on one `PoolState`, and all
+dispatches and refusals leave through `Outcomes`.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,7 +34,7 @@ from fairlead.routing.scheduling.progress import Progress
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.retrying import Retrying
 from fairlead.routing.scheduling.settings import SchedulerSettings
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.table_changes import forget_departed, misplaced, take_table
 from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.tables import RoutingTable
@@ -42,8 +43,9 @@ from fairlead.tables import RoutingTable
 class PoolScheduler:
     """A `Scheduler` for the pool of `table`, by a policy of `policies`.
 
-    `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies deterministic; `sample_rate` (0-1) is the
-    share of decisions recorded. Raises UnknownName or InvalidInput when the table's policy or parameters cannot be used.
+    `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies
+    deterministic; `sample_rate` (0-1) is the share of decisions recorded. Raises UnknownName or InvalidInput when the
+    table's policy or parameters cannot be used.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class PoolScheduler:
         parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
         policy = PolicyInForce.of(policies.build(table.routing, seed))
         recorder = Recorder(table.pool, router_id, seed, sample_rate, settings.records_limit, load_samples=settings.load_samples)
-        self._state = state = PoolState(table, policy, parameters, recorder, settings)
+        self._state = state = SchedulerState(table, policy, parameters, recorder, settings)
         self._moving = moving = Moving(state)
         self._placing = Placing(state, moving)
         self._dispatching = Dispatching(state)
@@ -89,7 +91,9 @@ class PoolScheduler:
         return self._outcomes.take((), now)
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
-        """Everything time brings: unseen prefills end, held requests are placed or refused, queues are swept, sent from and bounded."""
+        """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
+        swept, sent from and bounded.
+        """
         state = self._state
         state.view.now = now
         state.bindings.expire(now)
@@ -107,7 +111,10 @@ class PoolScheduler:
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float) -> None:
-        """The KV blocks the request fetches from another instance have arrived: that one's link is free again. Unknown ids are ignored."""
+        """The KV blocks the request fetches from another instance have arrived: that one's link is free again.
+
+        Unknown ids are ignored.
+        """
         tracked = self._state.requests.get(request_id)
         if tracked is not None:
             self._state.accounting.transferred(tracked)
@@ -117,7 +124,9 @@ class PoolScheduler:
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str) -> Outcome:
-        """Before the first byte only: the next fallback, else the least loaded candidate not tried; it does not queue again."""
+        """Before the first byte only: the next fallback, else the least loaded candidate not tried;
+        it does not queue again.
+        """
         return self._retrying.retry(request_id, now, failed_instance)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -139,7 +148,10 @@ class PoolScheduler:
         return self._outcomes.take((), now)
 
     def instance_failed(self, instance: str, now: float) -> None:
-        """A connection error or 5xx. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome."""
+        """A connection error or 5xx.
+
+        When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome.
+        """
         self._circuits.failed(instance, now)
 
     def instance_worked(self, instance: str, now: float) -> None:
@@ -154,7 +166,10 @@ class PoolScheduler:
             self._state.accounting.changed.add(instance)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
-        """Take a newer table live. Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used."""
+        """Take a newer table live.
+
+        Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used.
+        """
         current = self._state.table
         if table.uid == current.uid and table.version <= current.version:
             return ()
@@ -165,7 +180,9 @@ class PoolScheduler:
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """The API's word on sessions of this pool: other routers' bindings, drains, lost races; how many own moves lost."""
+        """The API's word on sessions of this pool: other routers' bindings, drains, lost races; how many own moves
+        lost.
+        """
         return sum(self._state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
@@ -178,7 +195,10 @@ class PoolScheduler:
         return self._state.recorder.take(self._state.loads, now, final=final)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
-        """What the policy would answer now, without taking the request; None when nobody accepts. The policy remembers having been asked."""
+        """What the policy would answer now, without taking the request; None when nobody accepts.
+
+        The policy remembers having been asked.
+        """
         state = self._state
         state.view.now = now
         return state.policy.choose(request, state.view, now) if state.view.candidates() else None
@@ -222,5 +242,7 @@ class PoolScheduler:
         return pool_loads(self._state.view)
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Instances whose counters differ from a fresh count of the requests in flight, in words; always empty unless accounting has a bug."""
+        """Instances whose counters differ from a fresh count of the requests in flight, in words; always empty
+        unless accounting has a bug.
+        """
         return discrepancies(self._state.accounting)

@@ -7,9 +7,10 @@ from fairlead.routing.knowledge.circuit import CircuitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """`speculative_insert` believes a prompt cached from its dispatch on instead of from its first token. Requests are held for
-    `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most. `attempts` counts dispatches of one request. A process that has no use
-    for load samples need not pay for them.
+    """`speculative_insert` believes a prompt cached from its dispatch on instead of from its first
+    token. Requests are held for
+    `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most. `attempts` counts dispatches of one
+    request. A process that has no use for load samples need not pay for them.
     """
 
     no_instances_ttl_seconds: float = 5.0

@@ -1,7 +1,7 @@
 """The state of one pool's scheduler, and the steps that put a request into a queue and take it out again.
 
-Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts), *queued* for an instance, or
-dispatched; `waiting` are those held or queued.
+Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts),
+*queued* for an instance, or dispatched; `waiting` are those held or queued.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import RoutingTable
 
 
-class PoolState:
+class SchedulerState:
     """What the scheduler of one pool knows. Instances and requests are named by their ids."""
 
     def __init__(
@@ -118,7 +118,9 @@ class PoolState:
         return self.loads[instance].pending_prefill_tokens / self.table.engine.prefill_tokens_per_second
 
     def reason_to_leave(self, instance: str) -> BindingReason:
-        """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring moved on."""
+        """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring
+        moved on.
+        """
         return reason_to_leave(self.loads.get(instance), self.view.now)
 
     def sync_circuit(self, load: InstanceLoad, circuit: Circuit) -> None:

@@ -1,4 +1,6 @@
-"""Taking a routing table live: loads, circuits, prefix views and the policy follow it; requests stay where they are (the scheduler moves them)."""
+"""Taking a routing table live: loads, circuits, prefix views and the policy follow it; requests stay where they are
+(the scheduler moves them).
+"""
 
 from dataclasses import replace
 
@@ -10,14 +12,15 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import InstanceEntry, RoutingTable
 
 
-def take_table(state: PoolState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
+def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Make `table` the one in force.
 
-    Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used, ValueError for another pool's table.
+    Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used,
+    ValueError for another pool's table.
     """
     before = state.table
     if table.pool != before.pool:
@@ -48,8 +51,10 @@ def take_table(state: PoolState, table: RoutingTable, policies: PolicyCatalogue,
         state.policy.follows_table.table_changed(table)
 
 
-def misplaced(state: PoolState, now: float) -> list[TrackedRequest]:
-    """Queued requests whose instance takes none any more, or where the policy places them no longer; the others learn their new alternate."""
+def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
+    """Queued requests whose instance takes none any more, or where the policy places them no longer; the others
+    learn their new alternate.
+    """
     found: list[TrackedRequest] = []
     restricts = state.policy.restricts_placement
     state.view.candidates()  # so that each load knows whether it is one
@@ -64,7 +69,7 @@ def misplaced(state: PoolState, now: float) -> list[TrackedRequest]:
     return found
 
 
-def _take_times(state: PoolState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
+def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
     """Fits start anew when what they start from changed; estimates of requests in flight stay as they were counted."""
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
     if table.engine != before.engine or asked != (state.parameters.prefill_estimate, state.parameters.estimate_min_samples):
@@ -72,7 +77,7 @@ def _take_times(state: PoolState, before: RoutingTable, table: RoutingTable, par
         state.decode_times = state.view.decode_times = DecodeTimes(table.engine)
 
 
-def _begin_forecast(state: PoolState) -> None:
+def _begin_forecast(state: SchedulerState) -> None:
     """Tell a new gate's forecast of the requests already in flight."""
     forecast = state.gate.forecast
     if forecast is None:
@@ -85,7 +90,7 @@ def _begin_forecast(state: PoolState) -> None:
             forecast.expect(name, state.view.now, tracked.request.prompt_tokens)
 
 
-def _take_instances(state: PoolState, entries: tuple[InstanceEntry, ...]) -> None:
+def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -> None:
     loads = state.loads
     for entry in entries:
         load = loads.get(entry.id)
@@ -107,7 +112,7 @@ def _take_instances(state: PoolState, entries: tuple[InstanceEntry, ...]) -> Non
             state.departed.add(instance)
 
 
-def forget_departed(state: PoolState) -> None:
+def forget_departed(state: SchedulerState) -> None:
     """Let go of instances that left the table, once their last request has ended."""
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
@@ -116,14 +121,14 @@ def forget_departed(state: PoolState) -> None:
             del state.loads[instance]
 
 
-def _decode_in_place(state: PoolState, instance: str) -> None:
+def _decode_in_place(state: SchedulerState, instance: str) -> None:
     """What is queued for an instance that no longer only prefills goes nowhere else to decode."""
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)
 
 
-def _forget_engine(state: PoolState, load: InstanceLoad) -> None:
+def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     state.prefixes.drop(load.entry.id)
     state.circuits.pop(load.entry.id, None)
     load.broken_until = 0.0
@@ -132,7 +137,7 @@ def _forget_engine(state: PoolState, load: InstanceLoad) -> None:
     load.prefill_pace = 1.0
 
 
-def _rebuild_queues(state: PoolState) -> None:
+def _rebuild_queues(state: SchedulerState) -> None:
     for instance, queue in tuple(state.queues.items()):
         rebuilt = state.new_queue(instance)
         for tracked in queue.in_order(state.view.now):

@@ -1,4 +1,6 @@
-"""Waiting: held requests are placed as soon as somebody accepts, misplaced ones are placed again, and nobody waits for ever."""
+"""Waiting: held requests are placed as soon as somebody accepts, misplaced ones are placed again,
+and nobody waits for ever.
+"""
 
 from collections.abc import Iterable
 
@@ -6,13 +8,13 @@ from fairlead.routing.admission.refusals import waited_too_long
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.outcomes import Outcomes
 from fairlead.routing.scheduling.placing import Placing
-from fairlead.routing.scheduling.state import PoolState
+from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Waiting:
     """What time and change bring to requests that were not sent yet."""
 
-    def __init__(self, state: PoolState, placing: Placing, outcomes: Outcomes) -> None:
+    def __init__(self, state: SchedulerState, placing: Placing, outcomes: Outcomes) -> None:
         self._state = state
         self._placing = placing
         self._outcomes = outcomes

@@ -12,7 +12,9 @@ OWN_LENGTH_TOKENS = 128
 
 
 def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...], context_tokens: int, default: int | None = None) -> Work:
-    """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model pleases."""
+    """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model
+    pleases.
+    """
     for field in limits:
         limit = fields.count(document, field)
         if limit is not None:

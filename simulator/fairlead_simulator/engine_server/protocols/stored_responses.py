@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead_simulator.engine_server.pacing import Ticket
+from fairlead_simulator.engine_server.pacing import Turn
 from fairlead_simulator.engine_server.request_errors import RequestInvalid
 
 _MOST_KEPT = 1000
@@ -22,7 +22,7 @@ class StoredResponse:
 
     document: dict[str, Any]
     conversation: bytes
-    ticket: Ticket | None = None
+    ticket: Turn | None = None
     task: "asyncio.Task[None] | None" = None
 
 

@@ -17,7 +17,7 @@ from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import Policy, PoolView, QueuedMove, Rebalances
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
-from fairlead.routing.contracts.weighing import Rule, Term
+from fairlead.routing.contracts.weighing import DecisionRule, Term
 from fairlead.routing.explanations.checking import contradictions
 from fairlead.routing.explanations.explaining import explain
 from fairlead.routing.explanations.grounds import LimitValue, ground_of, limits_of, rule_of
@@ -30,7 +30,7 @@ class Recorded:
     """A decision as its record would show it, without its outcome."""
 
     chosen: str
-    rule: Rule
+    rule: DecisionRule
     terms: Sequence[Term]
     limits: Sequence[LimitValue]
     candidates: Sequence[CandidateScore]
