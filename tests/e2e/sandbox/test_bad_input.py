@@ -45,10 +45,18 @@ def test_an_immutable_field_cannot_be_changed(served: RunningSandbox) -> None:
     assert "model cannot be changed" in answer.json()["message"]
 
 
-def test_an_unknown_policy_is_refused_with_the_known_ones(served: RunningSandbox) -> None:
-    answer = served.apply_pool(pool("wrong", policy="psychic"))
+def test_a_policy_that_no_installed_package_has_becomes_a_condition_with_the_known_ones(served: RunningSandbox) -> None:
+    assert served.apply_pool(pool("wrong", policy="psychic")).status_code in {200, 201}
+    until(lambda: served.condition("wrong", "Ready").get("reason") == "InvalidRouting", "Ready=False")
+    assert "psychic" in served.condition("wrong", "Ready")["message"]
+    assert "dualmap" in served.condition("wrong", "Ready")["message"]
+    served.delete_pool("wrong")
+
+
+def test_a_policys_name_of_the_wrong_shape_is_refused_by_the_schema(served: RunningSandbox) -> None:
+    answer = served.apply_pool(pool("wrong", policy="Psychic!"))
     assert answer.status_code == 422
-    assert "dualmap" in answer.json()["message"]
+    assert "policy" in answer.json()["message"]
 
 
 def test_a_policy_parameter_of_the_wrong_type_becomes_a_condition_and_what_serves_keeps_serving(served: RunningSandbox) -> None:
