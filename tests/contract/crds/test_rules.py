@@ -54,7 +54,7 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "boolean":
         return draw(st.booleans())
     if shape.kind == "free":
-        return draw(st.dictionaries(st.sampled_from("ab"), st.integers(), max_size=1))
+        return draw(st.dictionaries(st.sampled_from("ab"), st.integers(-(2**63), 2**63 - 1), max_size=1))
     if shape.kind == "verbatim":
         return copy.deepcopy(TEMPLATE)
     if shape.kind == "string":

@@ -52,6 +52,20 @@ def test_a_definition_is_established_and_its_resource_discovered(api: httpx.Clie
     assert names == ["widgets", "widgets/status", "widgets/scale"]
 
 
+@pytest.mark.parametrize(("media", "number"), [("json", "9223372036854775808"), ("yaml", "1" + "0" * 30)])
+def test_an_integer_beyond_64_bits_becomes_a_float(api: httpx.Client, widgets: str, media: str, number: str) -> None:
+    body = json.dumps(widget("big", free={"any": 0})).replace('"any": 0', f'"any": {number}')
+    answer = api.post(widgets, content=body, headers={"Content-Type": f"application/{media}"})
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["spec"]["free"]["any"] == float(number)
+
+
+def test_a_number_beyond_every_float_is_a_bad_request(api: httpx.Client, widgets: str) -> None:
+    body = json.dumps(widget("huge", free={"any": 0})).replace('"any": 0', f'"any": {"1" * 400}')
+    answer = api.post(widgets, content=body, headers={"Content-Type": "application/yaml"})
+    assert answer.status_code == 400, answer.text
+
+
 def test_defaults_fill_in_and_unknown_fields_go(api: httpx.Client, widgets: str) -> None:
     body = widget("a", parts=[{"name": "p", "other": 1}], free={"any": {"thing": 1}}, nonsense=1, mode=None)
     spec = api.post(widgets, json=body).json()["spec"]

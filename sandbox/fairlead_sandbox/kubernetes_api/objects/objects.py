@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,9 @@ Object = dict[str, Any]
 
 Clock = Callable[[], datetime]
 """Returns the present moment as a datetime with the time zone UTC."""
+
+_LONG_NUMBER = re.compile(rb"\d{19}")
+"""Only a body with so many digits in a row can hold an integer beyond 64 bits."""
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -38,7 +42,26 @@ def encode(value: Any) -> bytes:
 
 def decode(body: bytes | str) -> Any:
     """Decode JSON. Raises ValueError (orjson.JSONDecodeError is one) when it is malformed."""
-    return orjson.loads(body)
+    value = orjson.loads(body)
+    long = _LONG_NUMBER.search(body if isinstance(body, bytes) else body.encode())
+    return with_64_bit_integers(value) if long else value
+
+
+def with_64_bit_integers(value: Any) -> Any:
+    """The value with every integer beyond 64 bits as a float, which is how Kubernetes decodes it.
+
+    Raises ValueError for an integer that is beyond every float.
+    """
+    if isinstance(value, dict):
+        return {name: with_64_bit_integers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [with_64_bit_integers(member) for member in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError("a number is out of range") from error
+    return value
 
 
 def copy_of(value: Any) -> Any:

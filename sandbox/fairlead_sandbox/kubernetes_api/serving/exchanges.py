@@ -13,7 +13,7 @@ from aiohttp import web
 
 from fairlead_sandbox.kubernetes_api.kinds.kinds import ResourceKind
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, BadRequest, NotAcceptable, UnsupportedMediaType
-from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode, with_64_bit_integers
 from fairlead_sandbox.kubernetes_api.serving.protobuf import MEDIA_TYPE as PROTOBUF
 from fairlead_sandbox.kubernetes_api.serving.protobuf import decode_protobuf
 from fairlead_sandbox.kubernetes_api.serving.tables import partial_metadata, table
@@ -69,7 +69,7 @@ async def read_body(request: web.Request) -> Any:
         if media == PROTOBUF:
             return decode_protobuf(body)
         if "yaml" in media:
-            return yaml.safe_load(body)
+            return with_64_bit_integers(yaml.safe_load(body))
         if "json" in media or media in {"application/octet-stream", "text/plain", "*/*"}:
             return decode(body)
     except (ValueError, yaml.YAMLError) as error:
