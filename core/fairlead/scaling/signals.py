@@ -1,0 +1,76 @@
+"""What was measured of a pool, per role, for deciding how many instances it needs.
+
+The control API measures this from the routers' reports and sends it to the operator in `PoolObservations`; the
+simulator measures the same of its own pool. These dataclasses are the wire format (JSON). A figure that could not be
+measured is None, and None changes nothing.
+"""
+
+from dataclasses import dataclass
+
+from fairlead.instances import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeStep:
+    """The time of one decode step, as fitted: `fixed + per_request * b + per_context_token * c` for a batch of b
+    requests with c context tokens together. Seconds.
+    """
+
+    fixed_seconds: float
+    seconds_per_request: float
+    seconds_per_context_token: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSignals:
+    """One role over the last `PoolSignals.window_seconds`. Rates are of the whole role and per second.
+
+    A load is a predicted latency over its SLO, as the mean of the role's serving instances and over the window: 0 =
+    idle, 1 = at the SLO, and more than that is queueing. The side that a role does not compute is None: `decode_load`
+    of role prefill, `prefill_load` of role decode; role both has both.
+    """
+
+    role: Role
+    serving: int
+    """Instances Warming or Serving."""
+    in_flight: int
+    """Requests queued for, prefilling or decoding on instances of the role, now."""
+    waiting: int
+    """Of these, requests queued in routers."""
+    prompt_tokens_per_second: float
+    """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
+    cached_share: float | None = None
+    """Share (0-1) of finished requests' prompt tokens that no instance had to compute."""
+    output_tokens_per_second: float
+    """Requests that arrived per second, refused ones included, times the mean output of finished ones."""
+    prefill_tokens_per_second: float | None = None
+    """Prompt tokens that one instance computes per second while it has any to compute. None: too few were computed;
+    `engine.prefillTokensPerSecond` stands in."""
+    pending_prefill_tokens: int = 0
+    """Uncached prompt tokens queued or dispatched without a first token, now."""
+    decode_step: DecodeStep | None = None
+    decode_context_tokens: float | None = None
+    """Mean context of a decoding request, prompt and output so far."""
+    prefill_load: float | None = None
+    """Predicted time to first token of what is pending, over `slo.ttft`."""
+    decode_load: float | None = None
+    """Predicted time per output token, waiting for room in the KV cache included, over `slo.tpot`."""
+    ttft_attainment: float | None = None
+    """Share (0-1) of the requests that arrived which had their first token within `slo.ttft`; refused ones had not."""
+    tpot_attainment: float | None = None
+    """Share (0-1) of finished requests whose time per output token was within `slo.tpot`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSignals:
+    """All roles, measured together. `age_seconds` says how long before this was sent the newest measurement was made,
+    by the clock of who measured: senders and receivers need not agree on the time.
+    """
+
+    window_seconds: float
+    age_seconds: float
+    roles: tuple[RoleSignals, ...]
+
+    def of(self, role: Role) -> RoleSignals | None:
+        """The signals of a role; None when there are none."""
+        return next((one for one in self.roles if one.role is role), None)
