@@ -31,6 +31,10 @@ _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
 """Attributes that uvicorn and kopf attach to records for their own formatters."""
 
 
+_PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"
+"""The name of the module that `python -m` runs, which that module itself knows as `__main__`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """How a process logs, to standard error."""
@@ -69,12 +73,13 @@ class LogLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         values = _values(record)
+        name = _PROGRAM if record.name == "__main__" else record.name
         trace = self.formatException(record.exc_info) if record.exc_info else None
         if self._as_json:
-            document = {"at": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage(), **values}
+            document = {"at": at, "level": record.levelname.lower(), "logger": name, "event": record.getMessage(), **values}
             return json.dumps(document if trace is None else {**document, "trace": trace}, ensure_ascii=False, default=str)
         event = record.getMessage().replace("\n", "\\n")
-        line = " ".join([at, record.levelname, record.name, event, *(f"{name}={_shown(value)}" for name, value in values.items())])
+        line = " ".join([at, record.levelname, name, event, *(f"{name}={_shown(value)}" for name, value in values.items())])
         return line if trace is None else f"{line}\n{trace}"
 
 

@@ -3,7 +3,9 @@
 import io
 import json
 import logging
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +70,12 @@ def test_settings_decide_form_and_least_level_and_libraries_are_quiet() -> None:
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["event"] == "this"
     assert not logging.getLogger("httpx").isEnabledFor(logging.INFO)
+
+
+def test_a_program_started_with_m_is_named_after_its_module(tmp_path: Path) -> None:
+    (tmp_path / "shipping.py").write_text(
+        "import logging\nfrom fairlead_process.logs import LogSettings, configure\n"
+        "configure(LogSettings())\nlogging.getLogger(__name__).info('listening')\n"
+    )
+    told = subprocess.run([sys.executable, "-m", "shipping"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert told.stderr.endswith(" INFO shipping listening\n")
