@@ -5,7 +5,7 @@ Pure; `scripts/generate_crds.py` writes the file.
 
 from typing import Any
 
-from fairlead.conditions import ConditionType
+from fairlead.conditions.facts import ConditionType
 from fairlead.pools import GROUP, KIND, MAX_NAME, PLURAL, VERSION, PoolSpec
 from fairlead.schemas.openapi import structural_schema
 

@@ -6,7 +6,7 @@ This module reads no clock; times are arguments, in seconds.
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from fairlead.conditions import ActionFailure
+from fairlead.conditions.facts import ActionFailure
 
 _MOST_DOUBLINGS = 30
 

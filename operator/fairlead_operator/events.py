@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from typing import Any, Protocol
 
-from fairlead.conditions import ActionFailureReason
+from fairlead.conditions.facts import ActionFailureReason
 from fairlead.pool_states import PoolEvent
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Later, Refused

@@ -27,6 +27,8 @@ The server's creationTimestamp comes from another clock and has whole seconds.
 
 ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
 """The instance's number in its pool, counted from 1; the pod's name is made from it."""
+FAILURES_ANNOTATION = "fairlead.dev/failures"
+"""How many instances in a row failed before this one; the pause before it is replaced grows with them."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
 ENGINE = "engine"
@@ -74,8 +76,10 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
     return annotations
 
 
-def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, image: str, reason: str, now: str) -> dict[str, Any]:
-    """The manifest of one instance, created for `reason`.
+def pod(
+    identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, image: str, reason: str, now: str, failures: int = 0
+) -> dict[str, Any]:
+    """The manifest of one instance, created for `reason` after so many failures in a row.
 
     `image` is for simulated engines without a template; `now` is RFC 3339.
     """
@@ -100,6 +104,7 @@ def pod(identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, ima
                 HASH_ANNOTATION: spec_hash(spec, role),
                 CREATED_ANNOTATION: now,
                 ORDINAL_ANNOTATION: str(ordinal),
+                **({FAILURES_ANNOTATION: str(failures)} if failures else {}),
                 **state_annotations(InstanceState.PENDING, now, reason),
             },
             "ownerReferences": [identity.owner_reference()],

@@ -35,6 +35,8 @@ class CreateInstance:
     ordinal: int
     spec_hash: str
     reason: str
+    failures: int = 0
+    """How many instances in a row failed before this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

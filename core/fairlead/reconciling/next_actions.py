@@ -11,6 +11,7 @@ from fairlead.draining import acknowledged, by_cost, is_drained
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, RecordState
+from fairlead.reconciling.backoff import failures_of_replacement, replaced_at
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
 from fairlead.reconciling.states import next_state
 
@@ -41,7 +42,8 @@ def next_actions(
         actions_.delete_finished(desired)
         actions_.delete_outdated_unborn(desired)
         actions_.scale(desired)
-    return tuple(actions_.actions.values()) + tuple(actions_.creations)
+    # Creations first: a pod carries how often in a row its predecessors failed, and a crash must not lose that.
+    return tuple(actions_.creations) + tuple(actions_.actions.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +55,8 @@ class _NextActions:
     last_ordinal: int
     actions: dict[str, Action] = field(default_factory=dict)
     creations: list[CreateInstance] = field(default_factory=list)
+    failures: list[int] = field(default_factory=list)
+    """Of each instance that this plan gives up: the failures in a row that its replacement comes after."""
 
     def record_states(self) -> None:
         for instance in self.observed:
@@ -74,10 +78,17 @@ class _NextActions:
 
     def _delete_lost(self, instance: ObservedInstance) -> None:
         if instance.health is PodHealth.FAILED:
-            if instance.draining_since is not None or not 0 <= self.now - instance.created_at < self.limits.failed_backoff_seconds:
-                self._delete(instance, DeletionReason.POD_FAILED)
-        elif self._elapsed(instance) >= self.limits.lost_timeout_seconds:
-            self._delete(instance, DeletionReason.LOST_TOO_LONG)
+            waits = instance.created_at <= self.now < replaced_at(instance, self.limits)
+            reason = DeletionReason.POD_FAILED
+        else:
+            waits = self.now < replaced_at(instance, self.limits)
+            reason = DeletionReason.LOST_TOO_LONG
+        if instance.draining_since is not None:
+            if not waits or instance.health is PodHealth.FAILED:
+                self._delete(instance, reason)
+        elif not waits and len(self.failures) < self._creatable():
+            self._delete(instance, reason)
+            self.failures.append(failures_of_replacement(instance, self.limits))
 
     def delete_outdated_unborn(self, desired: DesiredRole) -> None:
         """Replace a pod with an old template at once if it never served: a corrected image must not wait for the wrong
@@ -102,12 +113,18 @@ class _NextActions:
             self._replace_one(desired, live, rolling)
 
     def _create(self, desired: DesiredRole, missing: int, *, surging: bool) -> None:
-        recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         reason = "Outdated" if surging else "Missing"
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
-        for step in range(min(missing, self.limits.creations_per_second - recent)):
-            action = CreateInstance(role=desired.role, ordinal=last + 1 + step, spec_hash=desired.spec_hash, reason=reason)
+        failures = sorted(self.failures, reverse=True) + [0] * missing
+        for step in range(min(missing, self._creatable())):
+            action = CreateInstance(
+                role=desired.role, ordinal=last + 1 + step, spec_hash=desired.spec_hash, reason=reason, failures=failures[step]
+            )
             self.creations.append(action)
+
+    def _creatable(self) -> int:
+        """How many pods the pace allows to create now."""
+        return self.limits.creations_per_second - sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
 
     def _give_up(self, desired: DesiredRole, live: list[ObservedInstance], surplus: int, target: int) -> None:
         """Remove instances that do not serve first, then the cheapest that serve, outdated before current.

@@ -20,6 +20,9 @@ class PodHealth(StrEnum):
     """It ended and never comes back."""
 
 
+_LOSSES = {PodHealth.FAILED: "PodFailed", PodHealth.UNREACHABLE: "NodeUnreachable"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedInstance:
     """One pod of the pool. Times are Unix seconds; `state` and `state_since` are what was last recorded on the pod."""
@@ -36,6 +39,15 @@ class ObservedInstance:
     draining_since: float | None = None
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
+    failures: int = 0
+    """How many instances in a row failed before this one: it replaces the last of them."""
+    health_reason: str = ""
+    """Kubernetes' word for the health, such as `Evicted`; empty when it gives none."""
+
+    @property
+    def loss_reason(self) -> str:
+        """Why it is lost, if it is, in one word."""
+        return self.health_reason or _LOSSES.get(self.health, "NotReady")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +75,7 @@ class ReplicaLimits:
     """
     lost_timeout_seconds: float = 60.0
     """An instance that has been lost for this long is replaced."""
+    longest_backoff_seconds: float = 300.0
+    """Both pauses double with each failure in a row, up to this (or to their first value, if that is longer)."""
+    stable_seconds: float = 600.0
+    """The failure of an instance that lived this long is the first of its row, as in the kubelet's crash loop."""

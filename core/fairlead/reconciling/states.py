@@ -12,17 +12,18 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[Ins
     """
     recorded = instance.state
     if instance.health is PodHealth.FAILED and recorded is not InstanceState.LOST:
-        return InstanceState.LOST, "PodFailed"
+        return InstanceState.LOST, instance.loss_reason
     if instance.health is PodHealth.UNREACHABLE and recorded is not InstanceState.LOST:
-        return InstanceState.LOST, "NodeUnreachable"
+        return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.DRAINING:
         return recorded, "Draining"
     if instance.terminating:
-        return (InstanceState.DRAINING, "PodDeleted") if recorded is not InstanceState.LOST else (recorded, "PodDeleted")
+        reason = instance.health_reason or "PodDeleted"
+        return (InstanceState.DRAINING, reason) if recorded is not InstanceState.LOST else (recorded, reason)
     if instance.health is PodHealth.READY:
         return _of_ready(recorded, in_every_table=in_every_table)
     if recorded in ACCEPTING or recorded is InstanceState.CORDONED:
-        return InstanceState.LOST, "NotReady"
+        return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.PENDING and instance.health is PodHealth.RUNNING:
         return InstanceState.STARTING, "ContainersRunning"
     return recorded, "Unchanged"

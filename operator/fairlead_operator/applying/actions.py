@@ -75,7 +75,16 @@ class Applier:
 
     async def _create(self, action: CreateInstance, spec: PoolSpec) -> None:
         now = format_time(self._clock())
-        body = pod(self._identity, spec, role=action.role, ordinal=action.ordinal, image=self._image, reason=action.reason, now=now)
+        body = pod(
+            self._identity,
+            spec,
+            role=action.role,
+            ordinal=action.ordinal,
+            image=self._image,
+            reason=action.reason,
+            now=now,
+            failures=action.failures,
+        )
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
             self._record_event("InstanceCreated", f"{name} was created ({action.reason})", name)

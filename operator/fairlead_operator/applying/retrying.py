@@ -6,7 +6,7 @@ Each refusal is recorded as one event, and the action is tried again after a gro
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 
-from fairlead.conditions import ActionFailure, ActionFailureReason
+from fairlead.conditions.facts import ActionFailure, ActionFailureReason
 from fairlead_operator.backoff import ActionBackoff
 from fairlead_operator.cluster import ClusterRefused
 from fairlead_operator.events import EventRecorder

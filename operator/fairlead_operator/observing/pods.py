@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead_operator.manifests import (
     CREATED_ANNOTATION,
     DRAINING_ANNOTATION,
+    FAILURES_ANNOTATION,
     HASH_ANNOTATION,
     ORDINAL_ANNOTATION,
     ROLE_LABEL,
@@ -35,7 +37,7 @@ TROUBLES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod of a pool, read. `reason` was recorded with the state; `trouble` names why the pod cannot run, if so."""
+    """One pod of a pool, read. `reason` was recorded with the state; `trouble` says why the pod cannot run, if so."""
 
     instance: ObservedInstance
     uid: str
@@ -43,7 +45,7 @@ class Pod:
     node: str | None
     restarts: int
     reason: str
-    trouble: str | None
+    trouble: Trouble | None
 
     def report(self, port: int) -> InstanceReport:
         """The instance as it is reported to the control API."""
@@ -53,7 +55,7 @@ class Pod:
             address=f"{self.ip}:{port}" if self.ip else None,
             role=self.instance.role,
             state=self.instance.state,
-            reason=self.trouble or self.reason,
+            reason=self.trouble.reason if self.trouble is not None else self.reason,
             node=self.node,
             restarts=self.restarts,
             created_at=self.instance.created_at,
@@ -79,7 +81,6 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     annotations = metadata.get("annotations") or {}
     created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0
     recorded = annotations.get(STATE_ANNOTATION)
-    ordinal = annotations.get(ORDINAL_ANNOTATION, "")
     state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     containers = status.get("containerStatuses") or []
@@ -93,7 +94,9 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         created_at=created_at,
         terminating=bool(metadata.get("deletionTimestamp")),
         draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
-        ordinal=int(ordinal) if ordinal.isdecimal() else 0,
+        ordinal=_count(annotations, ORDINAL_ANNOTATION),
+        failures=_count(annotations, FAILURES_ANNOTATION),
+        health_reason=health_reason(status),
     )
     return Pod(
         instance=instance,
@@ -102,7 +105,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         node=(document.get("spec") or {}).get("nodeName"),
         restarts=sum(int(container.get("restartCount") or 0) for container in containers),
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
-        trouble=_trouble(status),
+        trouble=trouble_of(metadata["name"], status),
     )
 
 
@@ -111,20 +114,64 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
     phase = status.get("phase")
     if phase in {"Failed", "Succeeded"}:
         return PodHealth.FAILED
-    ready: Mapping[str, Any] = next((item for item in status.get("conditions") or [] if item.get("type") == "Ready"), {})
-    if phase == "Unknown" or ready.get("status") == "Unknown":
+    ready = _condition(status, "Ready")
+    if phase == "Unknown" or ready.get("status") == "Unknown" or _is_marked_by_node_lifecycle(status):
         return PodHealth.UNREACHABLE
     if not status.get("podIP") or phase != "Running":
         return PodHealth.PENDING
     return PodHealth.READY if ready.get("status") == "True" else PodHealth.RUNNING
 
 
-def _trouble(status: Mapping[str, Any]) -> str | None:
-    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        reason = ((container.get("state") or {}).get("waiting") or {}).get("reason")
-        if reason in TROUBLES:
-            return str(reason)
-    for condition in status.get("conditions") or []:
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
-            return "Unschedulable"
+def health_reason(status: Mapping[str, Any]) -> str:
+    """Kubernetes' word for why a pod failed or is disturbed, such as `Evicted`; empty if it gives none."""
+    if status.get("reason"):
+        return str(status["reason"])
+    disruption = _condition(status, "DisruptionTarget")
+    if disruption.get("status") == "True" and disruption.get("reason"):
+        return str(disruption["reason"])
+    if status.get("phase") == "Failed":
+        for container in _containers(status):
+            ended = (container.get("state") or {}).get("terminated") or {}
+            if ended.get("exitCode") and ended.get("reason"):
+                return str(ended["reason"])
+    return ""
+
+
+def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
+    """Whether the node lifecycle controller called the pod not ready, because its node does not report.
+
+    It sets Ready to False and nothing else (its MarkPodsNotReady); a kubelet that finds a container not ready sets
+    ContainersReady to False as well. A readiness gate that is not met gives a reason.
+    """
+    ready = _condition(status, "Ready")
+    return (
+        ready.get("status") == "False"
+        and _condition(status, "ContainersReady").get("status") == "True"
+        and ready.get("reason") != "ReadinessGatesNotReady"
+    )
+
+
+def trouble_of(name: str, status: Mapping[str, Any]) -> Trouble | None:
+    """What keeps the pod of this name from running and will not pass by itself."""
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in TROUBLES:
+            return Trouble(instance=name, reason=str(waiting["reason"]), message=str(waiting.get("message") or ""))
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        return Trouble(instance=name, reason="Unschedulable", message=str(scheduled.get("message") or ""))
     return None
+
+
+def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((item for item in status.get("conditions") or [] if item.get("type") == kind), {})
+
+
+def _count(annotations: Mapping[str, str], name: str) -> int:
+    """A number written as an annotation; 0 when it is missing or spoilt."""
+    text = annotations.get(name, "")
+    return int(text) if text.isdecimal() else 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fairlead.conditions import PoolFacts
+from fairlead.conditions.facts import PoolFacts
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
@@ -26,7 +26,7 @@ from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
-from fairlead_operator.reconciling.pool_state import desired_role, is_busy, last_ordinal, pool_state, troubles_of
+from fairlead_operator.reconciling.pool_state import desired_role, is_busy, last_ordinal, pool_state, seconds_to_replacement, troubles_of
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
@@ -166,10 +166,14 @@ class PoolReconciler:
             return pace.least
         if answer.trusted is None:
             return answer.retry_in
-        if retry is not None and not is_busy(facts):
+        now = self._dependencies.clock()
+        busy = is_busy(facts, now)
+        if retry is not None and not busy:
             return min(pace.settled, max(pace.busy, retry))
-        unsettled = unsettled or not answer.trusted.table_acknowledged
-        return pace.busy if unsettled or is_busy(facts) else pace.settled
+        if busy or unsettled or not answer.trusted.table_acknowledged:
+            return pace.busy
+        replacement = seconds_to_replacement(facts, self._dependencies.settings.limits, now)
+        return min(pace.settled, max(pace.busy, replacement))
 
     def _record_changes(self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, now: float) -> None:
         for change in changes(in_force.previous, in_force.spec):

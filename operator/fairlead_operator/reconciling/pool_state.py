@@ -1,12 +1,14 @@
 """Translates a pool's objects into the types of the planner, the control API and the conditions. Pure."""
 
+import math
 from typing import Any
 
-from fairlead.conditions import PoolFacts
+from fairlead.conditions.facts import PoolFacts, Trouble
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.observed import DesiredRole
+from fairlead.reconciling.backoff import replaced_at
+from fairlead.reconciling.observed import DesiredRole, ReplicaLimits
 from fairlead_operator.manifests import spec_hash
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
@@ -59,14 +61,25 @@ def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
     return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
 
 
-def troubles_of(pods: tuple[Pod, ...]) -> dict[str, tuple[str, ...]]:
-    troubles: dict[str, tuple[str, ...]] = {}
-    for pod in pods:
-        if pod.trouble is not None and not pod.instance.terminating:
-            troubles[pod.trouble] = (*troubles.get(pod.trouble, ()), pod.instance.id)
-    return troubles
+def troubles_of(pods: tuple[Pod, ...]) -> tuple[Trouble, ...]:
+    """What keeps instances from running; not of those that end."""
+    return tuple(pod.trouble for pod in pods if pod.trouble is not None and not pod.instance.terminating)
 
 
-def is_busy(facts: PoolFacts) -> bool:
-    """Whether something is in progress whose end no watch event will announce."""
-    return any(instance.state is not InstanceState.SERVING or instance.terminating for instance in facts.instances)
+def is_busy(facts: PoolFacts, now: float) -> bool:
+    """Whether something is in progress whose end no watch event will announce.
+
+    That is so while the answer of routers is awaited, or the pace of creations holds others back. A pod that starts or
+    terminates is announced.
+    """
+    return any(
+        instance.state in {InstanceState.WARMING, InstanceState.DRAINING} or 0 <= now - instance.created_at < 1.0
+        for instance in facts.instances
+        if not instance.terminating
+    )
+
+
+def seconds_to_replacement(facts: PoolFacts, limits: ReplicaLimits, now: float) -> float:
+    """Seconds until the first lost instance may be replaced; infinite when none is lost."""
+    lost = (instance for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating)
+    return min((max(0.0, replaced_at(instance, limits) - now) for instance in lost), default=math.inf)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.conditions import ConditionType, SpecProblem, SpecRefusal
+from fairlead.conditions.facts import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead.conditions import PoolFacts, merge_conditions, pool_conditions
+from fairlead.conditions.facts import PoolFacts
+from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead_operator.reconciling.specs import SpecInForce
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.conditions import (
+from fairlead.conditions.facts import (
     ActionFailure,
     ActionFailureReason,
     Condition,
@@ -12,10 +12,11 @@ from fairlead.conditions import (
     PoolFacts,
     SpecProblem,
     SpecRefusal,
-    merge_conditions,
-    pool_conditions,
+    Trouble,
 )
+from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.instances import InstanceState
+from fairlead.reconciling.observed import PodHealth
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
 S = InstanceState
@@ -27,7 +28,7 @@ SETTLED = PoolFacts(
     observations=answer(seen("a"), seen("b")),
     api_problem=None,
     slo_percentile=90.0,
-    troubles={},
+    troubles=(),
     apply_problem=None,
 )
 
@@ -78,7 +79,7 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
         (replace(SETTLED, desired=wanted(3)), "Progressing", ("True", "Scaling")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.95)), "SLOMet", ("True", "TargetMet")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.5)), "SLOMet", ("False", "TargetMissed")),
-        (replace(SETTLED, troubles={"ErrImagePull": ("a",)}), "Degraded", ("True", "ErrImagePull")),
+        (replace(SETTLED, troubles=(Trouble(instance="a", reason="ErrImagePull"),)), "Degraded", ("True", "ErrImagePull")),
         (
             replace(SETTLED, apply_problem=ActionFailure(reason=ActionFailureReason.ACTION_FAILED, message="quota")),
             "Degraded",
@@ -114,3 +115,26 @@ def test_what_is_not_known_yet_leaves_the_condition_as_it_stood() -> None:
     assert (reachable["status"], reachable["reason"]) == ("Unknown", "NotAnsweredYet")
     [*_, reachable, _] = merge_conditions(before, pool_conditions(replace(silent, api_problem="refused")), 2, "t2")
     assert (reachable["status"], reachable["lastTransitionTime"]) == ("False", "t2")
+
+
+def message(facts: PoolFacts, kind: str) -> str:
+    return next(condition.message for condition in pool_conditions(facts) if condition.type == kind)
+
+
+def test_what_keeps_instances_from_running_is_told_with_their_names_and_kubernetes_words() -> None:
+    troubles = (
+        Trouble(instance="b", reason="ImagePullBackOff", message='Back-off pulling image "x"'),
+        Trouble(instance="a", reason="ImagePullBackOff", message='Back-off pulling image "x"'),
+        *(Trouble(instance=f"n{number}", reason="Unschedulable", message="0/3 nodes are available") for number in range(7)),
+    )
+    facts = replace(SETTLED, troubles=troubles)
+    assert of(facts)["Degraded"] == ("True", "ImagePullBackOff")
+    assert message(facts, "Degraded") == (
+        'a, b: ImagePullBackOff (Back-off pulling image "x"); n0, n1, n2, n3, n4 and 2 more: Unschedulable (0/3 nodes are available)'
+    )
+
+
+def test_a_lost_instance_is_told_with_the_reason_and_how_often_it_failed() -> None:
+    evicted = replace(instance("a", S.LOST, health=PodHealth.FAILED), health_reason="Evicted", failures=2)
+    facts = replace(SETTLED, instances=(evicted, instance("b", S.LOST), instance("c", S.LOST, health=PodHealth.RUNNING)))
+    assert message(facts, "Degraded") == "Lost: a (Evicted, 3 failures in a row), b (NodeUnreachable), c (NotReady)"

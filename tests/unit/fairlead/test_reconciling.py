@@ -104,23 +104,23 @@ def test_scaling_up_during_a_drain_creates_a_new_instance() -> None:
 
 def test_a_failed_pod_is_replaced_but_a_quickly_failing_one_only_after_a_pause() -> None:
     failed = instance("a", S.LOST, health=PodHealth.FAILED, since=NOW, created_at=NOW - 100)
-    assert [type(action) for action in next_actions(wanted(1), (failed,), answer(), NOW)] == [DeleteInstance, CreateInstance]
+    assert [type(action) for action in next_actions(wanted(1), (failed,), answer(), NOW)] == [CreateInstance, DeleteInstance]
     quick = replace(failed, created_at=NOW - 3)
     assert next_actions(wanted(1), (quick,), answer(), NOW) == ()
-    assert len(next_actions(wanted(1), (quick,), answer(), NOW + 7)) == 2
+    assert len(next_actions(wanted(1), (quick,), answer(), NOW + 9.5)) == 2
 
 
 def test_a_lost_instance_may_come_back_for_a_minute() -> None:
     lost = instance("a", S.LOST, since=NOW)
     assert next_actions(wanted(1), (lost,), answer(), NOW + 59) == ()
-    actions = next_actions(wanted(1), (lost,), answer(), NOW + 60)
-    assert actions[0] == DeleteInstance(instance="a", reason=DeletionReason.LOST_TOO_LONG)
-    assert isinstance(actions[1], CreateInstance)
+    actions = next_actions(wanted(1), (lost,), answer(), NOW + 75)
+    assert actions[1] == DeleteInstance(instance="a", reason=DeletionReason.LOST_TOO_LONG)
+    assert isinstance(actions[0], CreateInstance)
 
 
 def test_a_pod_deleted_by_hand_stops_accepting_and_is_replaced_at_once() -> None:
     going = instance("a", terminating=True)
-    state, create = next_actions(wanted(1), (going,), answer(seen("a")), NOW)
+    create, state = next_actions(wanted(1), (going,), answer(seen("a")), NOW)
     assert isinstance(state, RecordState)
     assert state.state is S.DRAINING
     assert isinstance(create, CreateInstance)
@@ -170,7 +170,7 @@ def test_a_clock_that_went_back_starts_the_drain_timer_again() -> None:
 def test_the_limits_are_arguments() -> None:
     limits = ReplicaLimits(creations_per_second=2, lost_timeout_seconds=5)
     assert len(next_actions(wanted(9), (), answer(), NOW, limits)) == 2
-    assert len(next_actions(wanted(1), (instance("a", S.LOST, since=NOW - 5),), answer(), NOW, limits)) == 2
+    assert len(next_actions(wanted(1), (instance("a", S.LOST, since=NOW - 7),), answer(), NOW, limits)) == 2
 
 
 def test_scaling_down_waits_for_one_that_is_just_being_lost() -> None:

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from fairlead.conditions import ActionFailure, ActionFailureReason
+from fairlead.conditions.facts import ActionFailure, ActionFailureReason
 from fairlead_operator.backoff import ActionBackoff, ServerBackoff
 
 

@@ -4,19 +4,22 @@ from typing import Any
 
 import pytest
 
+from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
 from fairlead_operator.observing.field_managers import spec_manager, who_changed
-from fairlead_operator.observing.pods import pod_health, read_pod
+from fairlead_operator.observing.pods import health_reason, pod_health, read_pod, trouble_of
 from fairlead_operator.times import format_time, parse_time
 
 
-def status(phase: str, *, ready: str | None = None, ip: str | None = "127.0.0.1", waiting: str | None = None) -> dict[str, Any]:
+def status(
+    phase: str, *, ready: str | None = None, ip: str | None = "127.0.0.1", waiting: str | None = None, words: str = ""
+) -> dict[str, Any]:
     body: dict[str, Any] = {"phase": phase, "podIP": ip}
     if ready is not None:
         body["conditions"] = [{"type": "Ready", "status": ready}]
     if waiting is not None:
-        body["containerStatuses"] = [{"restartCount": 3, "state": {"waiting": {"reason": waiting}}}]
+        body["containerStatuses"] = [{"restartCount": 3, "state": {"waiting": {"reason": waiting, "message": words}}}]
     return body
 
 
@@ -39,6 +42,67 @@ def test_a_pods_status_is_one_word(document: dict[str, Any], health: PodHealth) 
     assert pod_health(document) is health
 
 
+def with_conditions(phase: str = "Running", **conditions: str) -> dict[str, Any]:
+    """A status with conditions: `Ready="False:Reason"`."""
+    entries = [{"type": kind, **dict(zip(("status", "reason"), value.split(":"), strict=False))} for kind, value in conditions.items()]
+    return {"phase": phase, "podIP": "127.0.0.1", "conditions": entries}
+
+
+@pytest.mark.parametrize(
+    ("document", "health"),
+    [
+        (with_conditions(Ready="False", ContainersReady="True"), PodHealth.UNREACHABLE),
+        (with_conditions(Ready="False:ContainersNotReady", ContainersReady="False:ContainersNotReady"), PodHealth.RUNNING),
+        (with_conditions(Ready="False:ReadinessGatesNotReady", ContainersReady="True"), PodHealth.RUNNING),
+        (with_conditions(Ready="True", ContainersReady="True"), PodHealth.READY),
+    ],
+)
+def test_a_pod_that_only_the_node_lifecycle_controller_calls_unready_is_on_a_lost_node(document: dict[str, Any], health: PodHealth) -> None:
+    assert pod_health(document) is health
+
+
+def failed(**status: Any) -> dict[str, Any]:
+    return {"phase": "Failed", **status}
+
+
+def ended(reason: str, code: int) -> dict[str, Any]:
+    return {"restartCount": 0, "state": {"terminated": {"reason": reason, "exitCode": code}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (failed(reason="Evicted", message="The node was low on resource: memory."), "Evicted"),
+        (failed(reason="OutOfnvidia.com/gpu"), "OutOfnvidia.com/gpu"),
+        (failed(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}]), "DeletionByPodGC"),
+        (with_conditions(DisruptionTarget="True:DeletionByTaintManager", Ready="False", ContainersReady="True"), "DeletionByTaintManager"),
+        (with_conditions(DisruptionTarget="False:PreemptionByScheduler", Ready="True"), ""),
+        (failed(containerStatuses=[ended("Completed", 0), ended("OOMKilled", 137)]), "OOMKilled"),
+        (failed(), ""),
+        (with_conditions(Ready="False"), ""),
+    ],
+)
+def test_the_reason_of_a_loss_is_kubernetes_own_word(document: dict[str, Any], reason: str) -> None:
+    assert health_reason(document) == reason
+
+
+@pytest.mark.parametrize(
+    ("document", "trouble"),
+    [
+        (
+            status("Pending", waiting="ImagePullBackOff", words="Back-off pulling image"),
+            Trouble(instance="p", reason="ImagePullBackOff", message="Back-off pulling image"),
+        ),
+        (status("Running", waiting="CrashLoopBackOff"), Trouble(instance="p", reason="CrashLoopBackOff")),
+        (status("Pending", waiting="ContainerCreating"), None),
+        (with_conditions("Pending", PodScheduled="False:Unschedulable"), Trouble(instance="p", reason="Unschedulable")),
+        (with_conditions("Pending", PodScheduled="False:SchedulingGated"), None),
+    ],
+)
+def test_what_keeps_a_pod_from_running_is_told_in_kubernetes_own_words(document: dict[str, Any], trouble: Trouble | None) -> None:
+    assert trouble_of("p", document) == trouble
+
+
 def test_a_pods_record_is_read_back() -> None:
     annotations = {
         "fairlead.dev/state": "Draining",
@@ -46,6 +110,7 @@ def test_a_pods_record_is_read_back() -> None:
         "fairlead.dev/draining-since": format_time(20.5),
         "fairlead.dev/created-at": format_time(10.25),
         "fairlead.dev/spec-hash": "abc",
+        "fairlead.dev/failures": "3",
     }
     document = {
         "metadata": {
@@ -61,15 +126,22 @@ def test_a_pods_record_is_read_back() -> None:
     pod = read_pod(document)
     assert (pod.instance.state, pod.instance.state_since, pod.instance.draining_since) == (InstanceState.DRAINING, 20.5, 20.5)
     assert (pod.instance.created_at, pod.instance.spec_hash, pod.node, pod.restarts) == (10.25, "abc", "n", 3)
+    assert pod.instance.failures == 3
     assert pod.report(8000).address == "127.0.0.1:8000"
     assert pod.report(8000).reason == "CrashLoopBackOff"
 
 
 def test_annotations_spoilt_by_hand_fall_back_to_what_the_pod_shows() -> None:
-    annotations = {"fairlead.dev/state": "Perfect", "fairlead.dev/state-since": "yesterday", "fairlead.dev/created-at": ""}
+    annotations = {
+        "fairlead.dev/state": "Perfect",
+        "fairlead.dev/state-since": "yesterday",
+        "fairlead.dev/created-at": "",
+        "fairlead.dev/failures": "-1",
+    }
     document = {"metadata": {"name": "p", "creationTimestamp": "1970-01-01T00:00:11Z", "annotations": annotations}}
     pod = read_pod(document)
     assert (pod.instance.state, pod.instance.state_since, pod.instance.created_at) == (InstanceState.PENDING, 11, 11)
+    assert pod.instance.failures == 0
 
 
 def test_times_survive_being_written_down() -> None:

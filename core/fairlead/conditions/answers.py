@@ -1,0 +1,60 @@
+"""RingSynced, SLOMet and ControlPlaneReachable: what the control API answers about routers and requests."""
+
+from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
+
+NOT_ANSWERED_YET = "NotAnsweredYet"
+
+
+def _is_unanswered(facts: PoolFacts) -> bool:
+    return facts.observations is None and facts.api_problem is None
+
+
+def _not_answered_yet(kind: ConditionType) -> Condition:
+    return Condition(
+        type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
+    )
+
+
+def ring_synced(facts: PoolFacts) -> Condition:
+    kind = ConditionType.RING_SYNCED
+    if _is_unanswered(facts):
+        return _not_answered_yet(kind)
+    if facts.observations is None:
+        return Condition(
+            type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have"
+        )
+    version = facts.observations.table_version
+    if facts.observations.live_routers == 0:
+        return Condition(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported lately")
+    if facts.observations.table_acknowledged:
+        message = f"All {facts.observations.live_routers} live routers route by table version {version}"
+        return Condition(type=kind, status="True", reason="Acknowledged", message=message)
+    return Condition(
+        type=kind, status="False", reason="WaitingForRouters", message=f"Not every live router has table version {version} yet"
+    )
+
+
+def slo_met(facts: PoolFacts) -> Condition:
+    kind = ConditionType.SLO_MET
+    if facts.slo_percentile is None:
+        return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+    if _is_unanswered(facts):
+        return _not_answered_yet(kind)
+    if facts.observations is None:
+        return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+    attained = facts.observations.ttft_attainment
+    if attained is None:
+        return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
+    words = f"{attained * 100:.0f}% of the requests of the last 5 minutes met the TTFT target, wanted {facts.slo_percentile:g}%"
+    met = attained * 100 >= facts.slo_percentile
+    return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def control_plane_reachable(facts: PoolFacts) -> Condition:
+    kind = ConditionType.CONTROL_PLANE_REACHABLE
+    if _is_unanswered(facts):
+        return _not_answered_yet(kind)
+    if facts.observations is None:
+        message = f"{facts.api_problem}; what serves goes on, drains and new instances wait"
+        return Condition(type=kind, status="False", reason="NoAnswer", message=message)
+    return Condition(type=kind, status="True", reason="Answered", message="The control API took the pool's state")

@@ -1,0 +1,53 @@
+"""Degraded: is anything wrong, with which instance, and why?"""
+
+from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.reconciling.observed import ObservedInstance
+
+_NAMED = 5
+"""Most instances that a message names; it counts the others."""
+
+
+def degraded(facts: PoolFacts) -> Condition:
+    kind = ConditionType.DEGRADED
+    if facts.apply_problem is not None:
+        return Condition(type=kind, status="True", reason=facts.apply_problem.reason, message=facts.apply_problem.message)
+    if facts.troubles:
+        return Condition(type=kind, status="True", reason=min(trouble.reason for trouble in facts.troubles), message=_troubles(facts))
+    lost = [_loss(instance) for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating]
+    if lost:
+        return Condition(type=kind, status="True", reason="InstancesLost", message=f"Lost: {_listed(lost)}")
+    if facts.desired is not None:
+        accepting = facts.count(*ACCEPTING)
+        if (
+            facts.desired.replicas > 0
+            and accepting < facts.desired.min_replicas
+            and not facts.count(InstanceState.PENDING, InstanceState.STARTING)
+        ):
+            message = f"{accepting} instances take requests, less than the minimum of {facts.desired.min_replicas}"
+            return Condition(type=kind, status="True", reason="BelowMinimum", message=message)
+    if facts.strangers:
+        message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
+        return Condition(type=kind, status="True", reason="StrangePods", message=message)
+    return Condition(type=kind, status="False", reason="AsExpected", message="Nothing is wrong")
+
+
+def _troubles(facts: PoolFacts) -> str:
+    """Who cannot run, and why: for each reason the instances, and the message about the first of them."""
+    lines = []
+    for reason in sorted({trouble.reason for trouble in facts.troubles}):
+        of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)
+        words = f" ({of_reason[0].message})" if of_reason[0].message else ""
+        lines.append(f"{_listed([trouble.instance for trouble in of_reason])}: {reason}{words}")
+    return "; ".join(lines)
+
+
+def _loss(instance: ObservedInstance) -> str:
+    row = f", {instance.failures + 1} failures in a row" if instance.failures else ""
+    return f"{instance.id} ({instance.loss_reason}{row})"
+
+
+def _listed(names: list[str]) -> str:
+    """The first names in order, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more

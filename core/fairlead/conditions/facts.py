@@ -1,0 +1,91 @@
+"""Types, reasons, and the facts from which the conditions are computed."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.instances import InstanceState
+from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+
+
+class ConditionType(StrEnum):
+    READY = "Ready"
+    INSTANCES_READY = "InstancesReady"
+    RING_SYNCED = "RingSynced"
+    PROGRESSING = "Progressing"
+    SLO_MET = "SLOMet"
+    CONTROL_PLANE_REACHABLE = "ControlPlaneReachable"
+    DEGRADED = "Degraded"
+
+
+class SpecRefusal(StrEnum):
+    """Why a spec that passed the schema is refused: the reason of Ready=False and of the event SpecRefused."""
+
+    INVALID_SPEC = "InvalidSpec"
+    INVALID_ROUTING = "InvalidRouting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecProblem:
+    """A refused spec: the named reason, and one line with field, value and remedy."""
+
+    reason: SpecRefusal
+    message: str
+
+
+class ActionFailureReason(StrEnum):
+    """Why an action of the operator failed: the reason of Degraded=True and of the event about it."""
+
+    ACTION_FAILED = "ActionFailed"
+    CHILD_NOT_OURS = "ChildNotOurs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionFailure:
+    """An action that failed: the named reason, and one line with the server's words or the remedy."""
+
+    reason: ActionFailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """An instance that cannot run: Kubernetes' reason, such as `ImagePullBackOff`, and its message, empty if none."""
+
+    instance: str
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition before it has a time. `status` is True, False or Unknown."""
+
+    type: ConditionType
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFacts:
+    """The facts from which the conditions are computed.
+
+    `observations` None = the API did not answer, and `api_problem` says why. Both None = the API was asked too
+    recently to call it unanswered. `apply_problem` says why the last action failed, if it did. `strangers` are pods
+    that carry the pool's label and are not its instances.
+    """
+
+    problem: SpecProblem | None
+    desired: DesiredRole | None
+    instances: tuple[ObservedInstance, ...]
+    observations: PoolObservations | None
+    api_problem: str | None
+    slo_percentile: float | None
+    troubles: tuple[Trouble, ...]
+    apply_problem: ActionFailure | None
+    strangers: tuple[str, ...] = ()
+
+    def count(self, *states: InstanceState) -> int:
+        """Instances in these states whose pods are not terminating."""
+        return sum(1 for instance in self.instances if instance.state in states and not instance.terminating)

@@ -1,0 +1,45 @@
+"""All conditions of a pool, and how they become the list in its status."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, ring_synced, slo_met
+from fairlead.conditions.degradation import degraded
+from fairlead.conditions.facts import Condition, PoolFacts
+from fairlead.conditions.readiness import instances_ready, progressing, ready
+
+
+def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
+    """All conditions of a pool: one per type, always the same types in the same order."""
+    of_instances = instances_ready(facts)
+    return (
+        ready(facts, of_instances),
+        of_instances,
+        ring_synced(facts),
+        progressing(facts),
+        slo_met(facts),
+        control_plane_reachable(facts),
+        degraded(facts),
+    )
+
+
+def merge_conditions(
+    previous: Iterable[Mapping[str, Any]], fresh: Iterable[Condition], generation: int, now: str
+) -> tuple[dict[str, Any], ...]:
+    """The new status.conditions list.
+
+    `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one. A condition whose
+    status is not known yet keeps its previous value.
+    """
+    before = {str(condition.get("type")): condition for condition in previous}
+    merged = []
+    for condition in fresh:
+        known = before.get(condition.type.value)
+        if known is not None and condition.reason == NOT_ANSWERED_YET:
+            merged.append(dict(known))
+            continue
+        same = known is not None and known.get("status") == condition.status and known.get("lastTransitionTime")
+        since = str(known["lastTransitionTime"]) if known is not None and same else now
+        merged.append({**asdict(condition), "type": condition.type.value, "observedGeneration": generation, "lastTransitionTime": since})
+    return tuple(merged)
