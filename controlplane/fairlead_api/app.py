@@ -175,6 +175,7 @@ def keep(retention: Retention) -> Keep:
     return Keep(
         partitioned={
             "load_samples": retention.load_samples_days,
+            "arrivals": retention.load_samples_days,
             "decisions": retention.decisions_days,
             "rejections": retention.rejections_days,
         },

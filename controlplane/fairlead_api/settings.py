@@ -51,7 +51,9 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 class Retention:
     """Days each kind of row is kept."""
 
-    load_samples_days: int = _days("LOAD_SAMPLES", 2, "load per second and instance", "heatmaps by the second; older ones show 10 s")
+    load_samples_days: int = _days(
+        "LOAD_SAMPLES", 2, "load per second and instance, arrivals per second", "heatmaps by the second; older ones show 10 s"
+    )
     rollups_10s_days: int = _days("ROLLUPS_10S", 7, "load per 10 s", "heatmaps by 10 s; older ones show minutes")
     rollups_1m_days: int = _days("ROLLUPS_1M", 90, "load per minute", "older heatmaps, attainment of SLO versions")
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")

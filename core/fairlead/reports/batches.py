@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.loads import InstanceInFlight, LoadSample
@@ -44,6 +45,7 @@ class ReportBatch:
     decisions: tuple[DecisionRecord, ...] = ()
     rejections: tuple[RejectionRecord, ...] = ()
     loads: tuple[LoadSample, ...] = ()
+    arrivals: tuple[ArrivalSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,11 @@ class LoadSample:
     Counts cover that second; gauges hold its last value. `ttft_seconds` and `tpot_seconds` hold every first token and
     every finished request of the second, at most 64 each by uniform sampling, so that percentiles can be computed over
     several routers and longer buckets. `kv_usage` (0-1) comes from the engine's metrics, None if unknown.
+
+    A request is judged by the SLO when it is finished and its first token was seen: it is within the SLO when its TTFT
+    and its TPOT were in time (an answer of one token has no TPOT). `prefilled_tokens` are the uncached tokens of the
+    prompts that were computed in the second; `prefilling_seconds` is the time in which at least one was being computed,
+    since the instance's last sample. The last six fields are None from a router of before them: not known, not zero.
     """
 
     pool: PoolKey
@@ -33,6 +38,12 @@ class LoadSample:
     tpot_seconds: tuple[float, ...] = ()
     ttft_within_slo: int = 0
     ttft_total: int = 0
+    tpot_within_slo: int | None = None
+    tpot_total: int | None = None
+    within_slo: int | None = None
+    judged_by_slo: int | None = None
+    prefilled_tokens: int | None = None
+    prefilling_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import ReportBatch
 from fairlead.reports.bindings import BindingChange
 from fairlead.reports.decisions import DecisionRecord
@@ -22,7 +23,7 @@ BATCH_RECORDS = 500
 
 logger = logging.getLogger(__name__)
 
-Record = BindingChange | MigrationRecord | MigrationOutcome | ReRouteRecord | DecisionRecord | RejectionRecord | LoadSample
+Record = BindingChange | MigrationRecord | MigrationOutcome | ReRouteRecord | DecisionRecord | RejectionRecord | LoadSample | ArrivalSample
 
 FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.HISTORY, "bindings"),
@@ -33,6 +34,7 @@ FIELDS: tuple[tuple[Cargo, str], ...] = (
     (Cargo.HISTORY, "rejections"),
     (Cargo.SAMPLES, "decisions"),
     (Cargo.SAMPLES, "loads"),
+    (Cargo.SAMPLES, "arrivals"),
 )
 """The fields of ReportBatch that hold records, with the cargo each belongs to."""
 

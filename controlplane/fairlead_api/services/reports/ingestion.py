@@ -79,6 +79,7 @@ class Ingestion:
                 "load_samples": {_day(sample.second) for report in kept for sample in report.loads},
                 "decisions": {_day(decision.at) for report in kept for decision in report.decisions},
                 "rejections": {_day(rejection.second) for report in kept for rejection in report.rejections},
+                "arrivals": {_day(arrival.second) for report in kept for arrival in report.arrivals},
             }
         )
         done = await self._store.ingest(kept)

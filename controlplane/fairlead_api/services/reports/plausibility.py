@@ -93,9 +93,8 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         return place
 
     if shift:
-        dropped["clock"] += (
-            len(report.bindings) + len(report.migrations) + len(report.decisions) + len(report.rejections) + len(report.loads)
-        )
+        timed = (report.bindings, report.migrations, report.decisions, report.rejections, report.loads, report.arrivals)
+        dropped["clock"] += sum(len(rows) for rows in timed)
     named = tuple(
         change if change.id else replace(change, id=f"{report.router}:{report.id}:{number}")
         for number, change in enumerate(report.bindings)
@@ -110,6 +109,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         decisions=kept(report.decisions, a_sample(ages.decisions)),
         rejections=kept(report.rejections, a_second(ages.rejections)),
         loads=kept(report.loads, a_second(ages.loads)),
+        arrivals=kept(report.arrivals, a_second(ages.loads)),
         acknowledged=kept(report.acknowledged, lambda row: row),
         in_flight=kept(report.in_flight, lambda row: row),
     )

@@ -24,7 +24,9 @@ from fairlead_api.store.database import Database
 from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
-_COUNTS = ("requests", "completed", "failed", "cancelled", "prompt_tokens", "hit_tokens", "output_tokens", "ttft_within_slo", "ttft_total")
+_TOTALS = {"requests_total": "requests", "failed_total": "failed"}
+_SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
+_COUNTS = tuple(_SUMMED.values())
 
 _WHERE = "{table}.pool_id = :pool AND {table}.second >= :start AND {table}.second < :end"
 
@@ -64,9 +66,6 @@ FROM migrations m JOIN pools p ON p.id = m.pool_id
 WHERE p.namespace = :namespace AND p.name = :name AND p.deleted_at IS NULL AND m.at >= :start AND m.at < :end
 GROUP BY floor(extract(epoch FROM m.at - :start) / :step), m.source, m.target ORDER BY count(*) DESC, max(m.at) DESC LIMIT :most
 """
-
-_TOTALS = {"requests_total": "requests", "failed_total": "failed"}
-_SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
 
 
 def _upsert(table: str, columns: list[str], source: str) -> str:

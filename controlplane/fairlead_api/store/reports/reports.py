@@ -31,7 +31,7 @@ from fairlead_api.store.reports.samples import save_samples
 from fairlead_api.store.sessions.bindings import apply_bindings
 from fairlead_api.store.sessions.moves import save_reroutes
 
-ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads")
+ROWS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", "decisions", "rejections", "loads", "arrivals")
 """The fields of a Report whose rows are stored once."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)

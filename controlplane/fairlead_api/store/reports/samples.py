@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Report
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.loads import LoadSample
@@ -17,6 +18,7 @@ from fairlead_api.store.database import moment
 from fairlead_api.store.records import Writing
 
 _LOADS = Writing(tables.load_samples, LoadSample, "pool_id", "router", "sent_at")
+_ARRIVALS = Writing(tables.arrivals, ArrivalSample, "pool_id", "router")
 _DECISIONS = Writing(tables.decisions, DecisionRecord, "pool_id", "router", "candidates", "weighing")
 _REJECTIONS = Writing(tables.rejections, RejectionRecord, "pool_id", "router")
 
@@ -29,7 +31,9 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
     loads = [load for load in report.loads if load.pool in ids]
     decisions = [decision for decision in unique if decision.pool in ids]
     rejections = [rejection for rejection in report.rejections if rejection.pool in ids]
-    lost = len(report.loads) + len(report.decisions) + len(report.rejections) - len(loads) - len(decisions) - len(rejections)
+    arrivals = [arrival for arrival in report.arrivals if arrival.pool in ids]
+    sent = len(report.loads) + len(report.decisions) + len(report.rejections) + len(report.arrivals)
+    lost = sent - len(loads) - len(decisions) - len(rejections) - len(arrivals)
     if lost:
         ignored["unknown-pool"] += lost
     router = report.router
@@ -43,6 +47,7 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
         weighing=lambda decision: replace(decision.weighing, candidates=()),
     )
     await _REJECTIONS.copy(connection, rejections, pool_id=lambda rejection: ids[rejection.pool], router=router)
+    await _ARRIVALS.copy(connection, arrivals, pool_id=lambda arrival: ids[arrival.pool], router=router)
     if loads:
         buckets = {(ids[load.pool], load.second - load.second % ROLLUP_SECONDS) for load in loads}
         rows_due = [{"pool_id": pool, "bucket": moment(bucket), "router": router} for pool, bucket in sorted(buckets)]

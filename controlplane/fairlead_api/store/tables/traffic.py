@@ -1,12 +1,12 @@
-"""Tables that grow with traffic: decisions, rejections and load samples by UTC day, and the rollups of load samples."""
+"""Tables that grow with traffic: decisions, rejections, arrivals and load samples by UTC day; rollups of samples."""
 
-from sqlalchemy import REAL, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import REAL, BigInteger, Column, DateTime, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
 from fairlead_client.resources.heatmaps import METRICS
 
-PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second"}
+PARTITIONED = {"load_samples": "second", "decisions": "at", "rejections": "second", "arrivals": "second"}
 """Tables partitioned by UTC day, with the column that decides the day."""
 
 
@@ -83,6 +83,20 @@ load_samples = Table(
     Column("tpot_seconds", ARRAY(REAL), nullable=False),
     count_column("ttft_within_slo"),
     count_column("ttft_total"),
+    *(Column(name, BigInteger) for name in ("tpot_within_slo", "tpot_total", "within_slo", "judged_by_slo", "prefilled_tokens")),
+    Column("prefilling_seconds", REAL),
+    Index(None, "pool_id", "second"),
+    postgresql_partition_by="RANGE (second)",
+)
+
+arrivals = Table(
+    "arrivals",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    time_column("second"),
+    count_column("requests"),
+    count_column("prompt_tokens"),
     Index(None, "pool_id", "second"),
     postgresql_partition_by="RANGE (second)",
 )
@@ -97,6 +111,10 @@ SUMS = (
     "output_tokens",
     "ttft_within_slo",
     "ttft_total",
+    "tpot_within_slo",
+    "tpot_total",
+    "within_slo",
+    "judged_by_slo",
 )
 """Counts that a rollup sums, besides the maximum, sum and number of every heatmap metric's seconds."""
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.loads import InstanceInFlight, LoadSample
@@ -62,6 +63,7 @@ class SchedulerRecords:
     decisions: tuple[DecisionRecord, ...]
     rejections: tuple[RejectionRecord, ...]
     loads: tuple[LoadSample, ...]
+    arrivals: tuple[ArrivalSample, ...] = ()
     reroutes: tuple[ReRouteRecord, ...] = ()
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0

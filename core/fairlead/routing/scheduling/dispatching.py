@@ -86,6 +86,7 @@ class Dispatching:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""
         state = self._state
         state.accounting.prefilled(tracked, now)
+        state.recorder.loads.prefilled(state.loads[tracked.instance], now, tracked.miss_tokens)
         if state.gate.forecast is not None:
             state.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)
         if state.loads[tracked.instance].entry.state in REACHABLE:

@@ -1,13 +1,14 @@
-"""Load samples: what each instance did in each second, as one router saw it."""
+"""Load samples: what each instance did in each second, as one router saw it, and what was asked of the pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.loads import LoadSample
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.tables import PoolKey
+from fairlead.tables import PoolKey, SloFacts
 
 LATENCIES_PER_SECOND = 64
 """Latencies kept per instance and second; of more, a uniform sample."""
@@ -50,6 +51,11 @@ class SecondOfLoad:
     hit_tokens: int = 0
     output_tokens: int = 0
     ttft_within_slo: int = 0
+    tpot_within_slo: int = 0
+    within_slo: int = 0
+    judged_by_slo: int = 0
+    prefilled_tokens: int = 0
+    prefilling_seconds: float = 0.0
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
@@ -74,7 +80,22 @@ class LoadSeconds:
         self._running: dict[str, SecondOfLoad] = {}
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
+        self._prefilling_since: dict[str, float] = {}
+        """When each instance that prefills was looked at last."""
+        self._arrivals: dict[int, tuple[int, int]] = {}
+        """Requests and prompt tokens by second."""
         self.dropped = 0
+
+    def arrived(self, prompt_tokens: int, now: float) -> None:
+        """A request came for the pool, whatever will become of it."""
+        if not self._kept:
+            return
+        second = int(now)
+        requests, tokens = self._arrivals.get(second, (0, 0))
+        if requests or len(self._arrivals) < self._limit:
+            self._arrivals[second] = (requests + 1, tokens + prompt_tokens)
+        else:
+            self.dropped += 1
 
     def dispatched(self, load: InstanceLoad, now: float) -> None:
         """A request was sent to the instance."""
@@ -88,6 +109,11 @@ class LoadSeconds:
             second.ttft.add(ttft_seconds)
             second.ttft_within_slo += ttft_seconds < target_seconds
 
+    def prefilled(self, load: InstanceLoad, now: float, tokens: int) -> None:
+        """So many uncached tokens of a prompt were computed on the instance."""
+        if self._kept:
+            self._current(load, now).prefilled_tokens += tokens
+
     def completed(
         self,
         prefilled_on: InstanceLoad,
@@ -97,9 +123,11 @@ class LoadSeconds:
         prompt_tokens: int,
         hit_tokens: int,
         output_tokens: int,
+        ttft_seconds: float | None,
         tpot_seconds: float | None,
+        slo: SloFacts,
     ) -> None:
-        """A request ended well."""
+        """A request ended well. Its latencies are None when nobody saw its first token."""
         if not self._kept:
             return
         second = self._current(prefilled_on, now)
@@ -111,6 +139,10 @@ class LoadSeconds:
         second.output_tokens += output_tokens
         if tpot_seconds is not None:
             second.tpot.add(tpot_seconds)
+            second.tpot_within_slo += tpot_seconds < slo.tpot_seconds
+        if ttft_seconds is not None:
+            second.judged_by_slo += 1
+            second.within_slo += ttft_seconds < slo.ttft_seconds and (tpot_seconds is None or tpot_seconds < slo.tpot_seconds)
 
     def failed(self, load: InstanceLoad, now: float) -> None:
         """The instance failed a request."""
@@ -131,8 +163,17 @@ class LoadSeconds:
             if running is not None:
                 self._finish(instance, running)
             running = self._running[instance] = SecondOfLoad(second)
-        running.read_gauges(load)
+        self._look(running, load, now)
         return running
+
+    def _look(self, second: SecondOfLoad, load: InstanceLoad, now: float) -> None:
+        """Take the counts of this instant, and the time since the last look if the instance prefilled in it."""
+        second.read_gauges(load)
+        since = self._prefilling_since.pop(load.entry.id, None)
+        if since is not None:
+            second.prefilling_seconds += max(0.0, now - since)
+        if load.prefilling:
+            self._prefilling_since[load.entry.id] = now
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
         """Finished seconds; instances without events since the last take give the last full second's gauges."""
@@ -145,12 +186,21 @@ class LoadSeconds:
         for instance, load in loads.items():
             if instance not in self._running and self._last_second.get(instance, -1) < second - 1:
                 idle = SecondOfLoad(second - 1)
-                idle.read_gauges(load)
+                self._look(idle, load, now)
                 self._finish(instance, idle)
         for instance in self._last_second.keys() - loads.keys() - self._running.keys():
             del self._last_second[instance]
+            self._prefilling_since.pop(instance, None)
         taken, self._finished = tuple(self._finished), []
         return taken
+
+    def take_arrivals(self, now: float, *, final: bool) -> tuple[ArrivalSample, ...]:
+        """Finished seconds in which requests came; the running one too when `final`."""
+        ready = sorted(second for second in self._arrivals if second < int(now) or final)
+        counts = [(second, *self._arrivals.pop(second)) for second in ready]
+        return tuple(
+            ArrivalSample(pool=self._pool, second=second, requests=requests, prompt_tokens=tokens) for second, requests, tokens in counts
+        )
 
     def _finish(self, instance: str, running: SecondOfLoad) -> None:
         self._last_second[instance] = running.second
@@ -178,5 +228,11 @@ class LoadSeconds:
                 tpot_seconds=tuple(running.tpot.values),
                 ttft_within_slo=running.ttft_within_slo,
                 ttft_total=running.ttft.seen,
+                tpot_within_slo=running.tpot_within_slo,
+                tpot_total=running.tpot.seen,
+                within_slo=running.within_slo,
+                judged_by_slo=running.judged_by_slo,
+                prefilled_tokens=running.prefilled_tokens,
+                prefilling_seconds=running.prefilling_seconds,
             )
         )

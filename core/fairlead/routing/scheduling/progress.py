@@ -73,7 +73,9 @@ class Progress:
             prompt_tokens=tracked.request.prompt_tokens,
             hit_tokens=tracked.hit_tokens if cached_tokens is None else cached_tokens,
             output_tokens=output_tokens,
+            ttft_seconds=None if tracked.first_token_at is None else tracked.first_token_at - tracked.request.arrived_at,
             tpot_seconds=_tpot_seconds(tracked, now, output_tokens),
+            slo=state.table.slo,
         )
         return self._outcomes.take((instance,), now)
 

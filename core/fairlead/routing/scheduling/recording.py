@@ -200,6 +200,7 @@ class Recorder:
             decisions=self.take_decisions(),
             rejections=self.take_rejections(now, final=final),
             loads=self.loads.take(loads, now, final=final),
+            arrivals=self.loads.take_arrivals(now, final=final),
             dropped=self.take_dropped(),
         )
 

@@ -82,6 +82,7 @@ class PoolScheduler:
         state.view.now = now
         tracked = TrackedRequest(request=request, submitted_at=now)
         state.accounting.admit(tracked)
+        state.recorder.loads.arrived(request.prompt_tokens, now)
         if not state.view.candidates() and len(state.held) >= state.settings.held_limit:
             refusal: Refusal | None = self._outcomes.nobody(request, 0.0, now)
         else:

@@ -9,6 +9,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.load_samples import LoadSeconds, Reservoir
 from fairlead.routing.scheduling.recording import Recorder
+from fairlead.tables import SloFacts
 from fairlead_testing.builders.routing import POOL, entry, request, table
 
 
@@ -176,10 +177,56 @@ def test_seconds_nobody_wants_are_not_kept() -> None:
     load = InstanceLoad(entry=entry("a"))
     seconds.dispatched(load, 10.0)
     seconds.first_token(load, 10.1, 0.1, 5.0)
-    seconds.completed(load, load, 10.2, prompt_tokens=10, hit_tokens=0, output_tokens=5, tpot_seconds=0.02)
+    finish(seconds, load, 10.2, ttft=0.1, tpot=0.02)
     seconds.failed(load, 10.3)
     seconds.cancelled(load, 10.4)
-    assert (seconds.take({"a": load}, 20.0, final=True), seconds.dropped) == ((), 0)
+    seconds.arrived(100, 10.5)
+    taken = seconds.take({"a": load}, 20.0, final=True), seconds.take_arrivals(20.0, final=True)
+    assert (taken, seconds.dropped) == (((), ()), 0)
+
+
+def finish(seconds: LoadSeconds, load: InstanceLoad, now: float, *, ttft: float | None, tpot: float | None) -> None:
+    """A request of 10 prompt tokens ends, judged by a TTFT of 5 s and a TPOT of 0.1 s."""
+    slo = SloFacts(ttft_seconds=5.0, tpot_seconds=0.1)
+    seconds.completed(load, load, now, prompt_tokens=10, hit_tokens=0, output_tokens=5, ttft_seconds=ttft, tpot_seconds=tpot, slo=slo)
+
+
+def test_a_request_is_within_the_slo_when_both_its_latencies_are() -> None:
+    seconds = LoadSeconds(POOL, 100)
+    load = InstanceLoad(entry=entry("a"))
+    finish(seconds, load, 10.1, ttft=1.0, tpot=0.05)
+    finish(seconds, load, 10.2, ttft=6.0, tpot=0.05)
+    finish(seconds, load, 10.3, ttft=1.0, tpot=0.2)
+    finish(seconds, load, 10.4, ttft=1.0, tpot=None)  # an answer of one token
+    finish(seconds, load, 10.5, ttft=None, tpot=None)  # not streamed: nobody saw its first token
+    (sample,) = seconds.take({}, 11.0, final=False)
+    assert (sample.within_slo, sample.judged_by_slo, sample.completed) == (2, 4, 5)
+    assert (sample.tpot_within_slo, sample.tpot_total) == (2, 3)
+
+
+def test_what_came_is_counted_whatever_became_of_it() -> None:
+    seconds = LoadSeconds(POOL, 2)
+    for now, tokens in ((10.1, 100), (10.9, 200), (12.0, 300), (13.0, 1)):
+        seconds.arrived(tokens, now)
+    assert seconds.dropped == 1
+    finished = seconds.take_arrivals(12.5, final=False)
+    assert [(one.second, one.requests, one.prompt_tokens) for one in finished] == [(10, 2, 300)]
+    assert [(one.second, one.requests) for one in seconds.take_arrivals(12.6, final=True)] == [(12, 1)]
+
+
+def test_time_spent_prefilling_is_told_exactly_once() -> None:
+    seconds = LoadSeconds(POOL, 100)
+    load = InstanceLoad(entry=entry("a"))
+    load.prefilling = 1
+    seconds.dispatched(load, 10.25)
+    told = [seconds.take({"a": load}, now, final=False) for now in (11.0, 12.0, 13.0)]
+    load.prefilling = 0
+    seconds.prefilled(load, 13.75, 3000)
+    told += [seconds.take({"a": load}, now, final=False) for now in (15.0, 16.0)]
+    samples = [sample for taken in told for sample in taken]
+    assert sum(sample.prefilling_seconds or 0.0 for sample in samples) == 3.5
+    assert sum(sample.prefilled_tokens or 0 for sample in samples) == 3000
+    assert samples[-1].prefilling_seconds == 0.0
 
 
 def test_a_reservoir_keeps_64_values_drawn_from_all() -> None:

@@ -1,0 +1,19 @@
+"""The demand on a pool, second by second."""
+
+from dataclasses import dataclass
+
+from fairlead.tables import PoolKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalSample:
+    """The requests that came to this router for a pool in one second, whatever became of them.
+
+    Refused requests are demand as much as served ones, and a request that waits while no instance accepts is counted
+    before any instance exists. A second without a request has no sample.
+    """
+
+    pool: PoolKey
+    second: int
+    requests: int
+    prompt_tokens: int
