@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import psycopg
 import pytest
 
 from fairlead.reports.batches import Report, ReportReceipt
@@ -16,8 +17,10 @@ from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.knowledge.bindings import SessionBindings
+from fairlead_client.problems import ApiProblem
 from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 HOSTS = ("a", "b", "c", "d")
@@ -254,21 +257,18 @@ async def test_history_never_runs_backwards_over_routers_whose_clocks_differ(hos
     assert contradictions(database_url) == []
 
 
+def a_rejection(second: int, reason: RejectionReason) -> RejectionRecord:
+    return RejectionRecord(
+        pool=CHAT, second=second, reason=reason, count=1, status=429, sample_request="r", sample_prompt_tokens=1, retry_after_seconds=1.0
+    )
+
+
 def bad_rows() -> Iterator[tuple[str, dict[str, Any], str]]:
     """A row each that cannot be stored, and the reason it is counted by."""
     second = 1
     load = msgspec.to_builtins(a_load("a", second))
     binding = msgspec.to_builtins(a_binding("bad", "a"))
-    rejection = RejectionRecord(
-        pool=CHAT,
-        second=second,
-        reason=RejectionReason.QUEUE_FULL,
-        count=1,
-        status=429,
-        sample_request="r",
-        sample_prompt_tokens=1,
-        retry_after_seconds=1.0,
-    )
+    rejection = a_rejection(second, RejectionReason.QUEUE_FULL)
     decision = DecisionRecord(
         id="d",
         pool=CHAT,
@@ -313,6 +313,28 @@ async def test_a_row_that_cannot_be_stored_costs_itself_alone(hosts: ApiInstance
     assert answer.status_code == 200, answer.text
     assert {item.session for item in (await hosts.viewer.sessions({})).items} == {"s", "t"}
     assert f'rows_ignored_total{{reason="{reason}"}} 2.0' in await exposition(hosts)
+
+
+async def test_a_stored_row_with_a_word_of_a_newer_version_costs_itself_alone(hosts: ApiInstance, database_url: str) -> None:
+    now = hosts.clock().timestamp()
+    moves = [moving("s", "b", previous="a", based_on=1), moving("t", "b", previous="a", based_on=1)]
+    bindings = (a_binding("s", "a"), a_binding("t", "a"), *moves)
+    causes = (RejectionReason.QUEUE_FULL, RejectionReason.PREDICTED_TTFT)
+    refused = tuple(a_rejection(int(now), cause) for cause in causes)
+    await hosts.router.post_report(a_report("1", bindings=bindings, migrations=tuple(map(a_move, moves)), rejections=refused))
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        for table in ("sessions", "bindings", "migrations"):
+            column = "trigger" if table == "migrations" else "reason"
+            connection.execute(f"UPDATE {table} SET {column} = 'whim' WHERE session = 's'")
+        connection.execute("UPDATE rejections SET reason = 'whim' WHERE reason = 'rejected-queue-full'")
+    assert [item.session for item in (await hosts.viewer.sessions({})).items] == ["t"]
+    assert [item.session for item in (await hosts.viewer.migrations({})).items] == ["t"]
+    assert (await hosts.viewer.migration_matrix({})).total == 1
+    found = await hosts.viewer.rejections({})
+    assert ([group.reason for group in found.groups], found.total) == ([RejectionReason.PREDICTED_TTFT], 1)
+    for missing in (hosts.viewer.session(CHAT, "s"), hosts.viewer.migration(moves[0].id)):
+        with pytest.raises(ApiProblem, match="Not found"):
+            await missing
 
 
 async def test_half_a_surrogate_pair_is_not_json(hosts: ApiInstance) -> None:

@@ -1,9 +1,11 @@
 """Code that all lists of history share: narrowing by an index, pools by name, one row, the newest rows."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+import msgspec
 from sqlalchemy import ColumnElement, Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,6 +17,8 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.paging import Test, page
 from fairlead_api.store.pool_names import PoolNames
 from fairlead_client.resources.pages import Page
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
@@ -57,16 +61,17 @@ class Lists:
         """One page, newest first by `keys`."""
         query, also = chosen
         found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit)
-        items = await self._built(connection, found.items, build)
+        items = [item for _, item in await self._built(connection, found.items, build)]
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """The only row of the query. Raises NotFound, which names its kind `what`."""
+        """The only row of the query. Raises NotFound, which names its kind `what`, also for an unreadable row."""
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
-            if row is None:
-                raise NotFound(what, name)
-            return (await self._built(connection, [row], build))[0]
+            built = [] if row is None else await self._built(connection, [row], build)
+        if not built:
+            raise NotFound(what, name)
+        return built[0][1]
 
     async def recent(
         self, table: Table, since: datetime, build: Build[Item], pool: str | None, limit: int, *also: "ColumnElement[bool]"
@@ -77,11 +82,26 @@ class Lists:
             query, _ = narrowed(query, [(table.c.pool_id, await self.pool_id(connection, pool))])
             rows = (await connection.execute(query.order_by(table.c.recorded_at.desc(), table.c.id).limit(limit))).all()
             items = await self._built(connection, rows, build)
-        return [(row.recorded_at, item) for row, item in zip(reversed(rows), reversed(items), strict=True)]
+        return [(row.recorded_at, item) for row, item in reversed(items)]
 
-    async def _built(self, connection: AsyncConnection, rows: Sequence[Any], build: Build[Item]) -> list[Item]:
+    async def _built(self, connection: AsyncConnection, rows: Sequence[Any], build: Build[Item]) -> list[tuple[Any, Item]]:
         known = await self._pools.names(connection, [row.pool_id for row in rows])
-        return [build(row, known[row.pool_id]) for row in rows]
+        return readable(rows, lambda row: build(row, known[row.pool_id]))
+
+
+def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[Any, Item]]:
+    """The rows with their items. A row that this version cannot read is left out, so that it costs no other.
+
+    For example, a newer version stored a reason that this one does not know, and was then rolled back.
+    """
+    found = []
+    for row in rows:
+        try:
+            found.append((row, build(row)))
+        except msgspec.ValidationError as error:
+            name = row.id if "id" in row._fields else row.session
+            logger.warning("row left out of a list", extra={"row": str(name), "error": str(error)})
+    return found
 
 
 def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen:

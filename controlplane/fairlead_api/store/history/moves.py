@@ -25,6 +25,8 @@ MATRIX_ROWS = 2 * SEARCHED
 FLOWS = 2500
 """Most pairs of instances that one matrix names."""
 
+_TRIGGERS = frozenset(BindingReason)
+
 
 class PostgresMoves(Generic[AnyMove]):
     """Implements `routes.moves.MoveReader` for one table.
@@ -70,7 +72,7 @@ class PostgresMoves(Generic[AnyMove]):
             for source, target, bucket, trigger, amount in counted:
                 if source is not None:
                     flows.append(MigrationFlow(source=source, target=target, count=amount))
-                else:
+                elif trigger in _TRIGGERS:
                     buckets.setdefault(int(bucket), {})[BindingReason(trigger)] = amount
                     by_trigger[BindingReason(trigger)] += amount
         return MigrationMatrix(

@@ -18,6 +18,9 @@ SAMPLES = 5
 FINE = timedelta(hours=2)
 """For a range longer than this, served requests are counted from minutes."""
 
+_REASONS = frozenset(RejectionReason)
+"""Rows with another reason, stored by a newer version that was rolled back, are left out."""
+
 _pool_name = pools.c.namespace + "/" + pools.c.name
 _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status)
 
@@ -42,7 +45,8 @@ class PostgresRejections:
         async with self._database.reading() as connection:
             groups: dict[tuple[str, str, int], list[Any]] = {}
             for row in await connection.execute(by_bucket.group_by(*_cause, _pool_name, bucket)):
-                groups.setdefault((row.pool, row.reason, row.status), []).append(row)
+                if row.reason in _REASONS:
+                    groups.setdefault((row.pool, row.reason, row.status), []).append(row)
             samples: dict[tuple[str, str, int], list[RejectionSample]] = {}
             for row in await connection.execute(newest):
                 samples.setdefault((row.pool, row.reason, row.status), []).append(_sample(row))

@@ -10,7 +10,7 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.history.filters import SessionFilter
 from fairlead_api.services.spans import Span
 from fairlead_api.store.database import Database
-from fairlead_api.store.history.lists import Lists, narrowed
+from fairlead_api.store.history.lists import Lists, narrowed, readable
 from fairlead_api.store.records import read
 from fairlead_api.store.tables import bindings, session_names, sessions
 from fairlead_client.resources.pages import Page
@@ -61,8 +61,11 @@ class PostgresSessions:
                 .order_by(bindings.c.version.desc())
                 .limit(1000)
             )
-            history = [read(BindingHistoryItem, holder) for holder in holders]
-        return SessionDetail(session=_summary(row, str(pool)), history=history)
+            history = [item for _, item in readable(holders, lambda holder: read(BindingHistoryItem, holder))]
+        summaries = readable([row], lambda row: _summary(row, str(pool)))
+        if not summaries:
+            raise NotFound("session", session)
+        return SessionDetail(session=summaries[0][1], history=history)
 
 
 async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
