@@ -2,7 +2,8 @@
 
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
-An instance has ring anchors exactly in Warming and Serving, and only then may it get new work.
+A drained instance that changes its role goes from Draining to Warming. An instance has ring anchors exactly in Warming
+and Serving, and only then may it get new work.
 """
 
 from enum import StrEnum
@@ -37,14 +38,25 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 
 TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
     InstanceState.PENDING: frozenset(
-        {InstanceState.STARTING, InstanceState.WARMING, InstanceState.DRAINING, InstanceState.LOST, InstanceState.GONE}
+        {
+            InstanceState.STARTING,
+            InstanceState.WARMING,
+            InstanceState.CORDONED,
+            InstanceState.DRAINING,
+            InstanceState.LOST,
+            InstanceState.GONE,
+        }
     ),
-    InstanceState.STARTING: frozenset({InstanceState.WARMING, InstanceState.DRAINING, InstanceState.LOST, InstanceState.GONE}),
+    InstanceState.STARTING: frozenset(
+        {InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST, InstanceState.GONE}
+    ),
     InstanceState.WARMING: frozenset({InstanceState.SERVING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST}),
     InstanceState.SERVING: frozenset({InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST}),
     InstanceState.CORDONED: frozenset({InstanceState.SERVING, InstanceState.DRAINING, InstanceState.LOST}),
-    InstanceState.DRAINING: frozenset({InstanceState.GONE, InstanceState.LOST}),
-    InstanceState.LOST: frozenset({InstanceState.STARTING, InstanceState.WARMING, InstanceState.DRAINING, InstanceState.GONE}),
+    InstanceState.DRAINING: frozenset({InstanceState.WARMING, InstanceState.GONE, InstanceState.LOST}),
+    InstanceState.LOST: frozenset(
+        {InstanceState.STARTING, InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.GONE}
+    ),
     InstanceState.GONE: frozenset(),
 }
 

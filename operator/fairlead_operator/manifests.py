@@ -19,6 +19,12 @@ STATE_ANNOTATION = "fairlead.dev/state"
 STATE_SINCE_ANNOTATION = "fairlead.dev/state-since"
 STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
+FLIP_ANNOTATION = "fairlead.dev/flip-to"
+"""Annotation of a draining pod: the role it goes on in once it is drained."""
+
+CORDONED_ANNOTATION = "fairlead.dev/cordoned"
+"""Annotation set by people: with the value `true` the instance gets no new requests."""
+
 CREATED_ANNOTATION = "fairlead.dev/created-at"
 """Annotation: when the operator made the pod, by the operator's clock.
 
@@ -74,6 +80,20 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
     if state is InstanceState.DRAINING:
         annotations[DRAINING_ANNOTATION] = since
     return annotations
+
+
+def flip_patch(role: Role, since: str) -> dict[str, Any]:
+    """The merge patch that lets a drained pod go on in a role: its label, its state, and the end of its drain."""
+    return {
+        "metadata": {
+            "labels": {ROLE_LABEL: role.value},
+            "annotations": {
+                **state_annotations(InstanceState.WARMING, since, "RoleFlipped"),
+                DRAINING_ANNOTATION: None,
+                FLIP_ANNOTATION: None,
+            },
+        }
+    }
 
 
 def pod(

@@ -6,6 +6,19 @@ from enum import StrEnum
 from fairlead.instances import InstanceState, Role
 
 
+class CreationReason(StrEnum):
+    """Why an instance is created; also the reason of its first state."""
+
+    POOL_CREATED = "PoolCreated"
+    """The pool never had an instance."""
+    ADDED = "Added"
+    """The role has fewer instances than it wants, and none is leaving."""
+    REPLACING = "Replacing"
+    """It takes the place of an instance that is leaving."""
+    ROLLOUT = "Rollout"
+    """It has the new template and takes over from an outdated one."""
+
+
 class DeletionReason(StrEnum):
     """Why a pod is deleted; also the reason of the event about it."""
 
@@ -22,6 +35,7 @@ class DrainReason(StrEnum):
 
     SCALED_DOWN = "ScaledDown"
     OUTDATED = "Outdated"
+    ROLE_FLIP = "RoleFlip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +48,7 @@ class CreateInstance:
     role: Role
     ordinal: int
     spec_hash: str
-    reason: str
+    reason: CreationReason
     failures: int = 0
     """How many instances in a row failed before this one."""
 
@@ -53,13 +67,27 @@ class RecordState:
 class Drain:
     """Mark an instance as draining since now. A drain is never undone.
 
-    It gets no new requests, its sessions move away, and its pod is deleted once it is empty.
+    It gets no new requests and its sessions move away. Once it is empty, its pod is deleted, or, with `flip_to`, goes
+    on in that role.
     """
 
     instance: str
     reason: DrainReason
     cost: float
     """The cost computed for this instance when it was chosen: the lowest of the candidates."""
+    flip_to: Role | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlipRole:
+    """Give a drained instance's pod this role and let it warm up there, in one write.
+
+    The role may be its own: then the place it was drained for has gone, and its own role lacks an instance again.
+    """
+
+    instance: str
+    before: Role
+    role: Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,4 +98,4 @@ class DeleteInstance:
     reason: DeletionReason
 
 
-Action = CreateInstance | RecordState | Drain | DeleteInstance
+Action = CreateInstance | RecordState | Drain | FlipRole | DeleteInstance

@@ -1,4 +1,4 @@
-"""The inputs of a plan: the desired role, and the instances as the cluster shows them."""
+"""The inputs of a plan: the desired pool, and the instances as the cluster shows them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,6 +37,10 @@ class ObservedInstance:
     terminating: bool = False
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
+    flip_to: Role | None = None
+    """The role it goes on in once it is drained; None = its pod is deleted then."""
+    cordoned: bool = False
+    """A person wants it to get no new requests."""
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
     failures: int = 0
@@ -50,6 +54,28 @@ class ObservedInstance:
         return self.health_reason or _LOSSES.get(self.health, "NotReady")
 
 
+class RoleChange(StrEnum):
+    """How an instance moves from a role that has one too many to one that has one too few."""
+
+    ROLE_FLIP = "RoleFlip"
+    """Drain it, then the same pod goes on in the other role."""
+    REPLACE = "Replace"
+    """Drain and delete it, and create another in the other role."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutBounds:
+    """How a role's instances are replaced after a change of their template; see `fairlead.reconciling.rollouts`."""
+
+    max_surge: int = 1
+    max_unavailable: int = 0
+    halted: bool = False
+    """Paused by a person or stopped by a regression: nothing outdated is replaced."""
+
+
+_DEFAULT_BOUNDS = RolloutBounds()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
     """What the spec in force wants for one role."""
@@ -60,8 +86,21 @@ class DesiredRole:
     max_replicas: int
     spec_hash: str
     drain_timeout_seconds: float
+    rollout: RolloutBounds = _DEFAULT_BOUNDS
     prefill_tokens_per_second: float = 6250.0
     """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredPool:
+    """What the spec in force wants: each role once."""
+
+    roles: tuple[DesiredRole, ...]
+    role_change: RoleChange = RoleChange.REPLACE
+
+    def role(self, role: Role | None) -> DesiredRole | None:
+        """What is wanted of a role, None when the pool has no such role."""
+        return next((wanted for wanted in self.roles if wanted.role is role), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 
+_ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
+
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
     """The instance's state, and why.
@@ -21,7 +23,7 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[Ins
         reason = instance.health_reason or "PodDeleted"
         return (InstanceState.DRAINING, reason) if recorded is not InstanceState.LOST else (recorded, reason)
     if instance.health is PodHealth.READY:
-        return _of_ready(recorded, in_every_table=in_every_table)
+        return _of_ready(instance, in_every_table=in_every_table)
     if recorded in ACCEPTING or recorded is InstanceState.CORDONED:
         return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.PENDING and instance.health is PodHealth.RUNNING:
@@ -29,8 +31,15 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[Ins
     return recorded, "Unchanged"
 
 
-def _of_ready(recorded: InstanceState, *, in_every_table: bool) -> tuple[InstanceState, str]:
-    if recorded in {InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST}:
+def _of_ready(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
+    recorded = instance.state
+    if instance.draining_since is not None:
+        return InstanceState.DRAINING, "BackWhileDraining"  # its drain began before it was lost, and goes on
+    if instance.cordoned:
+        return InstanceState.CORDONED, "Cordoned" if recorded is not InstanceState.CORDONED else "Unchanged"
+    if recorded is InstanceState.CORDONED:
+        return InstanceState.SERVING, "Uncordoned"
+    if recorded in _ON_THE_WAY:
         return InstanceState.WARMING, "EngineReady"
     if recorded is InstanceState.WARMING and in_every_table:
         return InstanceState.SERVING, "TableAcknowledged"

@@ -1,20 +1,23 @@
 """Carries out a plan's actions. Each is one idempotent call; a refused one is reported and tried again later."""
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, RecordState
+from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, FlipRole, RecordState
 from fairlead_operator.applying.ownership import is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import PoolIdentity, pod, state_annotations
+from fairlead_operator.manifests import FLIP_ANNOTATION, PoolIdentity, flip_patch, pod, state_annotations
 from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
+
+_NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 
 _DELETION_EVENTS = {
     DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
@@ -65,11 +68,9 @@ class Applier:
             case RecordState():
                 await self._record(action)
             case Drain():
-                await self._annotate(action.instance, InstanceState.DRAINING, action.reason)
-                message = (
-                    f"{action.instance} takes no new requests and is emptied ({action.reason}); cost {action.cost:.1f}, the least of all"
-                )
-                self._record_event("Draining", message, action.instance)
+                await self._drain(action)
+            case FlipRole():
+                await self._flip(action)
             case DeleteInstance():
                 await self._delete(action)
 
@@ -105,8 +106,21 @@ class Applier:
         if action.state is InstanceState.LOST:
             self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
 
-    async def _annotate(self, instance: str, state: InstanceState, reason: str) -> bool:
-        body = {"metadata": {"annotations": state_annotations(state, format_time(self._clock()), reason)}}
+    async def _drain(self, action: Drain) -> None:
+        more = {FLIP_ANNOTATION: action.flip_to.value} if action.flip_to is not None else {}
+        await self._annotate(action.instance, InstanceState.DRAINING, action.reason, more)
+        aim = f"{action.reason} to {action.flip_to}" if action.flip_to is not None else action.reason
+        message = f"{action.instance} takes no new requests and is emptied ({aim}); cost {action.cost:.1f}, the least of all"
+        self._record_event("Draining", message, action.instance)
+
+    async def _flip(self, action: FlipRole) -> None:
+        body = flip_patch(action.role, format_time(self._clock()))
+        if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
+            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: its new place has gone"
+            self._record_event("RoleFlipped", f"{action.instance} is empty and {words}", action.instance)
+
+    async def _annotate(self, instance: str, state: InstanceState, reason: str, more: Mapping[str, str] = _NOTHING_MORE) -> bool:
+        body = {"metadata": {"annotations": {**state_annotations(state, format_time(self._clock()), reason), **more}}}
         return await self._cluster.patch(Resource.PODS, self._identity.namespace, instance, body)
 
     async def _delete(self, action: DeleteInstance) -> None:

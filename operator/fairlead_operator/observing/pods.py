@@ -9,9 +9,11 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead_operator.manifests import (
+    CORDONED_ANNOTATION,
     CREATED_ANNOTATION,
     DRAINING_ANNOTATION,
     FAILURES_ANNOTATION,
+    FLIP_ANNOTATION,
     HASH_ANNOTATION,
     ORDINAL_ANNOTATION,
     ROLE_LABEL,
@@ -83,6 +85,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     recorded = annotations.get(STATE_ANNOTATION)
     state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
+    flip_to = annotations.get(FLIP_ANNOTATION)
     containers = status.get("containerStatuses") or []
     instance = ObservedInstance(
         id=metadata["name"],
@@ -94,6 +97,8 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         created_at=created_at,
         terminating=bool(metadata.get("deletionTimestamp")),
         draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
+        flip_to=Role(flip_to) if flip_to in set(Role) else None,
+        cordoned=is_cordoned(document),
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
         health_reason=health_reason(status),
@@ -107,6 +112,11 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
     )
+
+
+def is_cordoned(document: Mapping[str, Any]) -> bool:
+    """Whether a person wants the pod to get no new requests."""
+    return (document["metadata"].get("annotations") or {}).get(CORDONED_ANNOTATION) == "true"
 
 
 def pod_health(status: Mapping[str, Any]) -> PodHealth:

@@ -13,6 +13,7 @@ from fairlead.conditions.facts import PoolFacts
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
+from fairlead.reconciling.observed import DesiredPool
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.actions import Applier
@@ -134,7 +135,8 @@ class PoolReconciler:
         observed = tuple(pod.instance for pod in pods)
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
         highest = last_ordinal(pool, pods)
-        actions = next_actions(desired, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        wanted = DesiredPool(roles=(desired,)) if desired is not None else None
+        actions = next_actions(wanted, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
         self._record_changes(identity, pool, in_force, now)
         await self._restore_children(identity, in_force.spec, now)
         done = await self._applier(identity).apply(actions, in_force.spec)

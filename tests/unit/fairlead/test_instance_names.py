@@ -11,7 +11,7 @@ from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.naming import instance_name
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import ObservedInstance
-from fairlead_testing.worlds.pool_worlds import answer, instance, wanted
+from fairlead_testing.worlds.pool_worlds import answer, instance, wanted_pool
 
 
 def test_a_name_is_the_pool_the_role_letter_and_five_characters() -> None:
@@ -28,7 +28,7 @@ def test_no_two_instances_of_a_pool_share_a_name(uid: str, first: int) -> None:
 
 
 def creations(replicas: int, observed: tuple[ObservedInstance, ...], last: int = 0) -> list[int]:
-    actions = next_actions(wanted(replicas), observed, answer(), 1000.0, last_ordinal=last)
+    actions = next_actions(wanted_pool(replicas), observed, answer(), 1000.0, last_ordinal=last)
     return [action.ordinal for action in actions if isinstance(action, CreateInstance)]
 
 

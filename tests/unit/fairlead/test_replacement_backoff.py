@@ -10,7 +10,7 @@ from fairlead.reconciling.actions import CreateInstance, DeleteInstance
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import ObservedInstance, PodHealth, ReplicaLimits
-from fairlead_testing.worlds.pool_worlds import answer, instance, wanted
+from fairlead_testing.worlds.pool_worlds import answer, instance, wanted_pool
 
 LIMITS = ReplicaLimits()
 NOW = 1000.0
@@ -31,7 +31,7 @@ def test_a_pod_that_fails_at_once_is_replaced_less_and_less_often_up_to_five_min
 def test_one_crashing_pod_makes_fourteen_pods_an_hour_and_each_says_how_often_it_failed() -> None:
     pod, made, now = failed("p0"), [0], NOW
     while now < NOW + 3600:
-        actions = next_actions(wanted(1), (pod,), answer(), now, LIMITS)
+        actions = next_actions(wanted_pool(1), (pod,), answer(), now, LIMITS)
         for action in actions:
             if isinstance(action, CreateInstance):
                 made.append(action.failures)
@@ -51,7 +51,7 @@ def test_instances_that_fail_together_are_replaced_apart() -> None:
 
 def test_a_pod_that_ran_for_long_is_replaced_at_once_and_begins_a_new_row() -> None:
     pod = failed("a", 6, created_at=NOW - 700)
-    [create, delete] = next_actions(wanted(1), (pod,), answer(), NOW)
+    [create, delete] = next_actions(wanted_pool(1), (pod,), answer(), NOW)
     assert isinstance(create, CreateInstance)
     assert isinstance(delete, DeleteInstance)
     assert create.failures == 1
@@ -65,7 +65,7 @@ def test_a_lost_instance_is_waited_for_longer_after_each_loss() -> None:
 
 def test_a_plan_gives_up_no_more_instances_than_it_may_create() -> None:
     lost = tuple(instance(f"i{number}", InstanceState.LOST, since=NOW - 600) for number in range(40))
-    actions = next_actions(wanted(40), lost, answer(), NOW, LIMITS)
+    actions = next_actions(wanted_pool(40), lost, answer(), NOW, LIMITS)
     assert [type(action) for action in actions] == [CreateInstance] * 16 + [DeleteInstance] * 16
 
 

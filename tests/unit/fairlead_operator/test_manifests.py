@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
+from fairlead.reconciling.actions import CreationReason
 from fairlead.reconciling.naming import instance_name
 from fairlead_operator.manifests import PoolIdentity, disruption_budget, pod, service, spec_hash, state_annotations
 
@@ -29,7 +30,7 @@ def with_template(**container: Any) -> Any:
 
 
 def made(spec: Any) -> dict[str, Any]:
-    return pod(IDENTITY, spec, role=Role.BOTH, ordinal=7, image="fairlead/engine:9", reason="Missing", now=NOW)
+    return pod(IDENTITY, spec, role=Role.BOTH, ordinal=7, image="fairlead/engine:9", reason=CreationReason.POOL_CREATED, now=NOW)
 
 
 def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
@@ -45,7 +46,7 @@ def test_a_pod_belongs_to_its_pool_and_says_what_it_is() -> None:
     assert metadata["ownerReferences"][0]["uid"] == "u1"
     assert metadata["ownerReferences"][0]["controller"] is True
     assert metadata["annotations"]["fairlead.dev/state"] == "Pending"
-    assert metadata["annotations"]["fairlead.dev/state-reason"] == "Missing"
+    assert metadata["annotations"]["fairlead.dev/state-reason"] == "PoolCreated"
     assert metadata["annotations"]["fairlead.dev/spec-hash"] == spec_hash(simulated(), Role.BOTH)
 
 

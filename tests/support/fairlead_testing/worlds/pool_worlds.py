@@ -5,21 +5,52 @@ Nothing in it is random.
 
 from dataclasses import dataclass, field, replace
 
-from fairlead.instances import ACCEPTING, InstanceState, is_legal
+from fairlead.instances import ACCEPTING, InstanceState, Role, is_legal
 from fairlead.pool_states import InstanceObservation, PoolObservations
-from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, RecordState
+from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, FlipRole, RecordState
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, RoleChange, RolloutBounds
+
+_USUAL_ROLLOUT = RolloutBounds()
 
 
-def wanted(replicas: int, *, minimum: int = 0, maximum: int = 64, spec_hash: str = "one", drain_timeout: float = 120.0) -> DesiredRole:
+def wanted(
+    replicas: int,
+    *,
+    role: Role = Role.BOTH,
+    minimum: int = 0,
+    maximum: int = 64,
+    spec_hash: str = "one",
+    drain_timeout: float = 120.0,
+    rollout: RolloutBounds = _USUAL_ROLLOUT,
+) -> DesiredRole:
     """A desired role with the usual bounds."""
     return DesiredRole(
+        role=role,
         replicas=replicas,
         min_replicas=minimum,
         max_replicas=maximum,
         spec_hash=spec_hash,
         drain_timeout_seconds=drain_timeout,
+        rollout=rollout,
+    )
+
+
+def wanted_pool(replicas: int, *, minimum: int = 0, maximum: int = 64, rollout: RolloutBounds = _USUAL_ROLLOUT) -> DesiredPool:
+    """A desired pool of the role both."""
+    return DesiredPool(roles=(wanted(replicas, minimum=minimum, maximum=maximum, rollout=rollout),))
+
+
+def wanted_pair(
+    prefill: int, decode: int, *, role_change: RoleChange = RoleChange.ROLE_FLIP, hashes: tuple[str, str] = ("one", "one")
+) -> DesiredPool:
+    """A desired pool of prefill and decode instances, at least one of each."""
+    return DesiredPool(
+        roles=(
+            wanted(prefill, role=Role.PREFILL, minimum=1, spec_hash=hashes[0]),
+            wanted(decode, role=Role.DECODE, minimum=1, spec_hash=hashes[1]),
+        ),
+        role_change=role_change,
     )
 
 
@@ -27,16 +58,20 @@ def instance(
     name: str,
     state: InstanceState = InstanceState.SERVING,
     *,
+    role: Role = Role.BOTH,
     health: PodHealth | None = None,
     since: float = 0.0,
     created_at: float = 0.0,
     spec_hash: str = "one",
     terminating: bool = False,
+    flip_to: Role | None = None,
+    cordoned: bool = False,
 ) -> ObservedInstance:
     """An instance whose pod looks as its state says, unless told otherwise."""
     usual = {InstanceState.PENDING: PodHealth.PENDING, InstanceState.STARTING: PodHealth.RUNNING, InstanceState.LOST: PodHealth.UNREACHABLE}
     return ObservedInstance(
         id=name,
+        role=role,
         health=health or usual.get(state, PodHealth.READY),
         state=state,
         state_since=since,
@@ -44,6 +79,8 @@ def instance(
         created_at=created_at,
         terminating=terminating,
         draining_since=since if state is InstanceState.DRAINING else None,
+        flip_to=flip_to,
+        cordoned=cordoned,
     )
 
 
@@ -118,7 +155,7 @@ class World:
         """
         observed = tuple(self.pods.values())
         observations = self.observations()
-        actions = next_actions(self.desired, observed, observations, self.now, last_ordinal=self.created)
+        actions = next_actions(DesiredPool(roles=(self.desired,)), observed, observations, self.now, last_ordinal=self.created)
         touched = [action.instance for action in actions if not isinstance(action, CreateInstance)]
         assert len(touched) == len(set(touched)), "two actions for one instance"
         for action in actions[:crash_after]:
@@ -141,7 +178,7 @@ class World:
             assert observations is not None or pod.state is InstanceState.LOST, "drained blindly"
             if pod.state in ACCEPTING:
                 assert self._accepting() - 1 >= self.desired.min_replicas, "below the minimum"
-        else:
+        elif isinstance(action, DeleteInstance):
             self._check_deletion(action, pod)
 
     def _check_deletion(self, action: DeleteInstance, pod: ObservedInstance) -> None:
@@ -162,6 +199,11 @@ class World:
             self.pods[name] = replace(pod, ordinal=action.ordinal)
         elif isinstance(action, DeleteInstance):
             self.pods[action.instance] = replace(self.pods[action.instance], terminating=True)
+        elif isinstance(action, FlipRole):
+            pod = self.pods[action.instance]
+            self.pods[action.instance] = replace(
+                pod, role=action.role, state=InstanceState.WARMING, state_since=self.now, draining_since=None, flip_to=None
+            )
         else:
             state = InstanceState.DRAINING if isinstance(action, Drain) else action.state
             pod = self.pods[action.instance]

@@ -235,3 +235,27 @@ async def test_without_any_router_a_new_pool_becomes_ready_at_once() -> None:
         await stage.round()
         stage.now += 0.1
     assert stage.now - began < 2
+
+
+async def test_a_cordoned_pod_leaves_the_ring_and_serves_again_when_the_annotation_goes() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2)
+    await stage.settle()
+    first = stage.pods()[0]
+    first["metadata"]["annotations"]["fairlead.dev/cordoned"] = "true"
+    for _ in range(3):
+        await stage.round()
+    assert [item.state for item in stage.api.states[-1].instances] == ["Cordoned", "Serving"]
+    assert stage.condition("Ready") | {"lastTransitionTime": ""} == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "InstancesCordoned",
+        "message": "1 of 2 instances serve, 1 are cordoned",
+        "observedGeneration": 1,
+        "lastTransitionTime": "",
+    }
+    assert len(stage.pods()) == 2, "it is not replaced"
+    del stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/cordoned"]
+    await stage.settle()
+    assert stage.condition("Ready")["status"] == "True"
+    assert stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/state-reason"] == "Uncordoned"

@@ -1,0 +1,108 @@
+"""Role flips: an instance of a role that has one too many is drained and goes on, in the same pod, in a role that has
+one too few.
+
+A flip under way is known by its pod alone, so it goes on after a restart. Where the drained instance goes is decided
+anew in each round: into the role it was drained for while that lacks an instance, else back into its own, else it is
+deleted like any other drained instance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+from fairlead.draining import is_drained
+from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.reconciling.actions import DrainReason
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, PodHealth, RoleChange
+from fairlead.reconciling.rollouts import outdated
+from fairlead.reconciling.round_plan import RoundPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flips:
+    """The flips under way, and room kept for the next ones."""
+
+    destinations: Mapping[str, Role]
+    """Where each draining instance goes on; it counts in that role already."""
+    moving: Mapping[Role, int]
+    """Per role the instances it will give to, or get from, flips that have not begun; nothing else takes or fills
+    their places."""
+
+    def arriving(self, role: Role) -> int:
+        """How many draining instances go on in this role."""
+        return sum(1 for destination in self.destinations.values() if destination is role)
+
+
+def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
+    """Finish the flips whose instances are drained, and begin the next one if none is under way."""
+    destinations = _destinations(plan, desired)
+    _finish(plan, desired, destinations)
+    moving: dict[Role, int] = {}
+    if desired.role_change is RoleChange.ROLE_FLIP:
+        for donor, taker in permutations(desired.roles, 2):
+            count = _movable(plan, donor, taker, destinations)
+            if count > 0:
+                begun = not destinations and _begin(plan, donor, taker)
+                moving[donor.role] = moving[taker.role] = count
+                if begun:
+                    destinations = {**destinations, begun: taker.role}
+                    moving[donor.role] = moving[taker.role] = count - 1
+    return Flips(destinations=destinations, moving=moving)
+
+
+def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
+    found: dict[str, Role] = {}
+    for instance in sorted(plan.free(), key=lambda item: item.id):
+        if instance.state is not InstanceState.DRAINING or instance.flip_to is None or instance.health is not PodHealth.READY:
+            continue
+        for role in (desired.role(instance.flip_to), desired.role(instance.role)):
+            if role is not None and role.spec_hash == instance.spec_hash and _lack(plan, role, found) > 0:
+                found[instance.id] = role.role
+                break
+    return found
+
+
+def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
+    """Give drained instances their role.
+
+    At the drain timeout an instance flips with what still runs there: its pod stays, so nothing is cut off.
+    """
+    for instance in plan.free():
+        role = destinations.get(instance.id)
+        own = desired.role(instance.role)
+        if role is None or own is None:
+            continue
+        if is_drained(plan.observations, instance.id) or plan.elapsed(instance) >= own.drain_timeout_seconds:
+            plan.flip(instance, role)
+
+
+def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
+    """How many instances move from one role to the other by flips.
+
+    What does not serve in the donor is given up instead, and while a template is rolled out instances are replaced.
+    """
+    if donor.spec_hash != taker.spec_hash or any(outdated(role, plan.live(role.role)) for role in (donor, taker)):
+        return 0
+    idle = sum(1 for instance in plan.live(donor.role) if instance.state not in ACCEPTING)
+    return min(-_lack(plan, donor, destinations) - idle, _lack(plan, taker, destinations))
+
+
+def _lack(plan: RoundPlan, role: DesiredRole, destinations: Mapping[str, Role]) -> int:
+    """How many instances a role lacks; negative = how many it has too many of."""
+    return role.replicas - len(plan.live(role.role)) - sum(1 for destination in destinations.values() if destination is role.role)
+
+
+def _begin(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole) -> str | None:
+    """Drain the donor's cheapest instance for the taker, and return its id.
+
+    One at a time: not before the last one serves in its new role, and only if enough go on serving in the old one.
+    """
+    if any(instance.state is InstanceState.WARMING for instance in plan.live(taker.role)):
+        return None
+    free = [instance for instance in plan.live(donor.role) if instance.id not in plan.actions and instance.state in ACCEPTING]
+    if len(free) - 1 < max(1, donor.min_replicas, donor.replicas):
+        return None
+    for cost, victim in plan.victims(donor, free)[:1]:
+        plan.drain(victim, DrainReason.ROLE_FLIP, cost, flip_to=taker.role)
+        return victim
+    return None

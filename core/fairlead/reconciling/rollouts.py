@@ -1,0 +1,88 @@
+"""Rollouts: how many instances beyond the wanted number may exist, and how many may be missing, while outdated
+instances are replaced.
+"""
+
+from dataclasses import dataclass
+
+from fairlead.instances import InstanceState
+from fairlead.reconciling.actions import DrainReason
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+from fairlead.reconciling.round_plan import UNBORN, RoundPlan
+
+_SETTLED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a role's rollout may use now: instances above `replicas`, and serving instances below it."""
+
+    surge: int
+    unavailable: int
+
+
+def room(desired: DesiredRole) -> Room:
+    """The declared bounds within the role's minimum and maximum.
+
+    When these leave no room at all, one instance goes before its successor comes; if the minimum forbids that, the
+    successor comes first, above the maximum.
+    """
+    surge = min(desired.rollout.max_surge, max(0, desired.max_replicas - desired.replicas))
+    spare = max(0, desired.replicas - desired.min_replicas)
+    unavailable = min(desired.rollout.max_unavailable, spare)
+    if surge == unavailable == 0:
+        return Room(surge=0, unavailable=1) if spare else Room(surge=1, unavailable=0)
+    return Room(surge=surge, unavailable=unavailable)
+
+
+def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[ObservedInstance]:
+    """The instances that a rollout replaces by draining: those with an old template that served already."""
+    return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
+
+
+def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
+    """How many instances above `replicas` the role may have now.
+
+    A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
+    surge already begun goes on, also while the rollout is halted.
+    """
+    rolling = outdated(desired, live)
+    if not rolling or desired.replicas == 0:
+        return 0
+    allowed = min(room(desired).surge, len(rolling))
+    begun = max(0, min(len(live) - desired.replicas, allowed))
+    if desired.rollout.halted:
+        return begun
+    draining = sum(1 for instance in plan.draining() if instance.role is desired.role)
+    return max(begun, allowed - draining)
+
+
+def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
+    """How many instances may be created so that, with outdated ones that still drain, the surge's bound holds."""
+    draining = sum(
+        1
+        for instance in plan.draining()
+        if instance.role is desired.role and instance.flip_to is None and instance.spec_hash != desired.spec_hash
+    )
+    return desired.replicas + room(desired).surge - len(live) - draining
+
+
+def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> None:
+    """Drain outdated instances within the bounds, once all current ones serve.
+
+    A cordoned instance serves nobody, so it may always go.
+    """
+    if desired.rollout.halted:
+        return
+    fresh = [instance for instance in live if instance.spec_hash == desired.spec_hash]
+    if not all(instance.state in _SETTLED and instance.id not in plan.actions for instance in fresh):
+        return
+    free = [instance for instance in live if instance.id not in plan.actions]
+    serving = {instance.id for instance in free if instance.state is InstanceState.SERVING}
+    spare = len(serving) - max(desired.min_replicas, desired.replicas - room(desired).unavailable)
+    candidates = [instance for instance in outdated(desired, free) if instance.id in serving or instance.state is InstanceState.CORDONED]
+    for cost, victim in plan.victims(desired, candidates):
+        if victim in serving:
+            if spare <= 0:
+                return
+            spare -= 1
+        plan.drain(victim, DrainReason.OUTDATED, cost)

@@ -1,0 +1,124 @@
+"""The plan of one round while it is made: what was observed, and what was decided so far."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fairlead.draining import by_cost
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.actions import (
+    Action,
+    CreateInstance,
+    CreationReason,
+    DeleteInstance,
+    DeletionReason,
+    Drain,
+    DrainReason,
+    FlipRole,
+    RecordState,
+)
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance, ReplicaLimits
+
+UNBORN = frozenset({InstanceState.PENDING, InstanceState.STARTING})
+"""States of an instance that never served and has nothing to lose."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundPlan:
+    """At most one action per instance, and the creations. Every method adds to the plan or asks about it."""
+
+    observed: tuple[ObservedInstance, ...]
+    observations: PoolObservations | None
+    now: float
+    limits: ReplicaLimits
+    last_ordinal: int
+    actions: dict[str, Action] = field(default_factory=dict)
+    creations: list[CreateInstance] = field(default_factory=list)
+    failures: dict[Role, list[int]] = field(default_factory=dict)
+    """Of each failed instance that this plan gives up: the failures in a row that its replacement comes after."""
+
+    def free(self) -> list[ObservedInstance]:
+        """Instances without an action in this round whose pods are not being deleted."""
+        return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
+
+    def live(self, role: Role) -> list[ObservedInstance]:
+        """Instances of a role that are useful or will be again: not leaving it, and not deleted by this plan."""
+        return [
+            instance
+            for instance in self.observed
+            if instance.role is role
+            and not instance.terminating
+            and instance.draining_since is None
+            and not isinstance(self.actions.get(instance.id), DeleteInstance | Drain)
+        ]
+
+    def draining(self) -> list[ObservedInstance]:
+        """Instances that are being emptied and whose pods are not being deleted yet."""
+        return [instance for instance in self.observed if instance.draining_since is not None and not instance.terminating]
+
+    def leaving(self, role: Role) -> list[ObservedInstance]:
+        """Instances of a role whose pods are being deleted, or are deleted by this plan."""
+        return [
+            instance
+            for instance in self.observed
+            if instance.role is role and (instance.terminating or isinstance(self.actions.get(instance.id), DeleteInstance))
+        ]
+
+    def elapsed(self, instance: ObservedInstance) -> float:
+        """Seconds since the instance's state, or its drain, began."""
+        return self.now - timer_of(instance)
+
+    def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
+        self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
+
+    def delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
+        self.actions[instance.id] = DeleteInstance(instance=instance.id, reason=reason)
+
+    def drain(self, instance: str, reason: DrainReason, cost: float, flip_to: Role | None = None) -> None:
+        self.actions[instance] = Drain(instance=instance, reason=reason, cost=cost, flip_to=flip_to)
+
+    def flip(self, instance: ObservedInstance, role: Role) -> None:
+        self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
+
+    def create(self, desired: DesiredRole, count: int, reason: CreationReason) -> None:
+        """Create so many instances of a role, or as many as the pace allows now."""
+        last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
+        failures = self.failures.get(desired.role, [])
+        for _ in range(min(count, self._creatable())):
+            ordinal = last + 1 + len(self.creations)
+            after = failures.pop() if failures else 0
+            self.creations.append(
+                CreateInstance(role=desired.role, ordinal=ordinal, spec_hash=desired.spec_hash, reason=reason, failures=after)
+            )
+
+    def failed(self, role: Role, failures: int) -> None:
+        """Remember that the replacement of a failed instance comes after so many failures in a row."""
+        self.failures[role] = sorted((*self.failures.get(role, []), failures))
+
+    def replaceable(self) -> int:
+        """How many more failed instances can be replaced at the pace."""
+        return self._creatable() - sum(len(failures) for failures in self.failures.values())
+
+    def _creatable(self) -> int:
+        """How many more pods the pace allows to create now."""
+        recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
+        return self.limits.creations_per_second - recent - len(self.creations)
+
+    def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
+        """The candidates with their costs in the order in which to drain them: cordoned, then outdated, then cheapest
+        first.
+
+        Empty when the routers' side is not known.
+        """
+        if self.observations is None:
+            return []
+        known = {instance.id: instance for instance in candidates}
+        priced = by_cost(known, self.observations, desired.prefill_tokens_per_second)
+        return sorted(priced, key=lambda item: (not known[item[1]].cordoned, known[item[1]].spec_hash == desired.spec_hash))
+
+
+def timer_of(instance: ObservedInstance) -> float:
+    """When the instance's state, or its drain, began (Unix seconds)."""
+    if instance.state is InstanceState.DRAINING and instance.draining_since is not None:
+        return instance.draining_since
+    return instance.state_since
