@@ -1,0 +1,63 @@
+"""Least and greatest numbers of instances, and who sets them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fairlead.instances import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleBounds:
+    """Bounds that a schedule's open window sets for a role; None leaves that side free. `schedule` is its name."""
+
+    role: Role
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredRole:
+    """What the pool, or the InferencePoolRole, says of a role."""
+
+    role: Role
+    replicas: int
+    min_replicas: int
+    max_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundsInForce:
+    """The bounds of a role now. `lower_by` and `upper_by` name the schedule that set that side; None = the role."""
+
+    lower: int
+    upper: int
+    lower_by: str | None = None
+    upper_by: str | None = None
+
+    def clamp(self, replicas: int) -> int:
+        """The number within the bounds that is nearest to `replicas`."""
+        return min(max(replicas, self.lower), self.upper)
+
+    def set_by(self, replicas: int) -> str | None:
+        """The schedule whose bound keeps `replicas` out; None when the role's own does, or it is within."""
+        return self.lower_by if replicas < self.lower else self.upper_by if replicas > self.upper else None
+
+
+def bounds_in_force(role: DeclaredRole, windows: Iterable[RoleBounds]) -> BoundsInForce:
+    """The role's own bounds, narrowed by the last of `windows` that speaks of it.
+
+    The role's bounds have the last word: a window cannot go below its least or above its greatest number.
+    """
+    found = BoundsInForce(lower=role.min_replicas, upper=role.max_replicas)
+    for window in windows:
+        if window.role is not role.role:
+            continue
+        lower, upper = window.min_replicas, window.max_replicas
+        found = BoundsInForce(
+            lower=role.min_replicas if lower is None else min(max(lower, role.min_replicas), role.max_replicas),
+            upper=role.max_replicas if upper is None else min(max(upper, role.min_replicas), role.max_replicas),
+            lower_by=None if lower is None else window.schedule,
+            upper_by=None if upper is None else window.schedule,
+        )
+    return found

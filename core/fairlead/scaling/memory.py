@@ -1,0 +1,106 @@
+"""What scaling must remember from one round to the next, also over a restart of the operator.
+
+The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. It changes only when something is compared
+(every `period` of `spec.scaling` and `spec.ratio`) or steps, so a pool at rest is not written in every round, and it is
+empty while both modes are Fixed. A memory that cannot be read is as good as none: scaling starts anew from the declared
+numbers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from fairlead.instances import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommended:
+    """A number of instances that was recommended, and when last. Unix seconds."""
+
+    replicas: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A change of a role's number that was made: `change` instances more. Unix seconds."""
+
+    change: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleMemory:
+    """One role. `replicas` is the number last decided, after all bounds."""
+
+    role: Role
+    declared: int
+    replicas: int
+    compared_at: float | None = None
+    """When the need was last computed from signals; None when it never was."""
+    highest: tuple[Recommended, ...] = ()
+    """Recommendations that no later one exceeds, oldest first: the first one in a window is its highest."""
+    lowest: tuple[Recommended, ...] = ()
+    """Recommendations that no later one falls below, oldest first: the first one in a window is its lowest."""
+    steps: tuple[Step, ...] = ()
+    told: str = ""
+    """The line of what the last comparison recommended, so that only news is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioMemory:
+    """The ratio controller. Loads are predicted latencies over their SLO."""
+
+    shift: int = 0
+    """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
+    compared_at: float | None = None
+    prefill_load: float | None = None
+    decode_load: float | None = None
+    """Smoothed; None before the first comparison after a start or a move."""
+    beyond: int = 0
+    """Comparisons in a row that found prefill short of instances; negative = decode."""
+    moved_at: float | None = None
+    told: str = ""
+    """As in `RoleMemory`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingMemory:
+    """All of it."""
+
+    roles: tuple[RoleMemory, ...] = ()
+    ratio: RatioMemory = field(default_factory=RatioMemory)
+
+    def of(self, role: Role) -> RoleMemory | None:
+        """The memory of a role; None when there is none."""
+        return next((one for one in self.roles if one.role is role), None)
+
+
+def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
+    """The memory with no time after `now`, in case the clock was set back.
+
+    What seems to happen in the future happened just now, so a cooldown lasts at most once more.
+    """
+    ratio = memory.ratio
+    return replace(
+        memory,
+        roles=tuple(_rewound(role, now) for role in memory.roles),
+        ratio=replace(ratio, moved_at=None if ratio.moved_at is None else min(ratio.moved_at, now)),
+    )
+
+
+def _rewound(role: RoleMemory, now: float) -> RoleMemory:
+    if all(step.at <= now for step in role.steps):
+        return role
+    return replace(role, steps=tuple(replace(step, at=min(step.at, now)) for step in role.steps))
+
+
+def with_step(role: RoleMemory, replicas: int, now: float, kept_seconds: float) -> RoleMemory:
+    """The memory after the number went to `replicas`; steps older than `kept_seconds` are forgotten."""
+    if replicas == role.replicas:
+        return role
+    steps = (*_since(role.steps, now - kept_seconds), Step(change=replicas - role.replicas, at=now))
+    return replace(role, replicas=replicas, steps=steps)
+
+
+def _since(steps: Iterable[Step], begin: float) -> tuple[Step, ...]:
+    return tuple(step for step in steps if step.at > begin)

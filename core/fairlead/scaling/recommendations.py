@@ -1,0 +1,127 @@
+"""What a controller recommends, why, and what became of it: a row of history, with every figure of its sentence."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.instances import Role
+from fairlead.scaling.bounds import BoundsInForce
+from fairlead.scaling.signals import RoleSignals
+
+
+class Controller(StrEnum):
+    """Who recommends."""
+
+    SCALING = "Scaling"
+    """`spec.scaling`: the number of a role."""
+    RATIO = "Ratio"
+    """`spec.ratio`: one instance from one role to the other."""
+
+
+class Cause(StrEnum):
+    """What asks for the number: the largest part of the need, or the loads of two roles."""
+
+    PROMPTS = "Prompts"
+    QUEUE = "Queue"
+    OUTPUTS = "Outputs"
+    SLOW_OUTPUTS = "SlowOutputs"
+    LOADS_APART = "LoadsApart"
+
+
+class Hold(StrEnum):
+    """Why a recommendation is not followed, or not wholly."""
+
+    STABILIZING = "Stabilizing"
+    """Another number was recommended within the stabilisation window."""
+    COOLDOWN = "Cooldown"
+    STEP_LIMIT = "StepLimit"
+    AT_BOUND = "AtBound"
+    """Bounds of the role or of a schedule's window forbid it."""
+    SLO_MISSED = "SloMissed"
+    """Fewer instances are not allowed while requests miss the SLO."""
+    NOT_WORTH_IT = "NotWorthIt"
+    """After the move the busier role would be no less busy."""
+
+
+class Verdict(StrEnum):
+    """What became of a recommendation."""
+
+    APPLIED = "Applied"
+    """The number changed, if only in part (`hold` then says why)."""
+    ADVISED = "Advised"
+    """The mode is Advise."""
+    HELD = "Held"
+    """Nothing changed; `hold` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Instances a role needs, in fractions of instances; None where that side is not computed or not measured."""
+
+    for_prompts: float | None
+    """To prefill what arrives, within the target load."""
+    for_queue: float | None
+    """In addition: to work off what waits too long."""
+    for_outputs: float | None
+    """To decode what arrives, within the target load."""
+    for_slow_outputs: float | None
+    """To decode what runs, where it is predicted to be slower than the target."""
+
+    @property
+    def instances(self) -> float | None:
+        """The whole need; None when nothing could be measured."""
+        return max((need for need, _ in self._parts()), default=None)
+
+    @property
+    def cause(self) -> Cause:
+        """The part that decides. Prompts when nothing was measured."""
+        return max(self._parts(), default=(0.0, Cause.PROMPTS), key=lambda part: part[0])[1]
+
+    def _parts(self) -> list[tuple[float, Cause]]:
+        queue = self.for_queue or 0.0
+        prefill = None if self.for_prompts is None else self.for_prompts + queue
+        parts = (
+            (prefill, Cause.QUEUE if queue > (self.for_prompts or 0.0) else Cause.PROMPTS),
+            (self.for_outputs, Cause.OUTPUTS),
+            (self.for_slow_outputs, Cause.SLOW_OUTPUTS),
+        )
+        return [(need, cause) for need, cause in parts if need is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imbalance:
+    """What the ratio controller saw: smoothed loads, the comparisons in a row out of balance, and who would give."""
+
+    prefill_load: float
+    decode_load: float
+    comparisons: int
+    donor: Role
+    donor_replicas: int
+    """Before the move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """A number recommended for a role other than the one it has. Of the ratio controller: for the receiver.
+
+    `replicas` is the number after this round, or in mode Advise the number it would be.
+    """
+
+    controller: Controller
+    role: Role
+    current: int
+    recommended: int
+    replicas: int
+    verdict: Verdict
+    cause: Cause
+    hold: Hold | None
+    bounds: BoundsInForce
+    need: Need | None = None
+    imbalance: Imbalance | None = None
+    signals: tuple[RoleSignals, ...] = ()
+    """What it was found from: the role's signals, or those of both."""
+
+    @property
+    def line(self) -> str:
+        """Equal for recommendations that say the same."""
+        bounds = f"{self.bounds.lower}..{self.bounds.upper}"
+        return f"{self.controller} {self.role} {self.current}>{self.recommended}>{self.replicas} {self.verdict} {self.hold or '-'} {bounds}"

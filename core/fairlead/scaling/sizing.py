@@ -1,0 +1,86 @@
+"""How many instances a role needs for what arrives, and how busy it is with so many.
+
+Prefill: uncached prompt tokens that arrive per second, over what one instance computes per second when used to
+`target_load`; to these come the instances that work off, within `recovery_seconds`, what already waits longer than the
+target share of `slo.ttft`.
+
+Decode: output tokens per second over what one instance puts out with the largest batch whose step, by the fitted model,
+stays below the target share of `slo.tpot` and whose contexts fit the KV cache to that share. Where the predicted time
+per token is beyond the target, or there is no model, the number grows in proportion to that, as an HPA's does.
+
+An instance of role both must meet the larger need: its measured prefill throughput already has the decodes beside it.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+from fairlead.instances import Role
+from fairlead.scaling.recommendations import Need
+from fairlead.scaling.signals import RoleSignals
+from fairlead.scaling.specs import ScalingSpec
+from fairlead.tables import SloFacts
+
+_ROUNDING = 1e-9
+"""Needs this close above a whole number are that number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What the pool declares of one instance: `spec.engine`, per second of the routers' clock."""
+
+    prefill_tokens_per_second: float
+    """Stands in while the throughput is not measured."""
+    kv_cache_tokens: int
+
+
+def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec) -> Need:
+    """What a role needs. Raises nothing: what is not measured is None."""
+    prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
+    target = spec.target_load
+    prompts = prefill_work(signals, capacity) if prefills else None
+    queue = None
+    if prefills and signals.prefill_load is not None:
+        late_seconds = max(0.0, signals.prefill_load - target) * slo.ttft_seconds * signals.serving
+        queue = late_seconds / spec.recovery_seconds
+    outputs = decode_work(signals, slo, capacity, target) if decodes else None
+    slow = None
+    if (
+        decodes
+        and signals.decode_load is not None
+        and (signals.decode_step is None or (outputs is not None and signals.decode_load > target))
+    ):
+        slow = signals.serving * signals.decode_load / target
+    return Need(for_prompts=None if prompts is None else prompts / target, for_queue=queue, for_outputs=outputs, for_slow_outputs=slow)
+
+
+def whole_instances(needed: float) -> int:
+    """The need in whole instances, rounded up."""
+    return ceil(needed - _ROUNDING)
+
+
+def prefill_work(signals: RoleSignals, capacity: Capacity) -> float | None:
+    """Instances that the arriving prompts keep busy all the time; None while the cached share is unknown."""
+    speed = signals.prefill_tokens_per_second or capacity.prefill_tokens_per_second
+    if signals.cached_share is None or speed <= 0:
+        return None
+    return signals.prompt_tokens_per_second * (1 - signals.cached_share) / speed
+
+
+def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
+    """Instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a model, and
+    when a request alone misses the SLO: more instances would not help it.
+    """
+    model, context = signals.decode_step, signals.decode_context_tokens
+    if model is None or context is None:
+        return None
+    allowed = slo.tpot_seconds * target_load
+    per_request = model.seconds_per_request + model.seconds_per_context_token * context
+    if model.fixed_seconds + per_request > slo.tpot_seconds:
+        return None
+    by_time = (allowed - model.fixed_seconds) / per_request if per_request > 0 else inf
+    by_memory = capacity.kv_cache_tokens * target_load / context if context > 0 else inf
+    batch = max(1.0, min(by_time, by_memory))
+    if batch == inf:
+        return None
+    seconds = model.fixed_seconds + per_request * batch
+    return signals.output_tokens_per_second * seconds / batch

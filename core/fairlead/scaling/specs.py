@@ -1,0 +1,136 @@
+"""The sections `spec.scaling` and `spec.ratio` of an InferencePool.
+
+The words and their meanings follow the `behavior` of Kubernetes' autoscaling/v2, so that what holds for an HPA holds
+here.
+"""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.schemas.shapes import Rule, duration, nested, number, text, whole
+
+_HOUR = 3600.0
+
+
+class ScalingMode(StrEnum):
+    """Who decides the number of instances of a role."""
+
+    FIXED = "Fixed"
+    SLO = "SLO"
+    ADVISE = "Advise"
+
+
+class RatioMode(StrEnum):
+    """Who decides how many of a pool's instances prefill and how many decode."""
+
+    FIXED = "Fixed"
+    AUTO = "Auto"
+    ADVISE = "Advise"
+
+
+class RatioMethod(StrEnum):
+    """How an instance goes from one role to the other."""
+
+    ROLE_FLIP = "RoleFlip"
+    REPLACE = "Replace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleUpSpec:
+    """How fast a role may grow. With `instances` and `percent` both 0 it never does."""
+
+    stabilization_window_seconds: float = duration(
+        "The lowest number recommended in this time counts, so that a short burst starts nothing.", "30s", minimum=0.0, maximum=_HOUR
+    )
+    instances: int = whole("Instances that may be added within one period; the larger of this and percent counts.", 4, maximum=4096)
+    percent: float = number(
+        "Percent of the instances at the period's start that may be added within it, rounded up.", 100, minimum=0, maximum=10000
+    )
+    period_seconds: float = duration("The period of instances and percent.", "60s", minimum=1.0, maximum=_HOUR)
+    cooldown_seconds: float = duration("Least time from any step of the role to a step up.", "0s", minimum=0.0, maximum=_HOUR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDownSpec:
+    """How fast a role may shrink. With `instances` and `percent` both 0 it never does."""
+
+    stabilization_window_seconds: float = duration(
+        "The highest number recommended in this time counts, so that a short lull stops nothing.", "5m", minimum=0.0, maximum=_HOUR
+    )
+    instances: int = whole("Instances that may be removed within one period; the larger of this and percent counts.", 1, maximum=4096)
+    percent: float = number(
+        "Percent of the instances at the period's start that may be removed within it, rounded up.", 10, minimum=0, maximum=100
+    )
+    period_seconds: float = duration("The period of instances and percent.", "60s", minimum=1.0, maximum=_HOUR)
+    cooldown_seconds: float = duration("Least time from any step of the role to a step down.", "60s", minimum=0.0, maximum=_HOUR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSpec:
+    """How the number of instances of each role is found."""
+
+    mode: ScalingMode = text(
+        "Fixed: the declared number; SLO: as many as the targets of slo need for what arrives, from the declared number on; "
+        "Advise: the declared number, and what SLO would do is only told.",
+        ScalingMode.FIXED.value,
+        enum=tuple(mode.value for mode in ScalingMode),
+        convert=ScalingMode,
+    )
+    target_load: float = number("Share of its capacity an instance is to be used to.", 0.8, minimum=0.05, maximum=1)
+    tolerance: float = number(
+        "Share by which the number needed may differ from the present one before it counts.", 0.1, minimum=0, maximum=0.9
+    )
+    period_seconds: float = duration("Time from one recommendation to the next.", "15s", minimum=1.0, maximum=_HOUR)
+    recovery_seconds: float = duration(
+        "Time in which a queue that waits longer than slo.ttft allows is to be worked off.", "30s", minimum=1.0, maximum=_HOUR
+    )
+    scale_up: ScaleUpSpec = nested(ScaleUpSpec, "How fast a role may grow.")
+    scale_down: ScaleDownSpec = nested(ScaleDownSpec, "How fast a role may shrink.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioSpec:
+    """How many instances of a pool prefill and how many decode, moved one at a time.
+
+    A load is a predicted latency over its SLO, smoothed.
+    """
+
+    mode: RatioMode = text(
+        "Fixed: as declared; Auto: an instance moves from the role with less load to the one with more; Advise: the move is only told.",
+        RatioMode.FIXED.value,
+        enum=tuple(mode.value for mode in RatioMode),
+        convert=RatioMode,
+    )
+    method: RatioMethod = text(
+        "RoleFlip: the instance drains and takes the other role in the same pod; Replace: it drains and goes, and a new one starts.",
+        RatioMethod.ROLE_FLIP.value,
+        enum=tuple(method.value for method in RatioMethod),
+        convert=RatioMethod,
+    )
+    band: float = number("Loads of prefill and decode that differ by no more than this are in balance.", 0.3, minimum=0.01, maximum=10)
+    donor_load: float = number("A role gives an instance away only while its load is below this.", 0.7, minimum=0.01, maximum=10)
+    receiver_load: float = number("A role is given an instance only while its load is above this.", 0.5, minimum=0, maximum=10)
+    period_seconds: float = duration("Time from one comparison of the loads to the next.", "30s", minimum=1.0, maximum=_HOUR)
+    periods: int = whole(
+        "Comparisons in a row that must be out of balance the same way before an instance moves.", 3, minimum=1, maximum=100
+    )
+    cooldown_seconds: float = duration("Least time from one move to the next.", "120s", minimum=0.0, maximum=24 * _HOUR)
+
+
+RATIO_NEEDS_ROLES = Rule(
+    cel="self.ratio.mode == 'Fixed' || self.roles.exists(role, role.name == 'prefill')",
+    holds=lambda spec: spec.ratio.mode is RatioMode.FIXED or any(role.name == "prefill" for role in spec.roles),
+    field="ratio",
+    message="ratio.mode Auto and Advise need the roles prefill and decode; declare them in roles or write ratio.mode Fixed",
+)
+"""A rule of the whole spec."""
+
+SLO_KEEPS_AN_INSTANCE = Rule(
+    cel="self.scaling.mode == 'Fixed' || self.roles.all(role, role.minReplicas >= 1)",
+    holds=lambda spec: spec.scaling.mode is ScalingMode.FIXED or all(role.min_replicas >= 1 for role in spec.roles),
+    field="scaling",
+    message="scaling.mode SLO and Advise need roles[].minReplicas of at least 1: without an instance nothing can be measured",
+)
+"""A rule of the whole spec. Nothing scales to zero by itself: routers hold no requests for a pool without instances."""

@@ -1,0 +1,85 @@
+"""From recommendations to steps: stabilisation windows, limits per period and cooldowns, as autoscaling/v2 has them.
+
+Within a window the lowest recommendation counts for growing and the highest for shrinking. After a gap in the
+comparisons (signals missing, the operator away, the clock set forward or back) both windows begin anew with the present
+number, as an HPA's do when its controller starts.
+"""
+
+from dataclasses import replace
+from math import ceil, floor
+
+from fairlead.scaling.memory import Recommended, RoleMemory, Step
+from fairlead.scaling.recommendations import Hold
+from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingSpec
+
+GAP_PERIODS = 4
+"""After so many periods without a comparison the windows begin anew."""
+
+_LEAST_GAP_SECONDS = 60.0
+_ROUNDING = 1e-9
+
+
+def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool:
+    """Whether to compare again: a period has passed, or the clock was set back."""
+    return compared_at is None or not 0 <= now - compared_at < period_seconds
+
+
+def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
+    """Whether what was remembered no longer adjoins the present."""
+    gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
+    return compared_at is None or not 0 <= now - compared_at <= gap
+
+
+def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> RoleMemory:
+    """The memory with one more recommendation."""
+    highest, lowest = role.highest, role.lowest
+    if is_interrupted(role.compared_at, now, spec.period_seconds):
+        highest = lowest = (Recommended(replicas=role.replicas, at=now),)
+    one = Recommended(replicas=recommended, at=now)
+    up, down = now - spec.scale_up.stabilization_window_seconds, now - spec.scale_down.stabilization_window_seconds
+    return replace(
+        role,
+        compared_at=now,
+        highest=(*(old for old in highest if old.replicas > recommended and old.at >= down), one),
+        lowest=(*(old for old in lowest if old.replicas < recommended and old.at >= up), one),
+    )
+
+
+def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
+    """Where the role may go now, and why not to `recommended`. The recommendation must have been remembered."""
+    current = role.replicas
+    if recommended == current:
+        return current, None
+    stable = _stable(role, recommended)
+    if stable == current:
+        return current, Hold.STABILIZING
+    rules = spec.scale_up if stable > current else spec.scale_down
+    if role.steps and now - max(step.at for step in role.steps) < rules.cooldown_seconds:
+        return current, Hold.COOLDOWN
+    limit = _limit(role, rules, now)
+    allowed = min(stable, limit) if stable > current else max(stable, limit)
+    if allowed != stable:
+        return allowed, Hold.STEP_LIMIT
+    return allowed, None if stable == recommended else Hold.STABILIZING
+
+
+def _stable(role: RoleMemory, recommended: int) -> int:
+    low = min((one.replicas for one in role.lowest), default=recommended)
+    high = max((one.replicas for one in role.highest), default=recommended)
+    return low if low > role.replicas else high if high < role.replicas else role.replicas
+
+
+def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
+    """The number beyond which the steps of this period would be too many; never against the direction."""
+    within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
+    begin = role.replicas - sum(step.change for step in within)
+    if isinstance(rules, ScaleUpSpec):
+        by_percent = ceil(begin * (1 + rules.percent / 100) - _ROUNDING)
+        return max(role.replicas, begin + rules.instances, by_percent)
+    by_percent = floor(begin * (1 - rules.percent / 100) + _ROUNDING)
+    return min(role.replicas, begin - rules.instances, by_percent)
+
+
+def steps_kept_seconds(spec: ScalingSpec) -> float:
+    """How long a step matters."""
+    return max(seconds for rules in (spec.scale_up, spec.scale_down) for seconds in (rules.period_seconds, rules.cooldown_seconds))

@@ -1,0 +1,232 @@
+"""The one pipeline for the wanted number of a role: declared → what the SLO needs → ratio → bounds.
+
+`step` is called once a round. It is pure: all that lasts is in the memory it takes and returns, so a restart, a missed
+round or the same round twice changes nothing. In mode Fixed the number is the declared one plus what the ratio
+controller moved; in mode SLO it goes on from the last number. A changed declaration begins anew from there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fairlead.instances import Role
+from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bounds_in_force
+from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rewound, with_step
+from fairlead.scaling.ratio import RoleShare, compare, moved
+from fairlead.scaling.recommendations import Cause, Controller, Recommendation, Verdict
+from fairlead.scaling.signals import PoolSignals, RoleSignals
+from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, whole_instances
+from fairlead.scaling.slo_replicas import sized
+from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
+from fairlead.scaling.stabilization import steps_kept_seconds
+from fairlead.tables import SloFacts
+
+STALE_SECONDS = 60.0
+"""Signals older than this are as good as none."""
+
+
+class TargetReason(StrEnum):
+    """The part of the pipeline that set a role's number."""
+
+    DECLARED = "Declared"
+    SLO = "SLO"
+    RATIO = "Ratio"
+    SCHEDULE = "Schedule"
+    ROLE_BOUNDS = "RoleBounds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """All that is declared about a pool's numbers, as it is in force now.
+
+    Schedules may have overridden `slo` and `ratio`; the bounds of their open windows are in `windows`, where the last
+    one for a role decides.
+    """
+
+    roles: tuple[DeclaredRole, ...]
+    scaling: ScalingSpec
+    ratio: RatioSpec
+    slo: SloFacts
+    capacity: Capacity
+    windows: tuple[RoleBounds, ...] = ()
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nothing but declarations and bounds sets the numbers."""
+        return self.scaling.mode is ScalingMode.FIXED and self.ratio.mode is RatioMode.FIXED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleTarget:
+    """How many instances a role is to have now.
+
+    `wanted` is the number before the bounds; `schedule` names the window whose bound changed it, if one did.
+    """
+
+    role: Role
+    replicas: int
+    reason: TargetReason
+    declared: int
+    wanted: int
+    bounds: BoundsInForce
+    schedule: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingOutcome:
+    """The targets in the declared order of roles, and recommendations that say something else than the last ones did.
+
+    `measured` are the roles with fresh signals.
+    """
+
+    targets: tuple[RoleTarget, ...]
+    recommendations: tuple[Recommendation, ...]
+    measured: frozenset[Role]
+
+    def of(self, role: Role) -> RoleTarget:
+        """The target of a declared role. Raises StopIteration for others."""
+        return next(target for target in self.targets if target.role is role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What does not change within a round. Dictionaries are by role."""
+
+    declared: Declared
+    bounds: Mapping[Role, BoundsInForce]
+    signals: Mapping[Role, RoleSignals]
+    now: float
+
+
+def step(memory: ScalingMemory, declared: Declared, signals: PoolSignals | None, now: float) -> tuple[ScalingMemory, ScalingOutcome]:
+    """One round at `now` (Unix seconds): the memory to keep, the targets, and what is worth telling.
+
+    Where signals are None, stale or without a role's figures, that role keeps its number but for declarations and
+    bounds. While both sections have mode Fixed the memory is empty.
+    """
+    fresh = signals is not None and signals.age_seconds <= STALE_SECONDS
+    this = _Round(
+        declared=declared,
+        bounds={role.role: bounds_in_force(role, declared.windows) for role in declared.roles},
+        signals={one.role: one for one in signals.roles} if signals is not None and fresh else {},
+        now=now,
+    )
+    memory = rewound(memory, now)
+    ratio = _ratio_memory(memory, declared)
+    begun = {role.role: _begun(memory, role, ratio, this) for role in declared.roles}
+    roles, told = _sized(begun, this)
+    roles, ratio, moves = _balanced(begun, roles, ratio, this)
+    targets = tuple(_target(role, roles[role.role], ratio, this) for role in declared.roles)
+    kept = ScalingMemory() if declared.is_fixed else ScalingMemory(roles=tuple(roles.values()), ratio=ratio)
+    return kept, ScalingOutcome(targets=targets, recommendations=(*told, *moves), measured=frozenset(this.signals))
+
+
+def _ratio_memory(memory: ScalingMemory, declared: Declared) -> RatioMemory:
+    """The ratio's memory; what it had moved is taken back by another mode and by a changed declaration."""
+    ratio = memory.ratio
+    if declared.ratio.mode is RatioMode.FIXED:
+        return RatioMemory()
+    before = {role.role: role.declared for role in memory.roles}
+    as_declared = all(before.get(role.role, role.replicas) == role.replicas for role in declared.roles)
+    return ratio if as_declared and declared.ratio.mode is RatioMode.AUTO else replace(ratio, shift=0)
+
+
+def _shift(role: Role, ratio: RatioMemory) -> int:
+    return ratio.shift if role is Role.PREFILL else -ratio.shift if role is Role.DECODE else 0
+
+
+def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: _Round) -> RoleMemory:
+    """The role at the beginning of the round: its number with today's declaration and bounds."""
+    old, spec = memory.of(role.role), this.declared.scaling
+    if old is None or old.declared != role.replicas:
+        old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas)
+    number = old.replicas if spec.mode is ScalingMode.SLO else role.replicas + _shift(role.role, ratio)
+    number = this.bounds[role.role].clamp(number)
+    if spec.mode is ScalingMode.FIXED:
+        return RoleMemory(role=role.role, declared=role.replicas, replicas=number)
+    return with_step(old, number, this.now, steps_kept_seconds(spec))
+
+
+def _sized(begun: Mapping[Role, RoleMemory], this: _Round) -> tuple[dict[Role, RoleMemory], list[Recommendation]]:
+    roles, told = dict(begun), []
+    if this.declared.scaling.mode is not ScalingMode.FIXED:
+        for role, one in begun.items():
+            declared = this.declared
+            roles[role], found = sized(
+                one, this.bounds[role], this.signals.get(role), declared.scaling, declared.slo, declared.capacity, this.now
+            )
+            told += [] if found is None else [found]
+    return roles, told
+
+
+def _balanced(
+    begun: Mapping[Role, RoleMemory], roles: dict[Role, RoleMemory], ratio: RatioMemory, this: _Round
+) -> tuple[dict[Role, RoleMemory], RatioMemory, list[Recommendation]]:
+    spec = this.declared.ratio
+    if spec.mode is RatioMode.FIXED or not {Role.PREFILL, Role.DECODE} <= roles.keys() & this.signals.keys():
+        return roles, ratio, []
+    ratio, move = compare(ratio, _share(Role.PREFILL, begun, this), _share(Role.DECODE, begun, this), spec, this.now)
+    if move is None:
+        return roles, ratio, []
+    current = begun[move.receiver].replicas
+    is_made = move.hold is None and spec.mode is RatioMode.AUTO
+    found = Recommendation(
+        controller=Controller.RATIO,
+        role=move.receiver,
+        current=current,
+        recommended=current + 1,
+        replicas=current if move.hold else current + 1,
+        verdict=Verdict.APPLIED if is_made else Verdict.HELD if spec.mode is RatioMode.AUTO else Verdict.ADVISED,
+        cause=Cause.LOADS_APART,
+        hold=move.hold,
+        bounds=this.bounds[move.receiver],
+        imbalance=move.imbalance,
+        signals=(this.signals[move.receiver], this.signals[move.imbalance.donor]),
+    )
+    told = [] if found.line == ratio.told else [found]
+    ratio = replace(ratio, told=found.line)
+    if is_made:
+        ratio = moved(ratio, move.receiver, this.now)
+        kept, donor = steps_kept_seconds(this.declared.scaling), move.imbalance.donor
+        most = max(roles[move.receiver].replicas, current + 1)
+        roles = roles | {
+            move.receiver: with_step(roles[move.receiver], most, this.now, kept),
+            donor: with_step(roles[donor], begun[donor].replicas - 1, this.now, kept),
+        }
+    return roles, ratio, told
+
+
+def _share(role: Role, begun: Mapping[Role, RoleMemory], this: _Round) -> RoleShare:
+    signals, bounds, declared = this.signals[role], this.bounds[role], this.declared
+    if role is Role.PREFILL:
+        load, work = signals.prefill_load, prefill_work(signals, declared.capacity)
+    else:
+        load, work = signals.decode_load, decode_work(signals, declared.slo, declared.capacity, 1.0)
+    least = bounds.lower
+    if declared.scaling.mode is ScalingMode.SLO:
+        # What the SLO needs is not given away: it would be added again.
+        least = max(least, whole_instances(need(signals, declared.slo, declared.capacity, declared.scaling).instances or 0.0))
+    return RoleShare(replicas=begun[role].replicas, least=least, most=bounds.upper, load=load, work=work)
+
+
+def _target(role: DeclaredRole, found: RoleMemory, ratio: RatioMemory, this: _Round) -> RoleTarget:
+    bounds, reason = this.bounds[role.role], TargetReason.DECLARED
+    wanted = role.replicas + _shift(role.role, ratio)
+    if this.declared.scaling.mode is ScalingMode.SLO:
+        if found.highest:
+            reason, wanted = TargetReason.SLO, found.highest[-1].replicas
+    elif wanted != role.replicas:
+        reason = TargetReason.RATIO
+    schedule = None
+    if found.replicas == bounds.clamp(wanted) != wanted:
+        schedule = bounds.set_by(wanted)
+        reason = TargetReason.ROLE_BOUNDS if schedule is None else TargetReason.SCHEDULE
+    return RoleTarget(
+        role=role.role,
+        replicas=found.replicas,
+        reason=reason,
+        declared=role.replicas,
+        wanted=wanted,
+        bounds=bounds,
+        schedule=schedule,
+    )

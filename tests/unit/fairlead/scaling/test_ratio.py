@@ -1,0 +1,135 @@
+"""The ratio of prefill to decode instances: moved one at a time, held in bounds, never back and forth."""
+
+import pytest
+
+from fairlead.instances import Role
+from fairlead.scaling.recommendations import Cause, Controller, Hold, Verdict
+from fairlead.scaling.signals import PoolSignals
+from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
+from fairlead.scaling.targets import Declared, TargetReason
+from fairlead_testing.builders.scaling import Rounds, declared_pool, declared_role, pool_signals, role_signals
+
+AUTO = RatioSpec(mode=RatioMode.AUTO)
+
+
+def split_pool(prefill: int = 4, decode: int = 4, ratio: RatioSpec = AUTO, scaling: ScalingSpec | None = None, least: int = 1) -> Declared:
+    roles = (declared_role(Role.PREFILL, prefill, least), declared_role(Role.DECODE, decode, least))
+    return declared_pool(*roles, ratio=ratio, scaling=scaling)
+
+
+def loads(prefill: float | None, decode: float | None, prompts: float = 0.0, outputs: float = 0.0) -> PoolSignals:
+    """Signals of both roles; without rates of arrival the loads alone decide."""
+    known = 0.0 if prompts or outputs else None
+    return pool_signals(
+        role_signals(Role.PREFILL, prefill_load=prefill, prompt_tokens_per_second=prompts, cached_share=known),
+        role_signals(Role.DECODE, decode_load=decode, output_tokens_per_second=outputs, **({} if known == 0.0 else {"decode_step": None})),
+    )
+
+
+def numbers(rounds: Rounds) -> tuple[int, int]:
+    return rounds.replicas(Role.PREFILL), rounds.replicas(Role.DECODE)
+
+
+def test_one_instance_moves_after_three_periods_out_of_balance() -> None:
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(1.5, 0.2), 60)
+    assert numbers(rounds) == (4, 4)
+    rounds.rounds(loads(1.5, 0.2), 30)
+    assert numbers(rounds) == (5, 3)
+    target = rounds.outcomes[-1].of(Role.PREFILL)
+    assert (target.reason, target.declared, target.wanted) == (TargetReason.RATIO, 4, 5)
+    (told,) = (one for outcome in rounds.outcomes for one in outcome.recommendations)
+    assert (told.controller, told.role, told.verdict, told.cause) == (Controller.RATIO, Role.PREFILL, Verdict.APPLIED, Cause.LOADS_APART)
+    assert told.imbalance is not None and (told.imbalance.donor, told.imbalance.donor_replicas) == (Role.DECODE, 4)
+    assert told.imbalance.prefill_load == pytest.approx(1.5) and told.imbalance.comparisons == 3
+
+
+def test_the_next_move_waits_for_the_cooldown() -> None:
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(3.0, 0.1), 90)
+    rounds.rounds(loads(3.0, 0.1), 90)
+    assert numbers(rounds) == (5, 3)
+    rounds.rounds(loads(3.0, 0.1), 35)
+    assert numbers(rounds) == (6, 2)
+
+
+def test_decode_receives_as_prefill_does() -> None:
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(0.1, 1.4), 95)
+    assert numbers(rounds) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode"),
+    [(0.8, 0.55), (1.5, 0.75), (0.45, 0.0)],
+    ids=["within the band", "a donor near its SLO", "a receiver far from its SLO"],
+)
+def test_loads_that_call_for_no_move(prefill: float, decode: float) -> None:
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(prefill, decode), 3600)
+    assert numbers(rounds) == (4, 4)
+
+
+def test_the_last_instance_of_a_role_is_not_given_away() -> None:
+    rounds = Rounds(split_pool(prefill=7, decode=1, least=0))
+    rounds.rounds(loads(5.0, 0.1), 3600)
+    assert numbers(rounds) == (7, 1)
+    assert [one.hold for outcome in rounds.outcomes for one in outcome.recommendations] == [Hold.AT_BOUND]
+
+
+def test_a_move_that_only_swaps_the_roles_in_need_is_not_made() -> None:
+    """8 instances for work of 4.2 + 3.5: with 5 + 3 decode would be busier than prefill is with 4 + 4."""
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(2.0, 0.6, prompts=4200, outputs=3.5 * 1600), 3600)
+    assert numbers(rounds) == (4, 4)
+    assert [one.hold for outcome in rounds.outcomes for one in outcome.recommendations] == [Hold.NOT_WORTH_IT]
+
+
+def test_loads_that_swing_against_each_other_move_nothing() -> None:
+    rounds = Rounds(split_pool())
+    for _ in range(120):
+        rounds.rounds(loads(1.6, 0.2), 60)
+        rounds.rounds(loads(0.2, 1.6), 60)
+    assert numbers(rounds) == (4, 4)
+
+
+def test_advise_tells_the_move_once_and_makes_none() -> None:
+    rounds = Rounds(split_pool(ratio=RatioSpec(mode=RatioMode.ADVISE)))
+    rounds.rounds(loads(1.5, 0.2), 600)
+    assert numbers(rounds) == (4, 4)
+    (told,) = (one for outcome in rounds.outcomes for one in outcome.recommendations)
+    assert (told.verdict, told.current, told.replicas) == (Verdict.ADVISED, 4, 5)
+
+
+def test_another_mode_and_a_changed_declaration_take_the_shift_back() -> None:
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(1.5, 0.2), 95)
+    rounds.pool = split_pool(ratio=RatioSpec())
+    rounds.round(None)
+    assert numbers(rounds) == (4, 4)
+    rounds.pool = split_pool()
+    rounds.rounds(loads(1.5, 0.2), 95)
+    assert numbers(rounds) == (5, 3)
+    rounds.pool = split_pool(prefill=6)
+    rounds.round(None)
+    assert numbers(rounds) == (6, 4)
+
+
+def test_a_restart_goes_on_counting_and_a_long_pause_begins_anew() -> None:
+    rounds = Rounds(split_pool())
+    rounds.rounds(loads(1.5, 0.2), 60)
+    kept = rounds.memory
+    rounds.round(loads(1.5, 0.2), after=40)
+    assert numbers(rounds) == (5, 3)
+    again = Rounds(split_pool())
+    again.memory, again.now = kept, rounds.now
+    again.round(loads(1.5, 0.2), after=600)
+    assert numbers(again) == (4, 4)
+
+
+def test_with_slo_sizes_an_instance_moves_at_once_where_shrinking_would_wait() -> None:
+    rounds = Rounds(split_pool(scaling=ScalingSpec(mode=ScalingMode.SLO), prefill=4, decode=4))
+    busy = loads(0.9, 0.1, prompts=3500, outputs=800)
+    rounds.rounds(busy, 120)
+    assert rounds.history(Role.DECODE) == [4, 3]
+    assert rounds.replicas(Role.PREFILL) >= 5
