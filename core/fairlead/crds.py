@@ -120,6 +120,16 @@ def _status_schema() -> dict[str, Any]:
                         "starting": _count("Instances on their way to serve."),
                         "draining": _count("Instances being emptied."),
                         "lost": _count("Instances that served and cannot be reached."),
+                        "lastScale": {
+                            "type": "object",
+                            "description": "The last change of the number of instances wanted.",
+                            "properties": {
+                                "at": _text("When.", format="date-time"),
+                                "from": _count("Instances wanted before."),
+                                "to": _count("Instances wanted since."),
+                                "reason": _text("Who or what changed it."),
+                            },
+                        },
                     },
                 },
             },
@@ -139,16 +149,6 @@ def _status_schema() -> dict[str, Any]:
                         "type": "number",
                         "description": "Share (0 to 1) of requests within the TTFT target, last 5 minutes.",
                     }
-                },
-            },
-            "lastScale": {
-                "type": "object",
-                "description": "The last change of the number of instances wanted.",
-                "properties": {
-                    "at": _text("When.", format="date-time"),
-                    "from": _count("Instances wanted before."),
-                    "to": _count("Instances wanted since."),
-                    "reason": _text("Who changed it."),
                 },
             },
             "specInForce": {

@@ -23,7 +23,7 @@ class InstanceState(StrEnum):
 
 
 class Role(StrEnum):
-    """The part of a request that an instance computes. Pools accept only `both` today."""
+    """The part of a request that an instance computes: `both`, or the two parts apart."""
 
     BOTH = "both"
     PREFILL = "prefill"

@@ -58,7 +58,7 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpec:
-    """Bounds and pod template of one role's instances."""
+    """Number, bounds and pod template of one role's instances."""
 
     RULES: ClassVar = (
         Rule(
@@ -67,15 +67,51 @@ class RoleSpec:
             field="minReplicas",
             message="minReplicas must not be greater than maxReplicas",
         ),
+        Rule(
+            cel="self.name != 'both' || !has(self.replicas)",
+            holds=lambda role: role.name is not Role.BOTH or role.replicas is None,
+            field="replicas",
+            message="roles[].replicas is only for prefill and decode; write spec.replicas for the role both",
+        ),
+        Rule(
+            cel="!has(self.replicas) || self.replicas >= self.minReplicas",
+            holds=lambda role: role.replicas is None or role.replicas >= role.min_replicas,
+            field="replicas",
+            message="roles[].replicas must not be less than its minReplicas; raise replicas or lower minReplicas",
+        ),
+        Rule(
+            cel="!has(self.replicas) || self.replicas <= self.maxReplicas",
+            holds=lambda role: role.replicas is None or role.replicas <= role.max_replicas,
+            field="replicas",
+            message="roles[].replicas must not be greater than its maxReplicas; lower replicas or raise maxReplicas",
+        ),
+        Rule(
+            cel="self.name == 'both' || self.maxReplicas >= 1",
+            holds=lambda role: role.name is Role.BOTH or role.max_replicas >= 1,
+            field="maxReplicas",
+            message="maxReplicas of prefill and decode must be at least 1, because neither can serve without the other",
+        ),
     )
 
-    name: Role = text("Name of the role; an instance of role both prefills and decodes.", enum=(Role.BOTH.value,), convert=Role)
-    min_replicas: int = whole("Never fewer instances than this while enough are healthy.", 0, maximum=MAX_REPLICAS)
+    name: Role = text(
+        "Name of the role; an instance of role both prefills and decodes.", enum=tuple(role.value for role in Role), convert=Role
+    )
+    replicas: int | None = whole("Number of instances wanted; only for prefill and decode.", None, minimum=1, maximum=MAX_REPLICAS)
+    min_replicas: int = whole(
+        "Never fewer instances than this while enough are healthy. Prefill and decode have at least one, even if this is 0.",
+        0,
+        maximum=MAX_REPLICAS,
+    )
     max_replicas: int = whole("Never more instances than this.", 64, maximum=MAX_REPLICAS)
     template: dict[str, Any] | None = verbatim(
         "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines.",
         POD_TEMPLATE_SCHEMA,
     )
+
+    @property
+    def least(self) -> int:
+        """The fewest instances that may be wanted: `minReplicas`, and at least one of prefill and decode."""
+        return self.min_replicas if self.name is Role.BOTH else max(1, self.min_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +195,31 @@ class PoolSpec:
 
     RULES: ClassVar = (
         Rule(
-            cel="self.roles.all(role, self.replicas >= role.minReplicas)",
-            holds=lambda spec: all(spec.replicas >= role.min_replicas for role in spec.roles),
+            cel="self.roles.all(role, role.name == 'both') || (self.roles.size() == 2 && self.roles.all(role, role.name != 'both'))",
+            holds=lambda spec: {role.name for role in spec.roles} in ({Role.BOTH}, {Role.PREFILL, Role.DECODE}),
+            field="roles",
+            message="roles must be exactly both, or exactly prefill and decode",
+        ),
+        Rule(
+            cel="self.roles.all(role, oldSelf.roles.exists(old, old.name == role.name))",
+            field="roles",
+            message="roles cannot change between both and prefill with decode; make a new pool instead",
+        ),
+        Rule(
+            cel="self.roles.all(role, role.name == 'both') || self.replicas == 1",
+            holds=lambda spec: spec.replicas == 1 or all(role.name is Role.BOTH for role in spec.roles),
+            field="replicas",
+            message="replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
+        ),
+        Rule(
+            cel="self.roles.all(role, role.name != 'both' || self.replicas >= role.minReplicas)",
+            holds=lambda spec: all(role.name is not Role.BOTH or spec.replicas >= role.min_replicas for role in spec.roles),
             field="replicas",
             message="replicas must not be less than roles[].minReplicas; raise replicas or lower minReplicas",
         ),
         Rule(
-            cel="self.roles.all(role, self.replicas <= role.maxReplicas)",
-            holds=lambda spec: all(spec.replicas <= role.max_replicas for role in spec.roles),
+            cel="self.roles.all(role, role.name != 'both' || self.replicas <= role.maxReplicas)",
+            holds=lambda spec: all(role.name is not Role.BOTH or spec.replicas <= role.max_replicas for role in spec.roles),
             field="replicas",
             message="replicas must not be greater than roles[].maxReplicas; lower replicas or raise maxReplicas",
         ),
@@ -184,9 +237,13 @@ class PoolSpec:
         max_length=256,
         rules=(Rule(cel="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
     )
-    replicas: int = whole("Number of instances wanted.", 1, maximum=MAX_REPLICAS)
+    replicas: int = whole("Number of instances wanted of the role both.", 1, maximum=MAX_REPLICAS)
     roles: tuple[RoleSpec, ...] = listing(
-        RoleSpec, "Roles of the pool's instances; today exactly one, both.", (RoleSpec(name=Role.BOTH),), key="name", max_items=1
+        RoleSpec,
+        "Roles of the pool's instances: both, or prefill and decode; cannot be changed later.",
+        (RoleSpec(name=Role.BOTH),),
+        key="name",
+        max_items=2,
     )
     engine: EngineSpec = nested(EngineSpec, "What runs in an instance, and the figures routing needs of it.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their instance.")

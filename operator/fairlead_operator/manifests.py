@@ -157,16 +157,19 @@ def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:
     }
 
 
-def disruption_budget(identity: PoolIdentity) -> dict[str, Any]:
-    """A PodDisruptionBudget by which voluntary evictions take one instance at a time.
+def disruption_budget(identity: PoolIdentity, role: Role, replicas: int) -> dict[str, Any]:
+    """A PodDisruptionBudget by which voluntary evictions take one instance of the role at a time.
 
-    (The pool has a scale subresource, so Kubernetes knows how many are expected.)
+    It says how many of `replicas` must stay. `maxUnavailable`, which earlier versions wrote, would count from the
+    pool's scale: that is 1 for a pool of prefill and decode, and another number than the one in force when a schedule
+    or the load decides it. The null takes it off an earlier version's budget.
     """
+    selector = {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: role.value}}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _child_metadata(identity, f"{identity.name}-{Role.BOTH.value}"),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: Role.BOTH.value}}},
+        "metadata": _child_metadata(identity, f"{identity.name}-{role.value}"),
+        "spec": {"minAvailable": max(0, replicas - 1), "maxUnavailable": None, "selector": selector},
     }
 
 

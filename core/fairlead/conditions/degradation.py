@@ -1,7 +1,8 @@
 """Degraded: is anything wrong, with which instance, and why?"""
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.conditions.roles import below_minimum
+from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import ObservedInstance
 
 _NAMED = 5
@@ -17,15 +18,9 @@ def degraded(facts: PoolFacts) -> Condition:
     lost = [_loss(instance) for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating]
     if lost:
         return Condition(type=kind, status="True", reason="InstancesLost", message=f"Lost: {_listed(lost)}")
-    if facts.desired is not None:
-        accepting = facts.count(*ACCEPTING)
-        if (
-            facts.desired.replicas > 0
-            and accepting < facts.desired.min_replicas
-            and not facts.count(InstanceState.PENDING, InstanceState.STARTING)
-        ):
-            message = f"{accepting} instances take requests, less than the minimum of {facts.desired.min_replicas}"
-            return Condition(type=kind, status="True", reason="BelowMinimum", message=message)
+    below = [words for role, instances in facts.by_role if (words := below_minimum(role, instances)) is not None]
+    if below:
+        return Condition(type=kind, status="True", reason="BelowMinimum", message="; ".join(below))
     if facts.strangers:
         message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
         return Condition(type=kind, status="True", reason="StrangePods", message=message)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 
@@ -71,13 +70,14 @@ class Condition:
 class PoolFacts:
     """The facts from which the conditions are computed.
 
-    `observations` None = the API did not answer, and `api_problem` says why. Both None = the API was asked too
-    recently to call it unanswered. `apply_problem` says why the last action failed, if it did. `strangers` are pods
-    that carry the pool's label and are not its instances.
+    `desired` has an entry per role; it is empty when no valid spec was seen yet. `observations` None = the API did not
+    answer, and `api_problem` says why. Both None = the API was asked too recently to call it unanswered.
+    `apply_problem` says why the last action failed, if it did. `strangers` are pods that carry the pool's label and are
+    not its instances.
     """
 
     problem: SpecProblem | None
-    desired: DesiredRole | None
+    desired: tuple[DesiredRole, ...]
     instances: tuple[ObservedInstance, ...]
     observations: PoolObservations | None
     api_problem: str | None
@@ -86,6 +86,7 @@ class PoolFacts:
     apply_problem: ActionFailure | None
     strangers: tuple[str, ...] = ()
 
-    def count(self, *states: InstanceState) -> int:
-        """Instances in these states whose pods are not terminating."""
-        return sum(1 for instance in self.instances if instance.state in states and not instance.terminating)
+    @property
+    def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:
+        """Every desired role with its instances."""
+        return tuple((role, tuple(instance for instance in self.instances if instance.role is role.role)) for role in self.desired)

@@ -80,6 +80,18 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
         await cluster.patch(resource, identity.namespace, name, _guarded(found, changes))
 
 
+async def delete_others(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Iterable[Mapping[str, Any]]) -> None:
+    """Delete the pool's children of a kind that are not among `wanted`, and those that an earlier pool left.
+
+    Raises ClusterError.
+    """
+    names = {body["metadata"]["name"] for body in wanted}
+    for found in await cluster.find(resource, identity.namespace, identity.selector()):
+        metadata = found["metadata"]
+        if metadata["name"] not in names and (is_owned(metadata, identity.uid) or is_orphan(metadata, identity)):
+            await cluster.delete(resource, identity.namespace, metadata["name"])
+
+
 def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     owners: list[Mapping[str, Any]] = metadata.get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)

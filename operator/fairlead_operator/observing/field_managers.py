@@ -1,18 +1,20 @@
 """Finds who changed a pool from its managedFields. Pure."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def spec_manager(metadata: Mapping[str, Any], member: str = "") -> str:
+def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
     """The field manager that wrote the spec last, or `unknown`.
 
-    With a `member` of the spec, such as `replicas`, it is the manager that owns that member. The scale subresource
-    takes `replicas` from its former owner and writes no time (Kubernetes' scale handler), so only ownership shows who
-    scaled. A member without an owner has its default: then the last writer of the spec is named.
+    With a `member` of the spec, such as `replicas`, it is the manager that owns that member; `roles, prefill, replicas`
+    is the member of the list's item of that name. The scale subresource takes `replicas` from its former owner and
+    writes no time (Kubernetes' scale handler), so only ownership shows who scaled. A member without an owner has its
+    default: then the last writer of the spec is named.
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
-    owners = [(time, manager) for time, manager, owned in writers if owned is not None and f"f:{member}" in owned]
+    owners = [(time, manager) for time, manager, owned in writers if owned is not None and _owns(owned, member)]
     candidates = owners or [(time, manager) for time, manager, owned in writers if owned is not None]
     return max(candidates, key=lambda item: item[0])[1] if candidates else "unknown"
 
@@ -25,7 +27,16 @@ def who_changed(pool: Mapping[str, Any]) -> str:
     spec: Mapping[str, Any] = pool.get("spec") or {}
     before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
     changed = [] if before is None else [name for name in {**before, **spec} if before.get(name) != spec.get(name)]
-    return spec_manager(pool["metadata"], changed[0] if len(changed) == 1 else "")
+    return spec_manager(pool["metadata"], *(changed if len(changed) == 1 else ()))
+
+
+def _owns(owned: Mapping[str, Any], member: Sequence[str]) -> bool:
+    """Whether a set of fields (`f:` before a name, `k:` before an item's key) reaches the member."""
+    fields: Any = owned
+    for name in member:
+        item = "k:" + json.dumps({"name": name}, separators=(",", ":"))
+        fields = fields.get(f"f:{name}", fields.get(item)) if isinstance(fields, Mapping) else None
+    return bool(member) and fields is not None
 
 
 def _manager(entry: Mapping[str, Any]) -> str:

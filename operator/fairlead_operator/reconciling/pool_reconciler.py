@@ -13,11 +13,11 @@ from fairlead.conditions.facts import PoolFacts
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import DesiredPool
+from fairlead.reconciling.observed import DesiredPool, DesiredRole
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.actions import Applier
-from fairlead_operator.applying.ownership import adopt, orphaned_pods, restore, strange_pods
+from fairlead_operator.applying.ownership import adopt, delete_others, orphaned_pods, restore, strange_pods
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.control_plane import ControlPlane
@@ -27,7 +27,8 @@ from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
-from fairlead_operator.reconciling.pool_state import desired_role, is_busy, last_ordinal, pool_state, seconds_to_replacement, troubles_of
+from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, seconds_to_replacement, troubles_of
+from fairlead_operator.reconciling.roles import ScaleStep, desired_roles, scale_steps, wanted_replicas
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
@@ -62,12 +63,12 @@ class PoolReconciler:
         self._finalization = Finalization(key, dependencies.control_plane, dependencies.settings.pace)
         self._retries = ActionRetries(self._recorder, dependencies.clock, dependencies.settings.pace.longest_retry)
         self._state_exchange = StateExchange(key, dependencies.control_plane, dependencies.settings.pace, dependencies.clock)
-        self._children: tuple[PoolSpec, int, float] | None = None
+        self._children: tuple[object, int, float] | None = None
         self._child_changes = 0
         self._status_written_at = 0.0
 
     def children_changed(self) -> None:
-        """Check the Service and the PodDisruptionBudget next time, even if they were found right a moment ago."""
+        """Check the Service and the PodDisruptionBudgets next time, even if they were found right a moment ago."""
         self._child_changes += 1
 
     async def reconcile(self) -> float:
@@ -131,14 +132,15 @@ class PoolReconciler:
         self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
     ) -> float:
         now = self._dependencies.clock()
-        desired = desired_role(in_force.spec)
+        wanted = wanted_replicas(in_force.spec, pool["metadata"])
+        desired, steps = desired_roles(in_force.spec, wanted), scale_steps(pool.get("status") or {}, wanted)
         observed = tuple(pod.instance for pod in pods)
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
         highest = last_ordinal(pool, pods)
-        wanted = DesiredPool(roles=(desired,)) if desired is not None else None
-        actions = next_actions(wanted, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
-        self._record_changes(identity, pool, in_force, now)
-        await self._restore_children(identity, in_force.spec, now)
+        goal = DesiredPool(roles=desired) if desired else None
+        actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        self._record_changes(identity, pool, in_force, steps, now)
+        await self._restore_children(identity, in_force.spec, desired, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
         facts = PoolFacts(
             problem=in_force.problem,
@@ -152,7 +154,7 @@ class PoolReconciler:
             strangers=strangers,
         )
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
-        changed = await self._write_status(identity, pool, in_force, facts, max(highest, made), now)
+        changed = await self._write_status(identity, pool, in_force, facts, steps, max(highest, made), now)
         if answer.trusted is not None:
             await self._recorder.deliver()
         return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
@@ -177,7 +179,11 @@ class PoolReconciler:
         replacement = seconds_to_replacement(facts, self._dependencies.settings.limits, now)
         return min(pace.settled, max(pace.busy, replacement))
 
-    def _record_changes(self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, now: float) -> None:
+    def _record_changes(
+        self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, steps: tuple[ScaleStep, ...], now: float
+    ) -> None:
+        for step in steps:
+            self._recorder.record(identity, now, step.event, step.message, before=step.figure(step.before), after=step.figure(step.after))
         for change in changes(in_force.previous, in_force.spec):
             message = f"{change.message} (by {spec_manager(pool['metadata'], change.member)})"
             self._recorder.record(identity, now, change.reason, message, before=change.before, after=change.after)
@@ -186,8 +192,8 @@ class PoolReconciler:
         if in_force.problem is None and was_refused(pool):
             self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
 
-    async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, now: float) -> None:
-        """Restore Service and PodDisruptionBudget.
+    async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, desired: tuple[DesiredRole, ...], now: float) -> None:
+        """Restore the Service and a PodDisruptionBudget per role; delete the budgets of roles that the pool has not.
 
         Skipped if they were found right and no event about them came since.
         """
@@ -196,13 +202,16 @@ class PoolReconciler:
         changed_times = self._child_changes
         if self._children is not None:
             known, count, at = self._children
-            if known == spec and count == changed_times and 0 <= now - at < self._dependencies.settings.pace.children:
+            if known == (spec, desired) and count == changed_times and 0 <= now - at < self._dependencies.settings.pace.children:
                 return
+        budgets = [disruption_budget(identity, role.role, role.replicas) for role in desired]
         right = True
-        for resource, body in ((Resource.SERVICES, service(identity, spec)), (Resource.BUDGETS, disruption_budget(identity))):
+        for resource, body in ((Resource.SERVICES, service(identity, spec)), *((Resource.BUDGETS, budget) for budget in budgets)):
             act = partial(restore, self._dependencies.cluster, identity, resource, body)
-            right = await self._retries.attempt(identity, ("child", resource), act) and right
-        self._children = (spec, changed_times, now) if right else None
+            right = await self._retries.attempt(identity, ("child", resource, body["metadata"]["name"]), act) and right
+        cleared = partial(delete_others, self._dependencies.cluster, identity, Resource.BUDGETS, budgets)
+        right = await self._retries.attempt(identity, ("others", Resource.BUDGETS), cleared) and right
+        self._children = ((spec, desired), changed_times, now) if right else None
 
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
         """Adopt instances that an earlier pool of this name left running.
@@ -222,7 +231,14 @@ class PoolReconciler:
         return adopted
 
     async def _write_status(
-        self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, facts: PoolFacts, last_ordinal: int, now: float
+        self,
+        identity: PoolIdentity,
+        pool: dict[str, Any],
+        in_force: SpecInForce,
+        facts: PoolFacts,
+        steps: tuple[ScaleStep, ...],
+        last_ordinal: int,
+        now: float,
     ) -> bool:
         """Write the status. Returns whether more than its figures changed.
 
@@ -233,7 +249,7 @@ class PoolReconciler:
             in_force,
             facts,
             selector=identity.selector(),
-            changed_by=spec_manager(pool["metadata"], "replicas"),
+            steps=steps,
             last_ordinal=last_ordinal,
             now=format_second(now),
         )

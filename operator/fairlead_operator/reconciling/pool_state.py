@@ -4,31 +4,13 @@ import math
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolState
-from fairlead.pools import PoolSpec
 from fairlead.reconciling.backoff import replaced_at
-from fairlead.reconciling.observed import DesiredRole, ReplicaLimits
-from fairlead_operator.manifests import spec_hash
+from fairlead.reconciling.observed import ReplicaLimits
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.reconciling.specs import SpecInForce
-
-
-def desired_role(spec: PoolSpec | None) -> DesiredRole | None:
-    """The desired state of the role `both` by the spec in force."""
-    if spec is None:
-        return None
-    role = spec.roles[0]
-    return DesiredRole(
-        role=role.name,
-        replicas=spec.replicas,
-        min_replicas=role.min_replicas,
-        max_replicas=role.max_replicas,
-        spec_hash=spec_hash(spec, Role.BOTH),
-        drain_timeout_seconds=spec.drain.timeout_seconds,
-        prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
-    )
 
 
 def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:

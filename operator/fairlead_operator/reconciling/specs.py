@@ -111,20 +111,13 @@ def was_refused(pool: Mapping[str, Any]) -> bool:
 
 
 def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange, ...]:
-    """The changes to report when a new spec comes into force; none for a pool's first spec."""
+    """The changes to report when a new spec comes into force; none for a pool's first spec.
+
+    Numbers of instances are not among them, since not only the spec decides them (see `roles.scale_steps`).
+    """
     if before is None or after is None or before == after:
         return ()
     found = []
-    if before.replicas != after.replicas:
-        found.append(
-            SpecChange(
-                member="replicas",
-                reason="ScalingUp" if after.replicas > before.replicas else "ScalingDown",
-                message=f"Instances wanted: {before.replicas} → {after.replicas}",
-                before={"replicas": before.replicas},
-                after={"replicas": after.replicas},
-            )
-        )
     old_spec, new_spec = written(before), written(after)
     for member, reason, title in TOLD_SECTIONS:
         old, new = old_spec[member], new_spec[member]

@@ -5,16 +5,27 @@ from typing import Any
 
 from fairlead.conditions.facts import PoolFacts
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
+from fairlead.conditions.roles import count
 from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+from fairlead_operator.reconciling.roles import ScaleStep
 from fairlead_operator.reconciling.specs import SpecInForce
 
 
 def status_document(
-    pool: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts, *, selector: str, changed_by: str, last_ordinal: int, now: str
+    pool: Mapping[str, Any],
+    in_force: SpecInForce,
+    facts: PoolFacts,
+    *,
+    selector: str,
+    steps: tuple[ScaleStep, ...],
+    last_ordinal: int,
+    now: str,
 ) -> dict[str, Any]:
     """The whole status.
 
-    `now` is RFC 3339; `last_ordinal` is the highest ever given; fields of unknown value stay as they were.
+    `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `last_ordinal` is the highest
+    ever given; fields of unknown value stay as they were.
     """
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
@@ -27,7 +38,7 @@ def status_document(
         "serving": serving,
         "selector": selector,
         "lastOrdinal": last_ordinal,
-        "roles": _roles(facts),
+        "roles": [_role(old, role, instances, steps, now) for role, instances in facts.by_role],
         "ring": _ring(old, in_force, facts),
         "slo": old.get("slo") or {},
     }
@@ -36,32 +47,24 @@ def status_document(
         status["slo"] = {} if attained is None else {"ttftAttainment": round(attained, 3)}
     if in_force.spec is not None:
         status["specInForce"] = {"generation": in_force.generation, "spec": in_force.document}
-        before = in_force.previous.replicas if in_force.previous is not None else None
-        if before is not None and before != in_force.spec.replicas:
-            status["lastScale"] = {"at": now, "from": before, "to": in_force.spec.replicas, "reason": f"spec.replicas set by {changed_by}"}
-        elif "lastScale" in old:
-            status["lastScale"] = old["lastScale"]
     return status
 
 
-def _roles(facts: PoolFacts) -> list[dict[str, Any]]:
-    if facts.desired is None:
-        return []
-    of_role = [instance for instance in facts.instances if instance.role is facts.desired.role and not instance.terminating]
-
-    def count(*states: InstanceState) -> int:
-        return sum(1 for instance in of_role if instance.state in states)
-
-    return [
-        {
-            "name": facts.desired.role.value,
-            "desired": facts.desired.replicas,
-            "ready": count(InstanceState.SERVING),
-            "starting": count(InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING),
-            "draining": count(InstanceState.DRAINING),
-            "lost": count(InstanceState.LOST),
-        }
-    ]
+def _role(
+    old: Mapping[str, Any], role: DesiredRole, instances: tuple[ObservedInstance, ...], steps: tuple[ScaleStep, ...], now: str
+) -> dict[str, Any]:
+    known: Mapping[str, Any] = next((item for item in old.get("roles") or () if item.get("name") == role.role.value), {})
+    step = next((step for step in steps if step.role is role.role), None)
+    last = {"at": now, "from": step.before, "to": step.after, "reason": step.reason} if step is not None else known.get("lastScale")
+    return {
+        "name": role.role.value,
+        "desired": role.replicas,
+        "ready": count(instances, InstanceState.SERVING),
+        "starting": count(instances, InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING),
+        "draining": count(instances, InstanceState.DRAINING),
+        "lost": count(instances, InstanceState.LOST),
+        **({"lastScale": last} if last else {}),
+    }
 
 
 def _ring(old: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -50,7 +51,10 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "object" and shape.of is not None:
         return draw(documents(shape.of, faulty))
     if shape.kind == "list" and shape.of is not None:
-        return draw(st.lists(documents(shape.of, faulty), min_size=1, max_size=shape.max_items + faulty))
+        if faulty:
+            return draw(st.lists(documents(shape.of, True), min_size=1, max_size=shape.max_items + 1))
+        fit = documents(shape.of, False).filter(partial(is_read, shape.of))
+        return draw(st.lists(fit, min_size=1, max_size=shape.max_items, unique_by=lambda item: item[shape.list_key]))
     if shape.kind == "boolean":
         return draw(st.booleans())
     if shape.kind == "free":
@@ -59,8 +63,8 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
         return copy.deepcopy(TEMPLATE)
     if shape.kind == "string":
         some = ("m", "/a", "a:b", "x-y", "m\n", "x" * 300)
-        fit = some if faulty else [one for one in some[:4] if shape.pattern and re.search(shape.pattern, one)]
-        return draw(st.sampled_from(shape.enum or fit))
+        fitting = some if faulty else [one for one in some[:4] if shape.pattern and re.search(shape.pattern, one)]
+        return draw(st.sampled_from(shape.enum or fitting))
     least, most = shape.minimum, shape.maximum
     assert least is not None
     if shape.kind == "duration":
@@ -100,6 +104,10 @@ def refused_by_read(of: type[Any], document: dict[str, Any]) -> str | None:
     except InvalidInput as refused:
         return str(refused)
     return None
+
+
+def is_read(of: type[Any], document: dict[str, Any]) -> bool:
+    return refused_by_read(of, document) is None
 
 
 class Judges:

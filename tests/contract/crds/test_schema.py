@@ -28,6 +28,8 @@ REFUSALS = {
     "schema-error": "spec.replicas",
     "unknown-field": "spec.replica",
     "cel-error": "replicas must not be greater than roles[].maxReplicas",
+    "replicas-of-two-roles": "replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
+    "half-a-pair": "roles must be exactly both, or exactly prefill and decode",
     "missing-template": "roles[].template is required unless engine.type is simulated",
 }
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
@@ -198,6 +200,7 @@ def test_a_name_no_pod_could_bear_is_refused(name: str, message: str, client: Ku
         ),
         ({"engine": {"type": "vllm", "simulated": {}}}, "only for engine.type simulated"),
         ({"roles": [{"name": "both", "minReplicas": 5, "maxReplicas": 4}]}, "minReplicas must not be greater than maxReplicas"),
+        ({"roles": [{"name": "prefill"}, {"name": "decode"}]}, "roles cannot change between both and prefill with decode"),
         ({"roles": [{"name": "both", "minReplicas": 2}]}, "replicas must not be less than roles[].minReplicas"),
         ({"roles": [{"name": "both", "template": {"spec": {"containers": []}}}]}, "containers"),
     ],

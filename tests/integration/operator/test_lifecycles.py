@@ -25,7 +25,8 @@ def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: St
     service = stage.client.call("GET", "/api/v1/namespaces/default/services/fresh")
     assert service["spec"]["clusterIP"] == "None"
     budget = stage.client.call("GET", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/fresh-both")
-    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["minAvailable"] == 2
+    assert "maxUnavailable" not in budget["spec"]
     state = stage.told_state("default/fresh")
     assert state is not None
     assert {instance.id for instance in state.instances} == stage.names("fresh")
@@ -61,7 +62,7 @@ def test_scaling_down_drains_the_cheapest_and_waits_for_what_runs_there(stage: S
     assert stage.names("shrinking") == {dear}
     eventually(lambda: stage.told_reasons().count("Drained") == 3, "the drains are told")
     assert {"ScalingDown", "Draining", "Drained"} <= stage.kubernetes_events("shrinking")
-    scale = stage.status("shrinking")["lastScale"]
+    scale = stage.status("shrinking")["roles"][0]["lastScale"]
     assert (scale["from"], scale["to"]) == (4, 1)
 
 
@@ -72,7 +73,7 @@ def test_scaling_up_through_the_scale_subresource_keeps_what_serves_and_names_wh
     scale = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/growing/scale?fieldManager=autoscaler"
     stage.client.merge(scale, {"spec": {"replicas": 4}})
     stage.settle("growing", 4)
-    assert stage.status("growing")["lastScale"]["reason"] == "spec.replicas set by autoscaler"
+    assert stage.status("growing")["roles"][0]["lastScale"]["reason"] == "spec.replicas set by autoscaler"
     assert before < stage.names("growing")
     assert stage.marked("growing") == set()
 

@@ -67,6 +67,11 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
             lambda path=path: stage.client.call("GET", path)["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "fairlead",  # type: ignore[misc]
             "the label is restored",
         )
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    left = stage.client.call("GET", f"{budgets}/{name}-both")["metadata"]["labels"]
+    of_an_earlier_pool = {"metadata": {"name": f"{name}-decode", "labels": left}, "spec": {"minAvailable": 1}}
+    stage.client.call("POST", budgets, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **of_an_earlier_pool})
+    eventually(lambda: len(stage.client.call("GET", budgets)["items"]) == 1, "a budget of a role that the pool has not is deleted")
     stage.edit(name, {"replicas": 1})
     stage.settle(name, 1)
     stage.delete(name)

@@ -15,7 +15,7 @@ from fairlead.conditions.facts import (
     Trouble,
 )
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.observed import PodHealth
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
@@ -23,7 +23,7 @@ S = InstanceState
 
 SETTLED = PoolFacts(
     problem=None,
-    desired=wanted(2),
+    desired=(wanted(2),),
     instances=(instance("a"), instance("b")),
     observations=answer(seen("a"), seen("b")),
     api_problem=None,
@@ -50,7 +50,7 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 
 def test_every_situation_has_every_condition_once() -> None:
-    for facts in (SETTLED, replace(SETTLED, desired=None, slo_percentile=None), replace(SETTLED, observations=None, instances=())):
+    for facts in (SETTLED, replace(SETTLED, desired=(), slo_percentile=None), replace(SETTLED, observations=None, instances=())):
         assert [condition.type for condition in pool_conditions(facts)] == list(ConditionType)
 
 
@@ -59,14 +59,14 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
     assert of(facts)["Ready"] == ("False", "InvalidRouting")
     assert of(facts)["InstancesReady"] == ("True", "AllServing")
     assert "last good spec stays in force" in pool_conditions(facts)[0].message
-    assert "nothing is created" in pool_conditions(replace(facts, desired=None))[0].message
+    assert "nothing is created" in pool_conditions(replace(facts, desired=()))[0].message
 
 
 @pytest.mark.parametrize(
     ("facts", "kind", "expected"),
     [
-        (replace(SETTLED, desired=wanted(3)), "InstancesReady", ("False", "InstancesStarting")),
-        (replace(SETTLED, desired=wanted(0), instances=()), "Ready", ("True", "ScaledToZero")),
+        (replace(SETTLED, desired=(wanted(3),)), "InstancesReady", ("False", "InstancesStarting")),
+        (replace(SETTLED, desired=(wanted(0),), instances=()), "Ready", ("True", "ScaledToZero")),
         (replace(SETTLED, instances=(instance("a"), instance("b", S.LOST))), "InstancesReady", ("False", "InstancesLost")),
         (replace(SETTLED, instances=(instance("a"), instance("b", S.LOST))), "Degraded", ("True", "InstancesLost")),
         (replace(SETTLED, instances=(instance("a", S.WARMING),), observations=None), "Ready", ("False", "WaitingForControlPlane")),
@@ -74,9 +74,9 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
         (replace(SETTLED, observations=None, api_problem="refused"), "RingSynced", ("Unknown", "ControlPlaneUnreachable")),
         (replace(SETTLED, observations=answer(seen("a", acknowledged=False))), "RingSynced", ("False", "WaitingForRouters")),
         (replace(SETTLED, observations=answer(live_routers=0)), "RingSynced", ("True", "NoLiveRouter")),
-        (replace(SETTLED, desired=wanted(2, spec_hash="new")), "Progressing", ("True", "RollingReplacement")),
+        (replace(SETTLED, desired=(wanted(2, spec_hash="new"),)), "Progressing", ("True", "RollingReplacement")),
         (replace(SETTLED, instances=(*SETTLED.instances, instance("c", S.DRAINING))), "Progressing", ("True", "Draining")),
-        (replace(SETTLED, desired=wanted(3)), "Progressing", ("True", "Scaling")),
+        (replace(SETTLED, desired=(wanted(3),)), "Progressing", ("True", "Scaling")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.95)), "SLOMet", ("True", "TargetMet")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.5)), "SLOMet", ("False", "TargetMissed")),
         (replace(SETTLED, troubles=(Trouble(instance="a", reason="ErrImagePull"),)), "Degraded", ("True", "ErrImagePull")),
@@ -85,7 +85,7 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
             "Degraded",
             ("True", "ActionFailed"),
         ),
-        (replace(SETTLED, desired=wanted(3, minimum=3)), "Degraded", ("True", "BelowMinimum")),
+        (replace(SETTLED, desired=(wanted(3, minimum=3),)), "Degraded", ("True", "BelowMinimum")),
         (replace(SETTLED, instances=(*SETTLED.instances, instance("c", S.LOST, terminating=True))), "Degraded", ("False", "AsExpected")),
         (replace(SETTLED, instances=(instance("a"), instance("b", S.CORDONED))), "Ready", ("False", "InstancesCordoned")),
         (replace(SETTLED, strangers=("mine",)), "Degraded", ("True", "StrangePods")),
@@ -94,6 +94,25 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
 )
 def test_each_situation_has_its_named_reason(facts: PoolFacts, kind: str, expected: tuple[str, str]) -> None:
     assert of(facts)[kind] == expected
+
+
+def test_a_pool_of_two_roles_counts_each_and_names_what_is_short() -> None:
+    prefill, decode = replace(wanted(2, minimum=1), role=Role.PREFILL), replace(wanted(1, minimum=1), role=Role.DECODE)
+    instances = tuple(
+        replace(instance(name), role=role) for name, role in (("p1", Role.PREFILL), ("p2", Role.PREFILL), ("d1", Role.DECODE))
+    )
+    facts = replace(SETTLED, desired=(prefill, decode), instances=instances)
+    ready, *_ = pool_conditions(facts)
+    assert (ready.status, ready.message) == ("True", "2 of 2 prefill instances serve; 1 of 1 decode instances serve")
+    ready, _, _, progressing, *_ = pool_conditions(replace(facts, desired=(replace(prefill, replicas=3), decode)))
+    assert (ready.status, ready.reason, ready.message) == ("False", "InstancesStarting", "2 of 3 prefill instances serve")
+    assert progressing.message == "2 of 3 prefill instances exist, 0 start"
+    *_, degraded = pool_conditions(replace(facts, instances=instances[:2]))
+    assert (degraded.reason, degraded.message) == ("BelowMinimum", "0 decode instances take requests, less than the minimum of 1")
+    lost = (*instances[:2], replace(instances[2], state=S.LOST))
+    ready, *_ = pool_conditions(replace(facts, desired=(replace(prefill, replicas=3), decode), instances=lost))
+    assert ready.reason == "InstancesLost", "the gravest shortage gives the reason"
+    assert ready.message == "2 of 3 prefill instances serve; 0 of 1 decode instances serve, 1 lost"
 
 
 def test_the_transition_time_changes_only_with_the_status() -> None:

@@ -10,6 +10,7 @@ from fairlead.pools import PoolSpec, parse_spec
 from fairlead.tables import ModelledFacts
 
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm/vllm-openai:v1"}]}}
+PREFILL_DECODE = [{"name": "prefill"}, {"name": "decode"}]
 
 
 def test_a_spec_of_one_line_gets_every_default() -> None:
@@ -90,8 +91,24 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
             "spec.roles[0].minReplicas",
             "minReplicas must not be greater than maxReplicas",
         ),
-        ({"model": "m", "roles": []}, "spec.roles", "list of 1 to 1"),
-        ({"model": "m", "roles": [{"name": "prefill"}]}, "spec.roles[0].name", "one of both"),
+        ({"model": "m", "roles": []}, "spec.roles", "list of 1 to 2"),
+        ({"model": "m", "roles": [{"name": "encode"}]}, "spec.roles[0].name", "one of both, prefill, decode"),
+        ({"model": "m", "roles": [{"name": "prefill"}]}, "spec.roles", "exactly both, or exactly prefill and decode"),
+        ({"model": "m", "roles": [{"name": "both"}, {"name": "decode"}]}, "spec.roles", "exactly both, or exactly prefill and decode"),
+        ({"model": "m", "roles": [{"name": "both", "replicas": 2}]}, "spec.roles[0].replicas", "write spec.replicas for the role both"),
+        ({"model": "m", "replicas": 2, "roles": PREFILL_DECODE}, "spec.replicas", "write roles[].replicas for prefill and decode"),
+        (
+            {"model": "m", "roles": [{"name": "prefill", "replicas": 1, "minReplicas": 2}, {"name": "decode"}]},
+            "spec.roles[0].replicas",
+            "raise replicas or lower minReplicas",
+        ),
+        (
+            {"model": "m", "roles": [{"name": "prefill"}, {"name": "decode", "replicas": 3, "maxReplicas": 2}]},
+            "spec.roles[1].replicas",
+            "lower replicas or raise maxReplicas",
+        ),
+        ({"model": "m", "roles": [{"name": "prefill"}, {"name": "decode", "replicas": 0}]}, "spec.roles[1].replicas", "from 1 to 4096"),
+        ({"model": "m", "roles": [{"name": "prefill", "maxReplicas": 0}, {"name": "decode"}]}, "spec.roles[0].maxReplicas", "at least 1"),
         ({"model": "m", "engine": {"type": "sglang"}}, "spec.engine.type", "one of simulated, vllm"),
         ({"model": "m", "engine": {"type": "vllm"}}, "spec.roles", "roles[].template is required unless engine.type is simulated"),
         (

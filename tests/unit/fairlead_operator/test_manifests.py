@@ -123,7 +123,11 @@ def test_the_hash_stays_with_everything_else(change: dict[str, Any]) -> None:
 
 def test_service_and_budget_select_the_pools_pods() -> None:
     assert service(IDENTITY, simulated())["spec"]["selector"] == {"fairlead.dev/pool": "chat"}
-    assert disruption_budget(IDENTITY)["spec"]["selector"]["matchLabels"]["fairlead.dev/pool"] == "chat"
+    budget = disruption_budget(IDENTITY, Role.DECODE, 4)
+    assert budget["metadata"]["name"] == "chat-decode"
+    assert budget["spec"]["minAvailable"] == 3
+    assert budget["spec"]["selector"]["matchLabels"] == {"fairlead.dev/pool": "chat", "llm-d.ai/role": "decode"}
+    assert disruption_budget(IDENTITY, Role.BOTH, 0)["spec"]["minAvailable"] == 0
     assert service(IDENTITY, simulated())["metadata"]["ownerReferences"][0]["uid"] == "u1"
 
 

@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.instances import Role
 from fairlead.table_content import MirroredFacts
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_api.services.pools.reading import ready_condition
@@ -75,7 +76,7 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         ready=ready.status == "True",
         ready_reason=ready.reason,
         ready_message=ready.message,
-        desired=int(row.spec.get("replicas", 1)) if isinstance(row.spec.get("replicas", 1), int) else 0,
+        desired=desired_of(row.spec),
         serving=states.serving if states else 0,
         draining=states.draining if states else 0,
         attainment=share(traffic.within, traffic.total) if traffic else None,
@@ -101,6 +102,13 @@ def _digest(row: Any, instances: str) -> str:
     """Eight hex digits over what a page shows of the pool's state and no rate or latency."""
     seen = (row.generation, row.table_version, row.problem, row.conditions, instances)
     return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
+
+
+def desired_of(spec: Mapping[str, Any]) -> int:
+    """The instances that a spec declares, over all its roles; 0 for one that cannot be read."""
+    roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
+    declared = [role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles] or [spec.get("replicas", 1)]
+    return sum(number for number in declared if isinstance(number, int))
 
 
 def _inside(spec: Mapping[str, Any], *path: str) -> Any:

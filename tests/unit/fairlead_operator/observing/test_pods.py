@@ -168,6 +168,21 @@ def test_who_scaled_is_who_owns_the_replicas_although_the_scale_subresource_writ
     assert spec_manager(metadata, "model") == "gitops"
 
 
+def test_who_wrote_the_replicas_of_one_role_is_who_owns_them_in_the_list() -> None:
+    def of_role(role: str) -> dict[str, Any]:
+        return {"f:spec": {"f:roles": {f'k:{{"name":"{role}"}}': {"f:replicas": {}}}}}
+
+    metadata = {
+        "managedFields": [
+            entry("gitops", "Apply", of_role("prefill"), time="2026-01-01T00:01:00Z"),
+            entry("somebody", "Update", of_role("decode"), time="2026-01-01T00:00:00Z"),
+        ]
+    }
+    assert spec_manager(metadata, "roles", "prefill", "replicas") == "gitops"
+    assert spec_manager(metadata, "roles", "decode", "replicas") == "somebody"
+    assert spec_manager(metadata, "roles", "decode", "template") == "gitops", "nobody owns it: the last writer"
+
+
 def test_of_two_owners_of_a_member_the_one_that_wrote_last_is_named() -> None:
     assert spec_manager({"managedFields": APPLIED_THEN_SCALED}, "slo") == "gitops"
 

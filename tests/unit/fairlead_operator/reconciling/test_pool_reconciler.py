@@ -1,5 +1,7 @@
 """Reconciling on a fake cluster, in virtual time."""
 
+from collections import Counter
+
 from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_testing.worlds.operator_stages import KEY, SETTINGS, VirtualStage
 
@@ -39,7 +41,10 @@ async def test_what_changed_is_told_once_with_before_and_after() -> None:
     assert (change.before["policy"], change.after["policy"]) == ("fairlead", "ear")
     assert "kubectl" in change.message
     assert stage.reasons().count("PolicyChanged") == 1
-    assert stage.pool()["status"]["lastScale"] | {"at": ""} == {"at": "", "from": 2, "to": 3, "reason": "spec.replicas set by kubectl"}
+    [role] = stage.pool()["status"]["roles"]
+    assert role["lastScale"] | {"at": ""} == {"at": "", "from": 2, "to": 3, "reason": "spec.replicas set by kubectl"}
+    [scaled] = [event for event in stage.api.events if event.reason == "ScalingUp"]
+    assert (scaled.before, scaled.after) == ({"replicas": 2}, {"replicas": 3})
     assert "SLOChanged" not in stage.reasons()
 
 
@@ -259,3 +264,73 @@ async def test_a_cordoned_pod_leaves_the_ring_and_serves_again_when_the_annotati
     await stage.settle()
     assert stage.condition("Ready")["status"] == "True"
     assert stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/state-reason"] == "Uncordoned"
+
+
+PREFILL_DECODE = [{"name": "prefill", "replicas": 3}, {"name": "decode", "minReplicas": 2}]
+
+
+async def test_a_pool_of_prefill_and_decode_gets_both_and_each_has_its_budget() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1, roles=PREFILL_DECODE, routing={"policy": "static-pd"})
+    assert await stage.settle() == SETTINGS.pace.settled
+    assert Counter(pod["metadata"]["labels"]["llm-d.ai/role"] for pod in stage.pods()) == {"prefill": 3, "decode": 2}
+    assert len({pod["metadata"]["annotations"]["fairlead.dev/ordinal"] for pod in stage.pods()}) == 5
+    assert stage.condition("Ready")["message"] == "3 of 3 prefill instances serve; 2 of 2 decode instances serve"
+    budgets = {budget["metadata"]["name"]: budget["spec"]["minAvailable"] for budget in stage.cluster.all(Resource.BUDGETS)}
+    assert budgets == {"chat-prefill": 2, "chat-decode": 1}
+    status = stage.pool()["status"]
+    assert [(role["name"], role["desired"], role["ready"]) for role in status["roles"]] == [("prefill", 3, 3), ("decode", 2, 2)]
+    assert status["replicas"] == 5
+    assert {item.role.value for item in stage.api.states[-1].instances} == {"prefill", "decode"}
+
+
+async def test_one_role_is_scaled_and_the_other_left_alone() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1, roles=PREFILL_DECODE)
+    await stage.settle()
+    decode = [pod["metadata"]["name"] for pod in stage.pods() if pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"]
+    stage.apply(replicas=1, roles=[{"name": "prefill", "replicas": 1}, {"name": "decode", "minReplicas": 2}])
+    await stage.settle()
+    assert Counter(pod["metadata"]["labels"]["llm-d.ai/role"] for pod in stage.pods()) == {"prefill": 1, "decode": 2}
+    assert set(decode) < {pod["metadata"]["name"] for pod in stage.pods()}
+    prefill, decoding = stage.pool()["status"]["roles"]
+    assert prefill["lastScale"] | {"at": ""} == {"at": "", "from": 3, "to": 1, "reason": "roles[prefill].replicas set by kubectl"}
+    assert "lastScale" not in decoding
+    [scaled] = [event for event in stage.api.events if event.reason == "ScalingDown"]
+    assert scaled.message == "Prefill instances wanted: 3 → 1 (roles[prefill].replicas set by kubectl)"
+    assert (scaled.before, scaled.after) == ({"role": "prefill", "replicas": 3}, {"role": "prefill", "replicas": 1})
+    [budget] = [item for item in stage.cluster.all(Resource.BUDGETS) if item["metadata"]["name"] == "chat-prefill"]
+    assert budget["spec"]["minAvailable"] == 0
+
+
+async def test_a_policy_that_needs_both_roles_is_refused_in_a_pool_of_one() -> None:
+    stage = VirtualStage()
+    stage.apply(routing={"policy": "static-pd"})
+    await stage.round()
+    await stage.round()
+    assert stage.condition("Ready")["reason"] == "InvalidRouting"
+    assert "prefill" in stage.condition("Ready")["message"]
+
+
+async def test_a_budget_of_an_earlier_version_counts_from_the_pools_scale_no_longer() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=3)
+    await stage.settle()
+    [budget] = stage.cluster.all(Resource.BUDGETS)
+    budget["spec"] = {"maxUnavailable": 1, "selector": budget["spec"]["selector"]}
+    stage.cluster.put(Resource.BUDGETS, budget)
+    stage.restart()
+    await stage.settle()
+    [budget] = stage.cluster.all(Resource.BUDGETS)
+    assert budget["spec"]["minAvailable"] == 2
+    assert "maxUnavailable" not in budget["spec"]
+
+
+async def test_the_budgets_of_roles_that_an_earlier_pool_had_are_deleted() -> None:
+    stage = VirtualStage()
+    stage.apply()
+    labels = {"fairlead.dev/pool": "chat", "app.kubernetes.io/managed-by": "fairlead"}
+    stage.cluster.put(Resource.BUDGETS, {"metadata": {"name": "chat-decode", "labels": labels}, "spec": {}})
+    stage.cluster.put(Resource.BUDGETS, {"metadata": {"name": "of-a-person", "labels": {"fairlead.dev/pool": "chat"}}, "spec": {}})
+    await stage.settle()
+    assert [budget["metadata"]["name"] for budget in stage.cluster.all(Resource.BUDGETS)] == ["chat-both", "of-a-person"]

@@ -1,0 +1,58 @@
+"""The parts of the conditions that are about one role: is it short of instances, does it scale, is it below its
+minimum?
+"""
+
+from collections.abc import Iterable
+
+from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+
+SHORTAGES = ("InstancesLost", "WaitingForControlPlane", "InstancesCordoned", "InstancesStarting")
+"""Reasons why too few instances serve, the gravest first."""
+
+_STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)
+
+
+def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
+    """The instances in one of these states; those whose pods are being deleted are left out."""
+    return sum(1 for instance in instances if instance.state in states and not instance.terminating)
+
+
+def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> str:
+    """Example: `3 of 4 prefill instances serve`. The functions of this module take the role's own instances."""
+    return f"{count(instances, InstanceState.SERVING)} of {role.replicas} {_noun(role)} serve"
+
+
+def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_answers: bool) -> tuple[str, str] | None:
+    """Why too few instances serve (one of SHORTAGES), and that in words; None when enough do."""
+    serving, words = count(instances, InstanceState.SERVING), serving_words(role, instances)
+    if serving >= role.replicas:
+        return None
+    lost = count(instances, InstanceState.LOST)
+    if lost:
+        return "InstancesLost", f"{words}, {lost} lost"
+    if not api_answers and count(instances, InstanceState.WARMING):
+        return "WaitingForControlPlane", f"{words}; ready instances wait for the control API to list them"
+    cordoned = count(instances, InstanceState.CORDONED)
+    if cordoned and serving + cordoned >= role.replicas:
+        return "InstancesCordoned", f"{words}, {cordoned} are cordoned"
+    return "InstancesStarting", words
+
+
+def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
+    """How far the role is from the number wanted; None when exactly these instances exist and none starts."""
+    live = sum(1 for instance in instances if instance.draining_since is None and not instance.terminating)
+    starting = count(instances, *_STARTING)
+    return f"{live} of {role.replicas} {_noun(role)} exist, {starting} start" if starting or live != role.replicas else None
+
+
+def below_minimum(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
+    """That fewer than the minimum take requests and none is on the way, in words; None when that is not so."""
+    accepting = count(instances, *ACCEPTING)
+    if role.replicas == 0 or accepting >= role.min_replicas or count(instances, InstanceState.PENDING, InstanceState.STARTING):
+        return None
+    return f"{accepting} {_noun(role)} take requests, less than the minimum of {role.min_replicas}"
+
+
+def _noun(role: DesiredRole) -> str:
+    return "instances" if role.role is Role.BOTH else f"{role.role.value} instances"

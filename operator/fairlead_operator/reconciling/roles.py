@@ -1,0 +1,88 @@
+"""What is wanted of each role of a pool, who asked for it, and what of it changed. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec, RoleSpec
+from fairlead.reconciling.observed import DesiredRole
+from fairlead_operator.manifests import spec_hash
+from fairlead_operator.observing.field_managers import spec_manager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedReplicas:
+    """The number of instances wanted of a role, and where the number comes from: `spec.replicas set by kubectl`."""
+
+    role: Role
+    replicas: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleStep:
+    """A change of the number of instances wanted of a role, since the status was written."""
+
+    role: Role
+    before: int
+    after: int
+    reason: str
+
+    @property
+    def event(self) -> str:
+        """The reason of the event about it."""
+        return "ScalingUp" if self.after > self.before else "ScalingDown"
+
+    @property
+    def message(self) -> str:
+        """Example: `Prefill instances wanted: 2 → 4 (roles[prefill].replicas set by kubectl)`."""
+        noun = "Instances" if self.role is Role.BOTH else f"{self.role.value.capitalize()} instances"
+        return f"{noun} wanted: {self.before} → {self.after} ({self.reason})"
+
+    def figure(self, replicas: int) -> dict[str, Any]:
+        """A number of instances as the pool's history has it."""
+        return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
+
+
+def wanted_replicas(spec: PoolSpec | None, metadata: Mapping[str, Any]) -> tuple[WantedReplicas, ...]:
+    """The number wanted of every role, as the pool with this `metadata` declares it."""
+    return tuple(_declared(spec, role, metadata) for role in spec.roles) if spec is not None else ()
+
+
+def _declared(spec: PoolSpec, role: RoleSpec, metadata: Mapping[str, Any]) -> WantedReplicas:
+    if role.name is Role.BOTH:
+        return WantedReplicas(role=role.name, replicas=spec.replicas, reason=f"spec.replicas set by {spec_manager(metadata, 'replicas')}")
+    if role.replicas is None:
+        return WantedReplicas(role=role.name, replicas=role.least, reason="nobody said how many, so the fewest")
+    manager = spec_manager(metadata, "roles", role.name.value, "replicas")
+    return WantedReplicas(role=role.name, replicas=role.replicas, reason=f"roles[{role.name}].replicas set by {manager}")
+
+
+def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> tuple[DesiredRole, ...]:
+    """What the planner is told of every role by the spec in force."""
+    if spec is None:
+        return ()
+    number = {item.role: item.replicas for item in wanted}
+    return tuple(
+        DesiredRole(
+            role=role.name,
+            replicas=number[role.name],
+            min_replicas=role.least,
+            max_replicas=role.max_replicas,
+            spec_hash=spec_hash(spec, role.name),
+            drain_timeout_seconds=spec.drain.timeout_seconds,
+            prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
+        )
+        for role in spec.roles
+    )
+
+
+def scale_steps(status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...]) -> tuple[ScaleStep, ...]:
+    """The roles of which another number is wanted than the status says; none for a role that it does not have yet."""
+    before = {role["name"]: role.get("desired") for role in status.get("roles") or ()}
+    return tuple(
+        ScaleStep(role=item.role, before=known, after=item.replicas, reason=item.reason)
+        for item in wanted
+        if (known := before.get(item.role.value)) is not None and known != item.replicas
+    )
