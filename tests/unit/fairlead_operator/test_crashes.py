@@ -1,0 +1,152 @@
+"""The operator is killed at every call it makes, before it took effect and after; the next one goes on.
+
+Whatever a kill leaves, the pool comes to what its spec wants: no request is cut off, no name is given twice, never
+more pods live than wanted, never fewer instances take requests than the minimum (`operator_crashes` asserts that at
+every step). Of the history, a kill repeats an event once at most, and loses at most those of the round it ended.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from fairlead_testing.worlds.operator_crashes import Copy, CrashingWorld
+
+Event = tuple[str, str | None]
+"""Reason and instance."""
+
+SPEC = {"roles": [{"name": "both", "minReplicas": 2, "maxReplicas": 6}]}
+NEW_ENGINE = {"simulated": {"decodeStep": "30ms"}}
+
+
+def is_settled(world: CrashingWorld) -> bool:
+    if "status" not in world.stage.pool():
+        return False
+    pool, status = world.stage.pool(), world.stage.pool()["status"]
+    wanted = pool["spec"]["replicas"]
+    return bool(
+        status["observedGeneration"] == pool["metadata"]["generation"]
+        and status["serving"] == wanted == len(world.stage.pods())
+        and world.stage.condition("Ready")["status"] == "True"
+        and world.stage.condition("Progressing")["status"] == "False"
+    )
+
+
+def is_gone(world: CrashingWorld) -> bool:
+    return not world.stage.exists() and bool(world.api.deleted) and not world.api.told
+
+
+def nothing_failed(world: CrashingWorld) -> bool:
+    return is_settled(world) and all(pod["status"]["phase"] == "Running" for pod in world.stage.pods())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """A change of the pool, and when it is done. `most_live` pods may live meanwhile."""
+
+    change: Callable[[CrashingWorld], None]
+    most_live: int
+    least_serving: int = 2
+    done: Callable[[CrashingWorld], bool] = is_settled
+    ends_with: Callable[[CrashingWorld], bool] = lambda world: True
+
+
+def the_replacement_knows_of_one_failure(world: CrashingWorld) -> bool:
+    failures = [pod["metadata"]["annotations"].get("fairlead.dev/failures") for pod in world.stage.pods()]
+    return sorted(failures, key=str) == ["1", None, None, None, None]
+
+
+CHAPTERS = {
+    "create": Chapter(change=lambda world: world.stage.apply(replicas=3, **SPEC), most_live=3, least_serving=0),
+    "scale out": Chapter(change=lambda world: world.stage.apply(replicas=5, **SPEC), most_live=5),
+    "failure": Chapter(
+        change=lambda world: world.fail_a_pod(),
+        most_live=6,
+        done=nothing_failed,
+        ends_with=the_replacement_knows_of_one_failure,
+    ),
+    "scale in": Chapter(change=lambda world: world.stage.apply(replicas=2, **SPEC), most_live=5),
+    "rollout": Chapter(change=lambda world: world.stage.apply(replicas=2, engine=NEW_ENGINE, **SPEC), most_live=3),
+    "delete": Chapter(change=lambda world: world.stage.delete(), most_live=2, least_serving=0, done=is_gone),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What one chapter was like without a kill, and every place where a kill could have been."""
+
+    copies: list[Copy]
+    writes: int
+    history: Counter[Event]
+    most_at_once: int
+    """Most events of one round."""
+
+
+@dataclass(slots=True)
+class Story:
+    """All chapters, lived once without a kill."""
+
+    told: dict[str, Told] = field(default_factory=dict)
+
+    async def live(self) -> None:
+        world = CrashingWorld.create()
+        for name, chapter in CHAPTERS.items():
+            before = len(world.api.events)
+            chapter.change(world)
+            world.most_live, world.least_serving = chapter.most_live, chapter.least_serving
+            world.copies, world.keeps_copies, world.writes = [], True, 0
+            await world.live_until(chapter.done)
+            world.keeps_copies = False
+            assert chapter.ends_with(world)
+            seconds = Counter(event.at for event in world.api.events[before:])
+            self.told[name] = Told(
+                copies=world.copies, writes=world.writes, history=history(world, before), most_at_once=max(seconds.values(), default=0)
+            )
+
+
+def history(world: CrashingWorld, before: int) -> Counter[Event]:
+    """The events told since the first `before`, by reason and instance."""
+    return Counter((event.reason, event.instance) for event in world.api.events[before:])
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    found = Story()
+    asyncio.run(found.live())
+    return found
+
+
+async def live_again(chapter: Chapter, told: Told, world: CrashingWorld, what: str) -> Counter[Event]:
+    """Live the chapter to its end; returns its history."""
+    world.most_live = chapter.most_live
+    try:
+        await world.live_until(chapter.done)
+        assert chapter.ends_with(world)
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from error
+    return history(world, len(told.copies[0].history))
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+async def test_wherever_the_operator_is_killed_the_next_one_brings_the_pool_to_its_spec(story: Story, name: str) -> None:
+    chapter, told = CHAPTERS[name], story.told[name]
+    assert len(told.copies) > 20, "a chapter has many calls"
+    for left in {found.essence(): found for found in told.copies}.values():
+        killed = f"killed {left.call} at {left.now:.0f}"
+        found = await live_again(chapter, told, CrashingWorld.resume(left), killed)
+        assert all(times <= told.history[event] + 1 for event, times in found.items()), f"{killed}: {found}"
+        lost = told.history - found
+        assert lost.total() <= told.most_at_once, f"{killed}: {lost} lost"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", CHAPTERS)
+async def test_a_write_that_gets_no_answer_is_made_good_whether_it_took_effect_or_not(story: Story, name: str, when: str) -> None:
+    chapter, told = CHAPTERS[name], story.told[name]
+    for number in range(told.writes):
+        world = CrashingWorld.resume(told.copies[0])
+        world.trouble_at = (number, when)
+        await live_again(chapter, told, world, f"no answer {when} write {number}")
+        assert world.trouble_at is None, "the write was made"
