@@ -30,13 +30,16 @@ def _schema_of(shape: Shape) -> dict[str, Any]:
         schema = {"type": "object", "description": shape.description, "x-kubernetes-preserve-unknown-fields": True}
     elif shape.kind == "verbatim":
         schema = {"description": shape.description, **(shape.schema or {})}
+    elif shape.kind == "texts":
+        item = {"type": "string", "pattern": shape.pattern, "maxLength": shape.max_length}
+        schema = {"type": "array", "description": shape.description, "maxItems": shape.max_items, "items": item}
     else:
         schema = _scalar_schema(shape)
-    if shape.kind == "list":
+    if shape.kind == "list" and shape.default:
         # Kubernetes checks a default before it fills in the defaults nested in it, so every nested default is written
         # out.
         schema["default"] = [written(item) for item in shape.default]
-    elif shape.default is not MISSING and shape.default is not None:
+    elif shape.default is not MISSING and shape.default is not None and shape.default != ():
         schema["default"] = shape.default
     _add_rules(schema, (*_rules_of_bounds(shape), *shape.rules))
     return schema
@@ -46,7 +49,7 @@ def _list_schema(shape: Shape, of: type[Any]) -> dict[str, Any]:
     return {
         "type": "array",
         "description": shape.description,
-        "minItems": 1,
+        **({"minItems": shape.min_items} if shape.min_items else {}),
         "maxItems": shape.max_items,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": [shape.list_key],

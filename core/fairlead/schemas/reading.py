@@ -1,7 +1,7 @@
 """Reads a document into a class whose fields were made by `shapes`, by the shapes and rules of the CRD's schema."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from math import isfinite
 from typing import Any, TypeVar
@@ -44,7 +44,8 @@ def read(
     built = of(**values)
     for rule in getattr(of, "RULES", ()):
         if rule.holds is not None and not rule.holds(built):
-            raise InvalidInput(f"{path}.{rule.field}", document.get(rule.field), rule.message)
+            field, value = rule.fault(built) if rule.fault is not None else (rule.field, document.get(rule.field))
+            raise InvalidInput(f"{path}.{field}", value, rule.message)
     return built
 
 
@@ -53,6 +54,8 @@ def _read_value(shape: Shape, value: object, path: str) -> Any:
         return read(shape.of, value, path)
     if shape.kind == "list" and shape.of is not None:
         return _read_list(shape, shape.of, value, path)
+    if shape.kind == "texts":
+        return tuple(_read_text(shape, item, f"{path}[{index}]") for index, item in enumerate(_items(shape, value, path)))
     if shape.kind in {"free", "verbatim"}:
         if not isinstance(value, Mapping):
             raise InvalidInput(path, value, f"write {shape.wanted}")
@@ -68,13 +71,17 @@ def _read_value(shape: Shape, value: object, path: str) -> Any:
 
 
 def _read_list(shape: Shape, of: type[Any], value: object, path: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple) or not 1 <= len(value) <= shape.max_items:
-        raise InvalidInput(path, value, f"write a list of 1 to {shape.max_items} items")
-    items = tuple(read(of, item, f"{path}[{index}]") for index, item in enumerate(value))
+    items = tuple(read(of, item, f"{path}[{index}]") for index, item in enumerate(_items(shape, value, path)))
     keys = [getattr(item, shape.list_key) for item in items]
     if len(set(keys)) < len(keys):
         raise InvalidInput(path, [str(key) for key in keys], f"give every item another {shape.list_key}")
     return items
+
+
+def _items(shape: Shape, value: object, path: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple) or not shape.min_items <= len(value) <= shape.max_items:
+        raise InvalidInput(path, value, f"write a list of {shape.min_items} to {shape.max_items} items")
+    return value
 
 
 def _read_number(shape: Shape, value: object, path: str) -> float | int:
@@ -101,7 +108,10 @@ def _read_text(shape: Shape, value: object, path: str) -> Any:
         raise InvalidInput(path, value, f"write at most {shape.max_length} characters")
     if shape.pattern and re.search(_as_in_kubernetes(shape.pattern), value) is None:
         raise InvalidInput(path, value, f"write text that matches {shape.pattern}")
-    return shape.convert(value) if shape.convert else value
+    try:
+        return shape.convert(value) if shape.convert else value
+    except ValueError as error:
+        raise InvalidInput(path, value, str(error)) from error
 
 
 def _as_in_kubernetes(pattern: str) -> str:

@@ -1,7 +1,7 @@
 """The shapes that a document's field may have, and the functions that declare them on a dataclass."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any
 
 from fairlead.durations import DURATION_PATTERN, format_duration, parse_duration
@@ -26,11 +26,16 @@ class Rule:
     message: str
     field: str = ""
     holds: Callable[[Any], bool] | None = None
+    fault: Callable[[Any], tuple[str, object]] | None = None
+    """Finds the path below the object, and the value there, of the part that breaks the rule; else `field` names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The values one field may hold. `kind` is an OpenAPI type, or `duration`, `object`, `list`, `free`, `verbatim`."""
+    """The values one field may hold.
+
+    `kind` is an OpenAPI type, or `duration`, `object`, `list`, `texts`, `free`, `verbatim`.
+    """
 
     kind: str
     description: str
@@ -47,6 +52,12 @@ class Shape:
     schema: Mapping[str, Any] | None = None
     rules: tuple[Rule, ...] = ()
     convert: Callable[[Any], Any] | None = None
+    """Turns a text into the attribute's value, whose `str` is a text again; a ValueError of it says what to write."""
+
+    @property
+    def min_items(self) -> int:
+        """How few items a list may have: none only if that is its default."""
+        return 1 if self.default else 0
 
     @property
     def wanted(self) -> str:
@@ -71,6 +82,7 @@ _NOUNS = {
     "number": "a number",
     "duration": "a duration",
     "string": "text (in quotes, if it looks like a number)",
+    "texts": "a list of texts",
     "free": "an object",
     "verbatim": "an object",
 }
@@ -125,13 +137,13 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
     return _shaped(Shape(kind="boolean", description=description, default=default), default)
 
 
-def duration(description: str, default: str, *, minimum: float, maximum: float) -> Any:
+def duration(description: str, default: str = REQUIRED, *, minimum: float, maximum: float) -> Any:
     """A duration written with a unit. Bounds are in seconds.
 
     The attribute is named `…_seconds`; the document's field has the name without that ending.
     """
     shape = Shape(kind="duration", description=description, default=default, minimum=minimum, maximum=maximum, pattern=DURATION_PATTERN)
-    return _shaped(shape, parse_duration(default, "default"))
+    return _shaped(shape, MISSING if default is REQUIRED else parse_duration(default, "default"))
 
 
 def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
@@ -140,12 +152,26 @@ def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
     return _shaped(shape, None if optional else of)
 
 
+def override(of: type[Any], name: str) -> Any:
+    """A field with the bounds and words of the field `name` of another class; None when left out."""
+    (item,) = (item for item in fields(of) if item.name == name)
+    return _shaped(replace(shape_of(item), default=None), None)
+
+
 def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: str, max_items: int) -> Any:
-    """A list of objects, unique by `key` and never empty; read as a tuple.
+    """A list of objects, unique by `key`; read as a tuple. Only a list whose default is empty may be empty.
 
     `default` holds objects of the class `of`.
     """
     return _shaped(Shape(kind="list", description=description, of=of, default=default, list_key=key, max_items=max_items), default)
+
+
+def texts(description: str, *, pattern: str, max_length: int, max_items: int, convert: Callable[[str], Any]) -> Any:
+    """A list of texts, each read by `convert`; an empty tuple when left out."""
+    shape = Shape(
+        kind="texts", description=description, default=(), pattern=pattern, max_length=max_length, max_items=max_items, convert=convert
+    )
+    return _shaped(shape, ())
 
 
 def free(description: str) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 from fairlead.durations import format_duration
@@ -22,9 +23,16 @@ def _written(shape: Shape, value: Any) -> Any:
         return written(value)
     if shape.kind == "list":
         return [written(item) for item in value]
+    if shape.kind == "texts":
+        return [_text(item) for item in value]
     if shape.kind == "duration":
         return format_duration(value)
-    return str(value) if shape.kind == "string" else value
+    return _text(value) if shape.kind == "string" else value
+
+
+def _text(value: object) -> str:
+    """A text or what it was converted to, as text; an instant in UTC as RFC 3339."""
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:

@@ -1,0 +1,101 @@
+"""What open windows set together: bounds per role, SLO and early rejection.
+
+Of the open windows that say something about the same subject (one role, the SLO, early rejection), the one that opened
+last decides it alone. Windows that opened at the same instant give a role the larger bounds; for the SLO and early
+rejection the first by name decides.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.instances import Role
+from fairlead.schedules.specs import EarlyRejectionOverride, ScheduledRole, ScheduleSpec, SloOverride, overridden
+from fairlead.schedules.windows import Window, open_windows
+from fairlead.tables import EarlyRejectionFacts, SloFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleBounds:
+    """The bounds that schedules give a role now; None = the role's own. `schedules` are those that gave them."""
+
+    least: int | None
+    most: int | None
+    schedules: tuple[str, ...]
+
+    def clamp(self, replicas: int) -> int:
+        """The number nearest to `replicas` within the bounds."""
+        raised = replicas if self.least is None else max(replicas, self.least)
+        return raised if self.most is None else min(raised, self.most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """What all open windows set; `windows` are in the order of `open_windows`.
+
+    `deciding` names, for each subject (a role's name, `slo`, `earlyRejection`), the schedules that decide it.
+    """
+
+    windows: tuple[Window, ...]
+    bounds: Mapping[Role, RoleBounds]
+    slo_override: SloOverride | None
+    early_rejection_override: EarlyRejectionOverride | None
+    deciding: Mapping[str, tuple[str, ...]]
+
+    def slo(self, pool: SloFacts) -> SloFacts:
+        """The pool's latency targets with what is overridden."""
+        return pool if self.slo_override is None else SloFacts(**overridden(pool, self.slo_override))
+
+    def early_rejection(self, pool: EarlyRejectionFacts) -> EarlyRejectionFacts:
+        """The pool's early rejection with what is overridden."""
+        return pool if self.early_rejection_override is None else EarlyRejectionFacts(**overridden(pool, self.early_rejection_override))
+
+    def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:
+        """The schedules that decide every subject of this one; none if it decides a subject itself."""
+        deciding = [self.deciding.get(subject, ()) for subject in subjects(schedule)]
+        if any(schedule.name in names for names in deciding):
+            return ()
+        return tuple(sorted({name for names in deciding for name in names}))
+
+
+def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
+    """What a schedule says something about: roles by name, `slo`, `earlyRejection`."""
+    found = [role.name.value for role in schedule.roles]
+    if schedule.slo is not None:
+        found.append("slo")
+    if schedule.early_rejection is not None:
+        found.append("earlyRejection")
+    return tuple(found)
+
+
+def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
+    """What holds at an instant."""
+    by_name = {schedule.name: schedule for schedule in schedules}
+    windows = open_windows(schedules, instant)
+    deciding: dict[str, list[Window]] = {}
+    for window in windows:
+        for subject in subjects(by_name[window.schedule]):
+            found = deciding.setdefault(subject, [])
+            if not found or found[0].opens == window.opens:
+                found.append(window)
+    names = {subject: tuple(window.schedule for window in found) for subject, found in deciding.items()}
+    slo, early_rejection = names.get("slo", ())[:1], names.get("earlyRejection", ())[:1]
+    roles = {role: names[role.value] for role in Role if role.value in names}
+    return InForce(
+        windows=windows,
+        bounds={role: _larger(role, [by_name[name] for name in found]) for role, found in roles.items()},
+        slo_override=by_name[slo[0]].slo if slo else None,
+        early_rejection_override=by_name[early_rejection[0]].early_rejection if early_rejection else None,
+        deciding=names | ({"slo": slo} if slo else {}) | ({"earlyRejection": early_rejection} if early_rejection else {}),
+    )
+
+
+def _larger(role: Role, schedules: Sequence[ScheduleSpec]) -> RoleBounds:
+    bounds: list[ScheduledRole] = [item for schedule in schedules for item in schedule.roles if item.name is role]
+    least = [item.least for item in bounds if item.least is not None]
+    most = [item.most for item in bounds if item.most is not None]
+    return RoleBounds(
+        least=max(least, default=None),
+        most=max(most) if len(most) == len(bounds) else None,
+        schedules=tuple(schedule.name for schedule in schedules),
+    )

@@ -1,0 +1,82 @@
+"""Windows: when one of a schedule is open, which are open at an instant, and when that changes next.
+
+A schedule has at most one window open. A start while its window is open begins the next one, so the window before ends
+there. A paused schedule has none; a start in `skip` has none, be it the cron's or one of `runAt`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import islice, takewhile
+
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.starts import starts_after, starts_until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One window of a schedule: open from `opens` until just before `closes`, both in UTC."""
+
+    schedule: str
+    opens: datetime
+    closes: datetime
+
+
+def planned_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
+    """The starts after an instant in order: those of the cron and of `runAt`, also skipped and paused ones."""
+    extra = sorted(start for start in schedule.run_at if start > after)
+    last: datetime | None = None
+    for start in merge(starts_after(schedule.cron, schedule.time_zone, after), extra):
+        if start != last:
+            yield start
+        last = start
+
+
+def next_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
+    """The starts that will happen after an instant, in order; none of a paused schedule."""
+    return iter(()) if schedule.paused else (start for start in planned_starts(schedule, after) if start not in schedule.skip)
+
+
+def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
+    """The window that is open at an instant, None if none is."""
+    start = None if schedule.paused else _latest_start(schedule, instant)
+    if start is None or instant >= start + timedelta(seconds=schedule.duration_seconds):
+        return None
+    return _window(schedule, start)
+
+
+def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[Window, ...]:
+    """The windows of all schedules that are open, the latest start first, then by name."""
+    found = [window for window in (open_window(schedule, instant) for schedule in schedules) if window is not None]
+    return tuple(sorted(found, key=lambda window: (-window.opens.timestamp(), window.schedule)))
+
+
+def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime, limit: int = 10_000) -> list[Window]:
+    """The windows of a schedule, at most `limit` of those that open, of which a part lies in [begin, end), in order."""
+    running = open_window(schedule, begin)
+    starts = takewhile(lambda start: start < end, islice(next_starts(schedule, begin), limit))
+    return [*([] if running is None else [running]), *(_window(schedule, start) for start in starts)]
+
+
+def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetime | None:
+    """The next instant at which a window opens or closes; None if none ever does."""
+    changes = [window.closes for window in open_windows(schedules, instant)]
+    changes += [start for schedule in schedules for start in islice(next_starts(schedule, instant), 1)]
+    return min(changes, default=None)
+
+
+def _latest_start(schedule: ScheduleSpec, instant: datetime) -> datetime | None:
+    """The latest start up to an instant that happened and whose window could still be open."""
+    oldest = instant - timedelta(seconds=schedule.duration_seconds)
+    extra = [start for start in schedule.run_at if oldest < start <= instant and start not in schedule.skip]
+    for start in starts_until(schedule.cron, schedule.time_zone, instant, oldest):
+        if start not in schedule.skip:
+            return max([start, *extra])
+    return max(extra, default=None)
+
+
+def _window(schedule: ScheduleSpec, start: datetime) -> Window:
+    closes = start + timedelta(seconds=schedule.duration_seconds)
+    following = next(next_starts(schedule, start), closes)
+    return Window(schedule=schedule.name, opens=start.astimezone(UTC), closes=min(closes, following))

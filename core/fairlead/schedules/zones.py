@@ -1,0 +1,21 @@
+"""Time zones by their names in the IANA database."""
+
+from difflib import get_close_matches
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+_UNLIKE = ("posix", "right", "localtime", "factory")
+"""Names below the database's folder that are no zones of places: `right/` counts leap seconds, others depend on the
+machine.
+"""
+
+
+def parse_zone(text: str) -> ZoneInfo:
+    """A zone by name. Raises ValueError with the nearest names there are."""
+    if not text.lower().startswith(_UNLIKE):
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    near = get_close_matches(text, available_timezones(), n=3, cutoff=0.6)
+    hint = f"perhaps {' or '.join(near)}" if near else "such as Europe/Berlin, America/New_York or UTC"
+    raise ValueError(f"write a time zone of the IANA database, {hint}")
