@@ -143,12 +143,11 @@ def _status_schema() -> dict[str, Any]:
             },
             "slo": {
                 "type": "object",
-                "description": "How the SLO is met.",
+                "description": "Shares (0 to 1) of requests within the SLO, last 5 minutes.",
                 "properties": {
-                    "ttftAttainment": {
-                        "type": "number",
-                        "description": "Share (0 to 1) of requests within the TTFT target, last 5 minutes.",
-                    }
+                    "attainment": {"type": "number", "description": "Finished requests within both targets."},
+                    "ttftAttainment": {"type": "number", "description": "First tokens within the TTFT target."},
+                    "tpotAttainment": {"type": "number", "description": "Finished requests within the TPOT target."},
                 },
             },
             "specInForce": {

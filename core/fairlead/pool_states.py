@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.instances import InstanceState, Role
+from fairlead.scaling.signals import PoolSignals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,9 @@ class InstanceObservation:
 class PoolObservations:
     """The answer to a PoolState.
 
-    `live_routers` counts the routers that reported in the last 10 s; attainment covers the last 5 minutes.
+    `live_routers` counts the routers that reported in the last 10 s. Attainments are shares (0-1) of requests of the
+    last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by both (`slo_attainment`).
+    `signals` None = nothing is measured, or a router does not tell what is needed.
     """
 
     table_version: int
@@ -79,6 +82,9 @@ class PoolObservations:
     ttft_attainment: float | None
     requests_per_second: float
     instances: tuple[InstanceObservation, ...]
+    tpot_attainment: float | None = None
+    slo_attainment: float | None = None
+    signals: PoolSignals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """RingSynced, SLOMet and ControlPlaneReachable: what the control API answers about routers and requests."""
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
+from fairlead.pool_states import PoolObservations
 
 NOT_ANSWERED_YET = "NotAnsweredYet"
 
@@ -42,12 +43,25 @@ def slo_met(facts: PoolFacts) -> Condition:
         return _not_answered_yet(kind)
     if facts.observations is None:
         return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
-    attained = facts.observations.ttft_attainment
-    if attained is None:
+    judged = _attained(facts.observations)
+    if judged is None:
         return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
-    words = f"{attained * 100:.0f}% of the requests of the last 5 minutes met the TTFT target, wanted {facts.slo_percentile:g}%"
+    attained, targets = judged
+    words = f"{attained * 100:.0f}% of the requests of the last 5 minutes met {targets}, wanted {facts.slo_percentile:g}%"
     met = attained * 100 >= facts.slo_percentile
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def _attained(seen: PoolObservations) -> tuple[float, str] | None:
+    """The share of requests by which the SLO is judged, and the targets they met. None without any.
+
+    TTFT alone is judged while nothing has finished, and with routers older than the operator; the words say so.
+    """
+    if seen.slo_attainment is None:
+        return None if seen.ttft_attainment is None else (seen.ttft_attainment, "the TTFT target")
+    parts = (("TTFT", seen.ttft_attainment), ("TPOT", seen.tpot_attainment))
+    each = ", ".join(f"{name} {share * 100:.0f}%" for name, share in parts if share is not None)
+    return seen.slo_attainment, f"the targets of TTFT and TPOT ({each})" if each else "the targets of TTFT and TPOT"
 
 
 def control_plane_reachable(facts: PoolFacts) -> Condition:

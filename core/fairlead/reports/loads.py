@@ -48,7 +48,7 @@ class LoadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceInFlight:
-    """Requests this router has queued for or dispatched to an instance right now."""
+    """Requests this router has queued for or dispatched to an instance right now; `waiting` of them are queued."""
 
     pool: PoolKey
     instance: str

@@ -43,8 +43,9 @@ def status_document(
         "slo": old.get("slo") or {},
     }
     if facts.observations is not None:
-        attained = facts.observations.ttft_attainment
-        status["slo"] = {} if attained is None else {"ttftAttainment": round(attained, 3)}
+        seen = facts.observations
+        shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}
+        status["slo"] = {name: round(share, 3) for name, share in shares.items() if share is not None}
     if in_force.spec is not None:
         status["specInForce"] = {"generation": in_force.generation, "spec": in_force.document}
     return status

@@ -79,6 +79,7 @@ def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> N
         (replace(SETTLED, desired=(wanted(3),)), "Progressing", ("True", "Scaling")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.95)), "SLOMet", ("True", "TargetMet")),
         (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.5)), "SLOMet", ("False", "TargetMissed")),
+        (replace(SETTLED, observations=replace(answer(), ttft_attainment=0.99, slo_attainment=0.6)), "SLOMet", ("False", "TargetMissed")),
         (replace(SETTLED, troubles=(Trouble(instance="a", reason="ErrImagePull"),)), "Degraded", ("True", "ErrImagePull")),
         (
             replace(SETTLED, apply_problem=ActionFailure(reason=ActionFailureReason.ACTION_FAILED, message="quota")),

@@ -6,12 +6,13 @@ good one stays in force.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
+from fairlead.scaling.signals import PoolSignals
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import InstanceEntry, PoolKey
 
@@ -28,6 +29,8 @@ class RouterView:
 
     acknowledged: int | None
     in_flight: Mapping[str, int]
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Of these, the requests queued in the router."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,16 @@ class InstanceFacts:
     table_version: int
     bound_sessions: int
     cache_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """The last 5 minutes of a pool's traffic. Attainments are shares (0-1); None = nothing to judge."""
+
+    ttft_attainment: float | None = None
+    tpot_attainment: float | None = None
+    slo_attainment: float | None = None
+    requests_per_second: float = 0.0
 
 
 class MirrorStore(Protocol):
@@ -88,9 +101,8 @@ def observations(
     table_version: int,
     routers: Sequence[RouterView],
     instances: Sequence[InstanceFacts],
-    *,
-    attainment: float | None,
-    requests_per_second: float,
+    traffic: Traffic,
+    signals: PoolSignals | None = None,
 ) -> PoolObservations:
     """The answer to the operator. Pure.
 
@@ -100,8 +112,11 @@ def observations(
         table_version=table_version,
         table_acknowledged=table_acknowledged(table_version, routers),
         live_routers=len(routers),
-        ttft_attainment=attainment,
-        requests_per_second=requests_per_second,
+        ttft_attainment=traffic.ttft_attainment,
+        tpot_attainment=traffic.tpot_attainment,
+        slo_attainment=traffic.slo_attainment,
+        requests_per_second=traffic.requests_per_second,
+        signals=signals,
         instances=tuple(
             InstanceObservation(
                 id=instance.id,

@@ -28,6 +28,7 @@ from fairlead_api.store.pools.instances import note_instances
 from fairlead_api.store.pools.observations import read_observations
 from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
+from fairlead_api.store.pools.signals import Measuring
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
 
@@ -38,6 +39,7 @@ class PostgresPools:
     def __init__(self, database: Database, new_id: Callable[[], str]) -> None:
         self._database = database
         self._new_id = new_id
+        self._measuring = Measuring()
 
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
@@ -65,7 +67,7 @@ class PostgresPools:
 
     async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
         async with self._database.reading() as connection:
-            return await read_observations(connection, pool, now)
+            return await read_observations(connection, pool, self._measuring, now)
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
@@ -89,6 +91,7 @@ class PostgresPools:
             slo = tables.slo_configs
             await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
             await connection.execute(update(pools).where(pools.c.id == row.id).values(deleted_at=now, facts=None))
+            self._measuring.forget(row.id)
             await notifying.send(connection, [PoolDeleted(pool)])
             draft = AuditDraft(
                 actor=actor,

@@ -2,22 +2,28 @@
 
 from datetime import datetime
 
+import msgspec
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations
+from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, RouterView, observations
+from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, RouterView, Traffic, observations
+from fairlead_api.services.pools.signals import PresentInstance, pool_signals
 from fairlead_api.store import tables
+from fairlead_api.store.pools.rows import share
+from fairlead_api.store.pools.signals import Measuring
 
 
-async def read_observations(connection: AsyncConnection, pool: PoolKey, now: datetime) -> PoolObservations:
+async def read_observations(connection: AsyncConnection, pool: PoolKey, measuring: Measuring, now: datetime) -> PoolObservations:
     """What routers and the database know about the pool. Raises NotFound."""
     pools = tables.pools
     row = (
         await connection.execute(
-            select(pools.c.id, pools.c.table_version).where(
+            select(pools.c.id, pools.c.table_version, pools.c.facts).where(
                 pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
             )
         )
@@ -25,34 +31,53 @@ async def read_observations(connection: AsyncConnection, pool: PoolKey, now: dat
     if row is None:
         raise NotFound("pool", str(pool))
     routers = await live_routers(connection, row.id)
-    found = await connection.execute(
-        text(
-            "SELECT i.id, i.table_version, count(s.session) AS bound, coalesce(sum(s.context_tokens), 0) AS cached FROM instances i "
-            "LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id "
-            "WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.id, i.table_version ORDER BY i.id"
-        ),
-        {"pool": row.id},
-    )
-    instances = [
-        InstanceFacts(id=name, table_version=version, bound_sessions=bound, cache_tokens=int(cached))
-        for name, version, bound, cached in found
-    ]
-    traffic = (
+    found = (
         await connection.execute(
             text(
-                "SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests, "
+                "SELECT i.id, i.table_version, i.role, i.state, count(s.session) AS bound, coalesce(sum(s.context_tokens), 0) AS cached "
+                "FROM instances i LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id "
+                "WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.pool_id, i.id ORDER BY i.id"
+            ),
+            {"pool": row.id},
+        )
+    ).all()
+    instances = [
+        InstanceFacts(id=one.id, table_version=one.table_version, bound_sessions=one.bound, cache_tokens=int(one.cached)) for one in found
+    ]
+    present = [
+        PresentInstance(
+            id=one.id,
+            role=Role(one.role),
+            state=InstanceState(one.state),
+            in_flight=sum(router.in_flight.get(one.id, 0) for router in routers),
+            waiting=sum(router.waiting.get(one.id, 0) for router in routers),
+        )
+        for one in found
+    ]
+    signals = None
+    if routers and row.facts is not None:
+        facts = msgspec.convert(row.facts, MirroredFacts)
+        signals = pool_signals(await measuring.read(connection, row.id, now), present, facts.table, now.timestamp())
+    return observations(row.table_version, routers, instances, await _traffic(connection, row.id, now), signals)
+
+
+async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:
+    row = (
+        await connection.execute(
+            text(
+                "SELECT sum(ttft_within_slo) AS ttft_within, sum(ttft_total) AS ttft_total, sum(tpot_within_slo) AS tpot_within, "
+                "sum(tpot_total) AS tpot_total, sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(requests_total) AS requests, "
                 "extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds "
                 "FROM load_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
             ),
-            {"pool": row.id, "now": now},
+            {"pool": pool_id, "now": now},
         )
     ).one()
-    return observations(
-        row.table_version,
-        routers,
-        instances,
-        attainment=float(traffic.within / traffic.total) if traffic.total else None,
-        requests_per_second=float(traffic.requests) / float(traffic.seconds) if traffic.requests else 0.0,
+    return Traffic(
+        ttft_attainment=share(row.ttft_within, row.ttft_total),
+        tpot_attainment=share(row.tpot_within, row.tpot_total),
+        slo_attainment=share(row.within, row.judged),
+        requests_per_second=float(row.requests) / float(row.seconds) if row.requests else 0.0,
     )
 
 
@@ -66,6 +91,7 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
     )
     views = []
     for acknowledged, in_flight in rows:
-        work = {instance: running + waiting for of_pool, instance, running, waiting in in_flight if of_pool == pool_id}
-        views.append(RouterView(acknowledged=acknowledged.get(str(pool_id)), in_flight=work))
+        work = {instance: requests for of_pool, instance, requests, _ in in_flight if of_pool == pool_id}
+        queued = {instance: waiting for of_pool, instance, _, waiting in in_flight if of_pool == pool_id}
+        views.append(RouterView(acknowledged=acknowledged.get(str(pool_id)), in_flight=work, waiting=queued))
     return views

@@ -18,7 +18,7 @@ from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, is_outdated, observations
+from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, Traffic, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
 from fairlead_client.lines import BindingsLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 
@@ -157,8 +157,7 @@ class SystemState:
                 )
                 for instance in state.instances
             ],
-            attainment=None,
-            requests_per_second=0.0,
+            Traffic(),
         )
         return self._pretended(found)
 
@@ -253,5 +252,5 @@ class SystemState:
 
 def _view(report: Report, pool: PoolKey) -> RouterView:
     acknowledged = next((item.version for item in report.acknowledged if item.pool == pool), None)
-    work = {row.instance: row.in_flight + row.waiting for row in report.in_flight if row.pool == pool}
+    work = {row.instance: row.in_flight for row in report.in_flight if row.pool == pool}
     return RouterView(acknowledged=acknowledged, in_flight=work)

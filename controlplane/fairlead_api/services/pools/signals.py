@@ -1,0 +1,192 @@
+"""Turns what routers reported about a pool into the signals that the operator scales by. Pure.
+
+Rates and loads cover the last WINDOW_SECONDS, ended LAG_SECONDS ago so that every router has reported them. Figures
+that describe requests (cached share, mean output, mean context) cover the same time when enough requests finished in
+it, otherwise the last 5 minutes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.pools import TableFacts
+from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
+
+WINDOW_SECONDS = 30
+LAG_SECONDS = 2
+"""A second is over, collected and sent within this time."""
+
+ENOUGH_FINISHED = 20
+"""Finished requests from which the window alone describes them."""
+
+_ENOUGH_PREFILLING_SECONDS = 1.0
+_ENOUGH_BUCKETS = 6
+"""Fewest buckets of 10 s in which a decode step was measured."""
+_LEAST_SPREAD = 0.1
+"""Batches must differ by this share of their mean (standard deviation), or nothing is learnt about larger ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Sums over finished requests."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """Requests that came for the pool in the window, and those of them that were refused."""
+
+    requests: int
+    prompt_tokens: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceMeasures:
+    """One instance in the window, over all routers.
+
+    `untold` counts samples of routers that do not tell what is needed here. `newest` is the Unix time of its newest
+    sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
+    the mean number of running requests.
+    """
+
+    instance: str
+    newest: float
+    untold: int
+    pending_mean: float
+    pending: int
+    running_mean: float
+    prefilled_tokens: int
+    prefilling_seconds: float
+    tpot_mean: float | None
+    ttft_within_slo: int
+    ttft_total: int
+    tpot_within_slo: int
+    tpot_total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSums:
+    """Sums over buckets of one instance: `b` running requests, `y` time per output token (95th percentile)."""
+
+    instance: str
+    n: int
+    b: float
+    y: float
+    bb: float
+    by: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMeasures:
+    """Everything measured of one pool at once."""
+
+    instances: tuple[InstanceMeasures, ...]
+    steps: tuple[StepSums, ...]
+    arrived: Arrived
+    window: Finished
+    longer: Finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresentInstance:
+    """An instance that exists now, and its requests in live routers."""
+
+    id: str
+    role: Role
+    state: InstanceState
+    in_flight: int
+    waiting: int
+
+
+def pool_signals(measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts, now: float) -> PoolSignals | None:
+    """The signals of each role that has instances; None when routers do not tell enough to know the demand."""
+    if not measured.instances or any(instance.untold for instance in measured.instances):
+        return None
+    roles = [role for role in Role if any(instance.role is role for instance in present)]
+    return PoolSignals(
+        window_seconds=WINDOW_SECONDS,
+        age_seconds=max(0.0, now - max(instance.newest for instance in measured.instances)),
+        roles=tuple(_role(role, measured, present, facts) for role in roles),
+    )
+
+
+def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts) -> RoleSignals:
+    mine = [instance for instance in present if instance.role is role]
+    ids = {instance.id for instance in mine}
+    samples = [one for one in measured.instances if one.instance in ids]
+    serving = {instance.id for instance in mine if instance.state in ACCEPTING}
+    prefills, decodes = role is not Role.DECODE, role is not Role.PREFILL
+    finished = measured.window if measured.window.requests >= ENOUGH_FINISHED or not measured.longer.requests else measured.longer
+    mean_output = finished.output_tokens / finished.requests if finished.requests else 0.0
+    throughput = _throughput(samples) if prefills else None
+    speed = throughput or facts.engine.prefill_tokens_per_second
+    step = decode_step([one for one in measured.steps if one.instance in ids]) if decodes else None
+    of_serving = [one for one in samples if one.instance in serving]
+    ttft_total = sum(one.ttft_total for one in samples) + measured.arrived.refused
+    return RoleSignals(
+        role=role,
+        serving=len(serving),
+        in_flight=sum(instance.in_flight for instance in mine),
+        waiting=sum(instance.waiting for instance in mine),
+        prompt_tokens_per_second=measured.arrived.prompt_tokens / WINDOW_SECONDS,
+        cached_share=finished.hit_tokens / finished.prompt_tokens if finished.prompt_tokens else None,
+        output_tokens_per_second=measured.arrived.requests * mean_output / WINDOW_SECONDS,
+        prefill_tokens_per_second=throughput,
+        pending_prefill_tokens=sum(one.pending for one in samples) if prefills else 0,
+        decode_step=step,
+        decode_context_tokens=(finished.prompt_tokens + finished.output_tokens / 2) / finished.requests if finished.requests else None,
+        prefill_load=_mean([one.pending_mean / speed / facts.slo.ttft_seconds for one in of_serving]) if prefills else None,
+        decode_load=_decode_load(of_serving, step, facts.slo.tpot_seconds) if decodes else None,
+        ttft_attainment=_share(sum(one.ttft_within_slo for one in samples), ttft_total) if prefills else None,
+        tpot_attainment=_share(sum(one.tpot_within_slo for one in samples), sum(one.tpot_total for one in samples)) if decodes else None,
+    )
+
+
+def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
+    """Tokens per second of an instance while it has any to compute.
+
+    The times of several routers may overlap, so an instance cannot have been busy for longer than the window.
+    """
+    seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
+    tokens = sum(one.prefilled_tokens for one in samples)
+    return tokens / seconds if seconds >= _ENOUGH_PREFILLING_SECONDS and tokens else None
+
+
+def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, slo_seconds: float) -> float | None:
+    """The time per token that the fit predicts for the present batches, or without a fit what was measured."""
+    if step is not None:
+        return _mean([(step.fixed_seconds + step.seconds_per_request * one.running_mean) / slo_seconds for one in samples])
+    return _mean([one.tpot_mean / slo_seconds for one in samples if one.tpot_mean is not None])
+
+
+def decode_step(sums: Sequence[StepSums]) -> DecodeStep | None:
+    """The step time as a line over the batch, by least squares; None where the batches differ too little to tell.
+
+    The mean context is part of the slope: it changes slowly against the batch.
+    """
+    n = sum(one.n for one in sums)
+    if n < _ENOUGH_BUCKETS:
+        return None
+    b, y, bb, by = (fsum(values) for values in zip(*((one.b, one.y, one.bb, one.by) for one in sums), strict=True))
+    spread = n * bb - b * b
+    if b <= 0 or spread <= (_LEAST_SPREAD * b) ** 2:
+        return None
+    slope = max(0.0, (n * by - b * y) / spread)
+    fixed = (y - slope * b) / n
+    if fixed < 0:
+        slope, fixed = by / bb, 0.0
+    return DecodeStep(fixed_seconds=fixed, seconds_per_request=slope, seconds_per_context_token=0.0)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None

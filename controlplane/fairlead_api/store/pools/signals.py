@@ -1,0 +1,80 @@
+"""What a pool's routers measured in the last half minute."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api.services.pools.signals import LAG_SECONDS, WINDOW_SECONDS, PoolMeasures
+
+SHARED_SECONDS = 3.0
+
+_IN_WINDOW = "pool_id = :pool AND second >= :start AND second < :end"
+
+_MEASURES = text(f"""
+WITH by_router AS (
+  SELECT instance, router, max(second) AS newest, count(*) FILTER (WHERE prefilling_seconds IS NULL) AS untold,
+    avg(pending_prefill_tokens) AS pending_mean, avg(running) AS running_mean,
+    (array_agg(pending_prefill_tokens ORDER BY second DESC, sent_at DESC))[1] AS pending,
+    sum(completed) AS completed, sum(prompt_tokens) AS prompt_tokens, sum(hit_tokens) AS hit_tokens,
+    sum(output_tokens) AS output_tokens, sum(coalesce(prefilled_tokens, 0)) AS prefilled_tokens,
+    sum(coalesce(prefilling_seconds, 0)) AS prefilling_seconds,
+    sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
+    sum(coalesce(tpot_within_slo, 0)) AS tpot_within_slo, sum(coalesce(tpot_total, 0)) AS tpot_total
+  FROM load_samples WHERE {_IN_WINDOW} GROUP BY instance, router
+), tpots AS (
+  SELECT instance, avg(v) AS tpot_mean FROM load_samples, unnest(tpot_seconds) AS v WHERE {_IN_WINDOW} GROUP BY instance
+), measured AS (
+  SELECT instance, extract(epoch FROM max(newest)) AS newest, sum(untold) AS untold,
+    sum(pending_mean) AS pending_mean, sum(pending) AS pending, sum(running_mean) AS running_mean,
+    sum(prefilled_tokens) AS prefilled_tokens, sum(prefilling_seconds) AS prefilling_seconds, max(tpot_mean) AS tpot_mean,
+    sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
+    sum(tpot_within_slo) AS tpot_within_slo, sum(tpot_total) AS tpot_total
+  FROM by_router LEFT JOIN tpots USING (instance) GROUP BY instance
+), buckets AS (
+  SELECT instance, completed, prompt_tokens, hit_tokens, output_tokens,
+    running_sum / nullif(running_n, 0) AS b, tpot_p95_sum / nullif(tpot_p95_n, 0) AS y
+  FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :earlier AND bucket < :end
+), steps AS (
+  SELECT instance, count(*) AS n, sum(b) AS b, sum(y) AS y, sum(b * b) AS bb, sum(b * y) AS by
+  FROM buckets WHERE b IS NOT NULL AND y IS NOT NULL GROUP BY instance
+)
+SELECT json_build_object(
+  'instances', (SELECT coalesce(json_agg(m), '[]') FROM measured m),
+  'steps', (SELECT coalesce(json_agg(s), '[]') FROM steps s),
+  'arrived', (SELECT json_build_object('requests', coalesce(sum(requests), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
+    'refused', (SELECT coalesce(sum(count), 0) FROM rejections WHERE {_IN_WINDOW})) FROM arrivals WHERE {_IN_WINDOW}),
+  'window', (SELECT json_build_object('requests', coalesce(sum(completed), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
+    'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0)) FROM by_router),
+  'longer', (SELECT json_build_object('requests', coalesce(sum(completed), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
+    'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0)) FROM buckets))
+""")  # noqa: S608 (the condition is this module's own)
+
+
+class Measuring:
+    """Reads measures with one statement, and shares what it read of a pool for SHARED_SECONDS: while something is in
+    progress, the operator asks every second.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[datetime, PoolMeasures]] = {}
+
+    async def read(self, connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
+        """What was measured of the pool."""
+        at, known = self._known.get(pool_id, (None, None))
+        if at is None or known is None or not 0 <= (now - at).total_seconds() < SHARED_SECONDS:
+            known = await _read(connection, pool_id, now)
+            self._known[pool_id] = (now, known)
+        return known
+
+    def forget(self, pool_id: int) -> None:
+        """The pool is gone."""
+        self._known.pop(pool_id, None)
+
+
+async def _read(connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
+    end = now.replace(microsecond=0) - timedelta(seconds=LAG_SECONDS)
+    times = {"end": end, "start": end - timedelta(seconds=WINDOW_SECONDS), "earlier": end - timedelta(minutes=5)}
+    found = (await connection.execute(_MEASURES, {"pool": pool_id, **times})).scalar_one()
+    return msgspec.convert(found, PoolMeasures, strict=False)

@@ -1,0 +1,101 @@
+"""Signals that the operator is answered, from reports in Postgres."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fairlead.instances import Role
+from fairlead.reports.arrivals import ArrivalSample
+from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.scaling.signals import PoolSignals, RoleSignals
+from fairlead_testing.running.api import CHAT, ApiInstance, a_load, a_report, a_state, an_instance
+
+TOLD: dict[str, Any] = {"tpot_within_slo": 1, "tpot_total": 2, "within_slo": 1, "judged_by_slo": 2, "prefilled_tokens": 500}
+
+
+async def signals(api: ApiInstance) -> PoolSignals | None:
+    api.clock.skip(3.5)  # what was read is shared for 3 s
+    return (await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).signals
+
+
+async def told(api: ApiInstance) -> RoleSignals:
+    found = await signals(api)
+    assert found is not None
+    assert found.window_seconds == 30
+    (role,) = found.roles
+    assert role.role is Role.BOTH
+    return role
+
+
+def refused(second: int, count: int) -> RejectionRecord:
+    return RejectionRecord(
+        pool=CHAT,
+        second=second,
+        reason=RejectionReason.PREDICTED_TTFT,
+        count=count,
+        status=429,
+        sample_request="r",
+        sample_prompt_tokens=1000,
+        retry_after_seconds=1.0,
+    )
+
+
+async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    second = int(datetime.now(UTC).timestamp()) - 5
+    for number, router in enumerate(("router-0", "router-1")):
+        loads = tuple(
+            a_load(
+                name,
+                second - step,
+                pending_prefill_tokens=1000,
+                completed=2,
+                prompt_tokens=400,
+                hit_tokens=100,
+                output_tokens=20,
+                ttft_within_slo=1,
+                ttft_total=2,
+                tpot_seconds=(0.02, 0.04),
+                prefilling_seconds=0.25,
+                **TOLD,
+            )
+            for name in "ab"
+            for step in range(10)
+        )
+        arrivals = tuple(ArrivalSample(pool=CHAT, second=second - step, requests=3, prompt_tokens=900) for step in range(10))
+        in_flight = (InstanceInFlight(pool=CHAT, instance="a", in_flight=4, waiting=1 + number),)
+        refusals = (refused(second, 10),)
+        report = a_report(f"{router}-r", router, loads=loads, arrivals=arrivals, rejections=refusals, in_flight=in_flight)
+        await api.router.post_report(report)
+    role = await told(api)
+    assert (role.serving, role.in_flight, role.waiting) == (2, 8, 3)
+    assert role.prompt_tokens_per_second == 2 * 10 * 900 / 30
+    assert role.output_tokens_per_second == pytest.approx(60 * 10 / 30)
+    assert (role.cached_share, role.decode_context_tokens) == (0.25, 205)
+    assert role.prefill_tokens_per_second == 500 / 0.25
+    assert role.pending_prefill_tokens == 4000
+    assert role.prefill_load == pytest.approx(2000 / 2000 / 5.0)
+    assert role.decode_load == pytest.approx(0.3)
+    assert role.ttft_attainment == pytest.approx(40 / (80 + 20))
+    assert role.tpot_attainment == 0.5
+
+
+async def test_demand_is_not_known_while_a_router_of_before_does_not_tell_it(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    second = int(datetime.now(UTC).timestamp()) - 5
+    assert await signals(api) is None
+    await api.router.post_report(a_report("new", loads=(a_load("a", second, prefilling_seconds=0.0, **TOLD),)))
+    assert (await told(api)).prompt_tokens_per_second == 0.0
+    await api.router.post_report(a_report("old", "router-1", loads=(a_load("a", second),)))
+    assert await signals(api) is None
+
+
+async def test_attainment_by_both_targets_is_told_beside_each(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    second = int(datetime.now(UTC).timestamp()) - 40
+    await api.router.post_report(a_report("r", loads=(a_load("a", second, ttft_within_slo=9, ttft_total=10, **TOLD),)))
+    await api.app.state.upkeep.roll_up(datetime.now(UTC))
+    seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    assert (seen.ttft_attainment, seen.tpot_attainment, seen.slo_attainment) == (0.9, 0.5, 0.5)
