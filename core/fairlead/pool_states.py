@@ -16,7 +16,8 @@ from fairlead.scaling.signals import PoolSignals
 class InstanceReport:
     """One instance as the operator sees it.
 
-    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state.
+    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; `revision` is
+    that of `fairlead.tables.InstanceEntry`.
     """
 
     id: str
@@ -28,6 +29,7 @@ class InstanceReport:
     node: str | None = None
     weight: float = 1.0
     restarts: int = 0
+    revision: str = ""
     created_at: float
 
 

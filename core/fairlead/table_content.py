@@ -35,6 +35,7 @@ def table_of(pool: PoolKey, uid: str, generation: int, facts: TableFacts, instan
             state=instance.state,
             weight=instance.weight,
             anchors=facts.anchors_per_instance if instance.state in ACCEPTING else 0,
+            revision=instance.revision,
         )
         for instance in sorted(instances, key=lambda instance: instance.id)
         if instance.address is not None and instance.state in REACHABLE

@@ -47,7 +47,9 @@ class PoolKey:
 class InstanceEntry:
     """One instance in a table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting).
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). `revision` names
+    what the instance runs, as far as it decides whether KV blocks can be handed on; empty = not known, which goes with
+    all.
     """
 
     id: str
@@ -56,6 +58,13 @@ class InstanceEntry:
     state: InstanceState
     weight: float = 1.0
     anchors: int = 160
+    revision: str = ""
+
+    def pairs_with(self, other: "InstanceEntry") -> bool:
+        """Whether one of the two can decode what the other prefilled: engines of different revisions may lay out their
+        KV blocks differently.
+        """
+        return not self.revision or not other.revision or self.revision == other.revision
 
     @property
     def accepting(self) -> bool:
@@ -168,8 +177,9 @@ class EarlyRejectionFacts:
     """
 
     mode: str = text(
-        "Disabled: refuse nothing early; Load: refuse a request whose predicted TTFT is over the limit on every instance, whatever is decoded there; "
-        "Predicted: also when decoding is predicted to miss slo.tpot at the time the request would begin to decode.",
+        "Disabled: refuse nothing early; Load: refuse a request when every instance is predicted to miss slo.ttft, or every decoding instance "
+        "slo.tpot as it is loaded now; Predicted: the same for slo.ttft, and slo.tpot as the pool will be loaded when the request begins to decode. "
+        "How long decode steps take is learnt from finished requests.",
         "Disabled",
         enum=("Disabled", "Load", "Predicted"),
     )

@@ -31,6 +31,7 @@ class DecisionReason(StrEnum):
     BEST_SCORE = "best-score"
     PREFIX_EXPLORED = "prefix-explored"
     PREFIX_REPLICATED = "prefix-replicated"
+    DECODE_ONLY = "decode-only"
     FALLBACK = "fallback"
 
 
@@ -73,7 +74,9 @@ class SampledDecision(Generic[Pool, Time]):
 
     `sample_rate` is the share of decisions recorded (0-1]; moves and refusals are always recorded. `ttft_seconds` is
     the TTFT the request finally had, at `served_by`: an instance other than `chosen` when the request was re-routed or
-    moved meanwhile. Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
+    moved meanwhile. `decode` is the instance that decodes what another one prefilled, the last one tried.
+
+    Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
 
     id: str
@@ -91,6 +94,7 @@ class SampledDecision(Generic[Pool, Time]):
     ttft_seconds: float | None = None
     sample_rate: float = 1.0
     served_by: str | None = None
+    decode: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

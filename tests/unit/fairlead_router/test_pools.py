@@ -81,6 +81,10 @@ class CheckingScheduler:
         strays, self.strays = self.strays, []
         return (*strays, *self._drain())
 
+    def prefilled(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        assert request_id in self.dispatched
+        return ()
+
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         assert request_id in self.dispatched
         return ()

@@ -84,6 +84,7 @@ PLACED = frozenset(
         "ttft_seconds",
         "sample_rate",
         "served_by",
+        "decode",
     }
 )
 """Fields of the record that the page shows elsewhere; the other fields are listed as they are."""

@@ -32,6 +32,7 @@ decisions = Table(
     json_column("candidates"),
     json_column("weighing", null=True),
     text_column("served_by", null=True),
+    text_column("decode", null=True),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),

@@ -6,8 +6,8 @@
     AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done and wasted (Mooncake's
     baseline; simulator only)
 
-A load above `headroom` is refused. Decode loads count where it is known how long decode steps take: modelled facts say
-it, which a real pool has none of, and `Predicted` learns it. So in a real pool `Load` does not see decoding.
+A load above `headroom` is refused. How long decode steps take is said by modelled facts, which a real pool has none of,
+else learnt from finished requests while a gate weighs decoding; until then decode loads are 0.
 """
 
 from collections.abc import Callable
@@ -34,6 +34,10 @@ class Gate(Protocol):
     def forecast(self) -> DecodeForecast | None:
         """The forecast to be kept up to date for it, if it needs one."""
 
+    @property
+    def weighs_decode(self) -> bool:
+        """Whether decode times must be learnt for it."""
+
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
         """A refusal, or None to admit.
 
@@ -48,6 +52,7 @@ class DisabledGate:
     """Refuses nothing."""
 
     forecast: DecodeForecast | None = None
+    weighs_decode = False
 
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
         return None
@@ -59,17 +64,19 @@ class DisabledGate:
 class LoadGate(DisabledGate):
     """Mooncake's early rejection: by the loads of now."""
 
+    weighs_decode = True
+
     def at_arrival(self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float) -> Refusal | None:
         late = late_first_token(request, ttft_seconds, view)
-        if late is not None or not view.table.engine.modelled.decode_known:
+        if late is not None or someone_idles(view):
             return late
-        if someone_idles(view):
-            return None
         return crowded_decode(request, min(decode_loads(view), default=0.0), view)
 
 
 class PredictedGate(DisabledGate):
     """Mooncake's early rejection with prediction: by the decode load of when the request would begin to decode."""
+
+    weighs_decode = True
 
     def __init__(self) -> None:
         self.forecast: DecodeForecast | None = DecodeForecast()

@@ -8,6 +8,7 @@ from math import inf
 
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.tables import InstanceEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +22,10 @@ class DecodeChoice:
 
 
 def select_decoding(
-    request: RoutingRequest, view: PoolView, excluded: Collection[str] = (), reserve_tokens: int = 0
+    request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
     """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for
-    the prompt and a reserve.
+    the prompt, of those that can take KV blocks of `prefilled_on` (None: of all).
 
     Ties, and pools of whose decode times nothing is known, go to the fewest context tokens, then requests,
     then id. Without room anywhere the one with the fewest tokens is named, at an infinite step time. None
@@ -35,11 +36,11 @@ def select_decoding(
     best_rank: tuple[bool, float, int, int] | None = None
     for load in view.decode_candidates():
         instance = load.entry.id
-        if instance in excluded:
+        if instance in excluded or not (prefilled_on is None or load.entry.pairs_with(prefilled_on)):
             continue
         tokens = load.decode_tokens + load.incoming_tokens
         requests = load.decoding + load.incoming
-        full = tokens + request.prompt_tokens + reserve_tokens > capacity
+        full = tokens + request.prompt_tokens > capacity
         rank = (full, 0.0 if full else view.decode_seconds(tokens + request.prompt_tokens, requests + 1), tokens, requests)
         if best_rank is None or rank < best_rank:
             best, best_rank = instance, rank

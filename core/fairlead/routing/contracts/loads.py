@@ -43,7 +43,7 @@ class InstanceLoad:
     broken_until: float = 0.0
     """Circuit open until then (Unix seconds): not a candidate."""
     lacks_decode: bool = False
-    """A prefill instance while no instance takes decodes: not a candidate. Kept by the view."""
+    """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
     def is_candidate(self, now: float) -> bool:
         """Whether new requests may be placed here at `now`: accepting, circuit closed, and able to prefill

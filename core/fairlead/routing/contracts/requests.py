@@ -26,6 +26,8 @@ class RoutingRequest:
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its
     predicted time has passed.
     """
+    divisible: bool = True
+    """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
 
 
 class QueuedRequest(Protocol):

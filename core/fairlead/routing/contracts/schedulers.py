@@ -89,9 +89,14 @@ class Scheduler(Protocol):
         Call after every event and at least every 50 ms while something waits.
         """
 
+    def prefilled(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
+        """The prompt is computed on `Dispatch.instance`; the request goes on at `Dispatch.decode`, which has no token
+        yet. For callers that see the two apart; until the first token, `retry` is possible.
+        """
+
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The prompt is computed. With prefill and decode instances the request goes on at `Dispatch.decode`; under
-        early rejection mode AfterPrefill the answer may refuse it.
+        """The first token is there, so the prompt is computed too, if nobody said so before; under early rejection mode
+        AfterPrefill the answer may refuse the request.
         """
 
     def transferred(self, request_id: str, now: float) -> None:
@@ -107,8 +112,8 @@ class Scheduler(Protocol):
         """
 
     def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
-        """The instance failed before the first byte: the next fallback that still accepts, or a
-        refusal (upstream-failed).
+        """The instance failed before the first byte: the next fallback that still accepts, or a refusal
+        (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes.
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

@@ -104,6 +104,8 @@ class PolicyTerms:
 TOTAL = "total"
 ONLY_INSTANCE = "only-instance"
 QUEUE_FULL = "queue-full"
+NO_PREFILL = "no-prefill"
+INDIVISIBLE = "indivisible"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
 
@@ -118,6 +120,17 @@ COMMON_TERMS = (
 COMMON_RULES = (
     DecisionRule(code=ONLY_INSTANCE, because="no other instance could take it"),
     DecisionRule(code=QUEUE_FULL, because="the queue of the policy's own choice was full"),
+    DecisionRule(
+        code=NO_PREFILL,
+        because="no prefill instance could take the request, and of the decode instances, which compute prompts too, "
+        "it had the fewest tokens waiting",
+        order=("pending_tokens",),
+    ),
+    DecisionRule(
+        code=INDIVISIBLE,
+        because="one instance must compute prompt and answer of such a request, and of the decode instances it had the fewest tokens waiting",
+        order=("pending_tokens",),
+    ),
 )
 """Rules that stand above any policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)

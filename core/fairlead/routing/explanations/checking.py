@@ -4,7 +4,7 @@ held against the record.
 
 from math import isclose, isfinite
 
-from fairlead.routing.contracts.weighing import NOT_RECORDED, ONLY_INSTANCE, QUEUE_FULL, TOTAL
+from fairlead.routing.contracts.weighing import INDIVISIBLE, NO_PREFILL, NOT_RECORDED, ONLY_INSTANCE, QUEUE_FULL, TOTAL
 from fairlead.routing.explanations.explaining import (
     WeighedDecision,
     beats,
@@ -45,6 +45,8 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
         found.append(f"it was the only instance, but {considered} were considered")
     if decision.rule.code == QUEUE_FULL and decision.passed_over in (None, decision.chosen):
         found.append("the queue of the policy's choice was full, but that choice is not recorded")
+    if decision.decode == decision.chosen:
+        found.append(f"{decision.chosen} was to decode for itself")
     return [*found, *_rule(decision), *_reason(decision, reason)]
 
 
@@ -87,6 +89,7 @@ def _reason(decision: WeighedDecision, reason: str) -> list[str]:
         "slo-overloaded": decision.passed_over is None,
         "session-hot-migrated": decision.passed_over is None,
         "only-instance": decision.rule.code != ONLY_INSTANCE,
+        "decode-only": decision.rule.code not in (NO_PREFILL, INDIVISIBLE),
     }
     if wrong.get(reason, False):
         return [f"the reason {reason} does not fit the terms"]

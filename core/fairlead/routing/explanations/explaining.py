@@ -80,6 +80,9 @@ class WeighedDecision(Protocol):
     @property
     def served_by(self) -> str | None: ...
 
+    @property
+    def decode(self) -> str | None: ...
+
 
 def explain(decision: WeighedDecision) -> str:
     """Why the chosen instance was chosen, and whether the prediction came true."""
@@ -96,6 +99,8 @@ def explain(decision: WeighedDecision) -> str:
             f"with {chosen.pending_tokens:,} tokens waiting ahead."
         )
     sentences.append(_prediction(decision, chosen))
+    if decision.decode is not None:
+        sentences.append(f"It was to compute the prompt only: {decision.decode} decodes.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 

@@ -149,7 +149,9 @@ class LiveView:
         both = tuple(load for load in healthy if load.entry.role is Role.BOTH)
         self._decode_candidates = decoding or both
         for load in accepting:
-            load.lacks_decode = load.entry.role is Role.PREFILL and not self._decode_candidates
+            load.lacks_decode = load.entry.role is Role.PREFILL and not any(
+                load.entry.pairs_with(other.entry) for other in self._decode_candidates
+            )
         self._candidates = tuple(load for load in healthy if load.is_candidate(self.now))
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 

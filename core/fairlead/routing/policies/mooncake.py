@@ -90,7 +90,7 @@ class Mooncake:
             reason, fetched_from = DecisionReason.PREFIX_REPLICATED, loads[plans.source].entry.id
         else:
             reason = DecisionReason.PREFIX_AFFINITY if most and hits[best] == most else DecisionReason.SHORTEST_TTFT
-        decode = select_decoding(request, view) if loads[best].entry.role is Role.PREFILL else None
+        decode = select_decoding(request, view, loads[best].entry) if loads[best].entry.role is Role.PREFILL else None
         return ordered_decision(
             request,
             view,

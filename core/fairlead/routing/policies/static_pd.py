@@ -15,6 +15,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import lowest
 from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import whole
+from fairlead.tables import InstanceEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class StaticPd:
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         vectors = view.vectors()
         order = lowest(vectors.pending, FALLBACKS + 1, vectors.decode_tokens)
-        prefills_only = vectors.loads[order[0]].entry.role is Role.PREFILL
+        best = vectors.loads[order[0]].entry
         return ordered_decision(
             request,
             view,
@@ -49,17 +50,19 @@ class StaticPd:
             DecisionReason.LEAST_LOADED,
             "least-pending",
             terms=lambda index: {"decode_tokens": float(vectors.decode_tokens[index])},
-            decode=least_kv(request, view, self._reserve) if prefills_only else None,
+            decode=least_kv(request, view, best, self._reserve) if best.role is Role.PREFILL else None,
         )
 
 
-def least_kv(request: RoutingRequest, view: PoolView, reserve_tokens: int) -> str | None:
+def least_kv(request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry, reserve_tokens: int) -> str | None:
     """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or
-    among all when none has.
+    among all when none has; only such as can take KV blocks of `prefilled_on`.
     """
     capacity = view.table.engine.kv_cache_tokens
     ranks: list[tuple[bool, int, int, str]] = []
     for load in view.decode_candidates():
+        if not load.entry.pairs_with(prefilled_on):
+            continue
         tokens = load.decode_tokens + load.incoming_tokens
         full = tokens + request.prompt_tokens + reserve_tokens > capacity
         ranks.append((full, tokens, load.decoding + load.incoming, load.entry.id))

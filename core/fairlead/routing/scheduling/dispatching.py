@@ -36,7 +36,7 @@ class Dispatching:
             beside = 0 < window <= load.prefilling
             if beside and load.dispatched_prefill_tokens >= small:
                 break
-            if load.entry.role is Role.PREFILL and not state.view.decode_candidates():
+            if load.entry.role is Role.PREFILL and not (state.view.candidates() and not load.lacks_decode):
                 break
             tracked = queue.take_in_time(now) if beside else queue.take(now)
             if tracked is None:
@@ -63,7 +63,7 @@ class Dispatching:
             state.sync_circuit(load, circuit)
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
-        if not request.streamed:
+        if not request.streamed and tracked.decode is None:
             expected = now + load.dispatched_prefill_tokens / state.table.engine.prefill_tokens_per_second
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id))
         state.recorder.loads.dispatched(load, now)

@@ -15,7 +15,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     Every prefill tells the pace of its instance; fits learn only while they are asked for, and not from prefills with
     fetched prefixes. First tokens nobody sees say nothing.
     """
-    if tracked.dispatched_at is None or not tracked.request.streamed:
+    if tracked.dispatched_at is None or not (tracked.request.streamed or tracked.decode):
         return
     load = state.loads[tracked.instance]
     before = load.last_first_token_at
@@ -28,20 +28,20 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """What the instance has done until this request begins to decode there, for `learn_decode`."""
-    if state.gate.forecast is not None:
+    if state.gate.weighs_decode:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
     """How long decode steps take, among what decoded beside this request in the mean of its time. Only
-    while a forecast asks for it.
+    while the gate weighs decoding.
 
     The prefills that held the request up are left out, by their predicted times: they say what the instance had to
     compute besides, not what a step takes. Where an engine does both in one step, too much is left out, and the
     forecast errs on the side of serving. Short answers tell too little.
     """
-    if state.gate.forecast is None:
+    if not state.gate.weighs_decode:
         return
     began = tracked.decode_began
     ended = decoded_on.history.advance(now, decoded_on.decode_tokens, decoded_on.decoding)

@@ -60,7 +60,7 @@ class Outcomes:
         """Settle what was recorded of a request and forget it."""
         state, request_id = self._state, tracked.request.id
         self.end_probe(tracked, now)
-        state.recorder.settle_decision(request_id, tracked.queued_seconds)
+        state.recorder.settle_decision(request_id, tracked.queued_seconds, decode=tracked.decode)
         state.recorder.settle_moves(tracked, outcome)
         if state.gate.forecast is not None:
             state.gate.forecast.end(request_id, now, finished=outcome is MoveOutcome.COMPLETED)

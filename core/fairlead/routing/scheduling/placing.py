@@ -18,6 +18,7 @@ from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.moving import Moving
+from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
 from fairlead.routing.scheduling.state import SchedulerState
 
 
@@ -29,16 +30,19 @@ class Placing:
         self._moving = moving
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
-        """Choose an instance for a held request and queue it there; without candidates it stays held.
+        """Choose an instance for a held request and queue it there; when nobody can compute it, it stays held.
 
         A request not `admitted` before may be refused for predicted TTFT; any may be refused for full queues.
         """
-        state = self._state
-        if not state.view.candidates():
+        state, request = self._state, tracked.request
+        whole = computing_all(request, state.view)
+        if whole:
+            decision = decode_only(request, whole, state.view)
+        elif state.view.candidates():
+            decision = state.policy.choose(request, state.view, now)
+        else:
             state.hold(tracked, now)
             return None
-        request = tracked.request
-        decision = state.policy.choose(request, state.view, now)
         if not admitted and state.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(request, decision, now)
             if refusal is not None:
@@ -72,7 +76,7 @@ class Placing:
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
         tracked.decision_id = recorder.new_id()
-        session = decision.session or tracked.request.session
+        session = None if decision.reason is DecisionReason.DECODE_ONLY else decision.session or tracked.request.session
         moves = self._moving.leaves_home(session, instance)
         weighing = self._weighing(decision, instance) if moves or recorder.is_sampled(tracked.decision_id) else None
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
@@ -94,7 +98,7 @@ class Placing:
         ttft = view.predicted_ttft_seconds(request, decision.instance) if decision.ttft_seconds is None else decision.ttft_seconds
         refusal = state.gate.at_arrival(request, ttft, view, now)
         if refusal is None and state.loads[decision.instance].entry.role is Role.PREFILL:
-            choice = select_decoding(request, view)
+            choice = select_decoding(request, view, state.loads[decision.instance].entry)
             if choice is None or choice.tpot_seconds == inf:
                 return no_room_to_decode(request, view)
         return refusal

@@ -1,12 +1,17 @@
-"""Prefill and decode instances: where a request decodes that is prefilled elsewhere, and from where
-its KV blocks are fetched.
+"""Prefill and decode instances: where a request decodes that is prefilled elsewhere, from where its KV blocks are
+fetched, and which decode instances compute a whole request when it cannot be divided.
 """
 
 from collections.abc import Collection, Mapping
 
 from fairlead.instances import REACHABLE, Role
+from fairlead.reports.decisions import Weighing
+from fairlead.routing.choosing.candidates import FALLBACKS, less_loaded, score
 from fairlead.routing.choosing.decoding import select_decoding
+from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.weighing import INDIVISIBLE, NO_PREFILL
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import TrackedRequest
 
@@ -17,13 +22,37 @@ def decodes_on(
     """The decode instance of a request that prefills where it is: the wanted one if it can, else the
     best; None = where it is.
     """
-    if loads[tracked.instance].entry.role is not Role.PREFILL:
+    entry = loads[tracked.instance].entry
+    if entry.role is not Role.PREFILL:
         return None
     load = None if wanted is None or wanted in excluded else loads.get(wanted)
-    if load is not None and load.takes_decodes(view.now):
+    if load is not None and load.takes_decodes(view.now) and load.entry.pairs_with(entry):
         return wanted
-    found = select_decoding(tracked.request, view, excluded)
+    found = select_decoding(tracked.request, view, entry, excluded)
     return wanted if found is None else found.instance
+
+
+def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
+    """The decode instances one of which must compute both prompt and answer, least loaded first. Empty when the request
+    goes the usual way: some candidate prefills it for others, or takes both roles.
+    """
+    if view.candidates() and request.divisible:
+        return []
+    return sorted((load for load in view.decode_candidates() if load.entry.role is Role.DECODE), key=less_loaded)
+
+
+def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveView) -> Decision:
+    """The decision for the first of `computing_all`. It binds no session: the policy, which chooses among others, would
+    have to move it back.
+    """
+
+    def weigh() -> Weighing:
+        speed = view.table.engine.prefill_tokens_per_second
+        compared = [score(request, load, view.hit_tokens(request, load.entry.id), speed) for load in loads[: FALLBACKS + 1]]
+        rule = NO_PREFILL if request.divisible else INDIVISIBLE
+        return Weighing(rule=rule, candidates=tuple(compared), considered=len(loads))
+
+    return Decision(instance=loads[0].entry.id, reason=DecisionReason.DECODE_ONLY, weigh=weigh)
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:

@@ -2,6 +2,7 @@
 of them.
 """
 
+from fairlead.instances import REACHABLE
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
@@ -22,32 +23,49 @@ class Progress:
         self._outcomes = outcomes
         self._circuits = circuits
 
-    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+    def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """The prompt is computed: its blocks are cached there, its tokens no longer pending."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is None or tracked.stage is not Stage.PREFILLING:
+            return ()
+        self._state.view.now = now
+        instance = tracked.instance
+        self._end_prefill(tracked, now)
+        return self._outcomes.take((instance,), now)
+
+    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """The first token came, which ends the prefill if nothing else did."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
             return ()
         state.view.now = now
-        if tracked.stage is Stage.PREFILLING:
-            refusal = state.gate.after_prefill(tracked.request, state.loads[tracked.decodes_on], state.view, now)
-            if refusal is not None:
-                instance = tracked.instance
-                self._circuits.worked(instance)
-                self._outcomes.refuse(tracked, refusal, now)
-                return self._outcomes.take((instance,), now)
-            learn_prefill(state, tracked, now)
-        tracked.first_token_at = now
         instance = tracked.instance if tracked.instance in state.loads else tracked.decodes_on
-        self._circuits.worked(instance)
-        if tracked.stage is Stage.PREFILLING:
-            self._dispatching.prefilled(tracked, now)
+        if tracked.stage is Stage.DECODING:
+            self._circuits.worked(tracked.decodes_on)
+        elif not self._end_prefill(tracked, now):
+            return self._outcomes.take((instance,), now)
+        tracked.first_token_at = now
+        if tracked.decode is not None and state.loads[tracked.decode].entry.state in REACHABLE:
+            state.prefixes.insert(tracked.decode, tracked.request.blocks)
         note_decode_begin(state, tracked, now)
         ttft = now - tracked.request.arrived_at
         state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
-        state.recorder.settle_decision(request_id, tracked.queued_seconds, ttft, tracked.instance)
+        state.recorder.settle_decision(request_id, tracked.queued_seconds, ttft, tracked.instance, tracked.decode)
         state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
+
+    def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
+        """Prefilling → decoding; False when the request is refused because of what decodes already."""
+        state = self._state
+        self._circuits.worked(tracked.instance)
+        refusal = state.gate.after_prefill(tracked.request, state.loads[tracked.decodes_on], state.view, now)
+        if refusal is not None:
+            self._outcomes.refuse(tracked, refusal, now)
+            return False
+        learn_prefill(state, tracked, now)
+        self._dispatching.prefilled(tracked, now)
+        return True
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""

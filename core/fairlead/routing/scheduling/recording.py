@@ -132,10 +132,15 @@ class Recorder:
         )
 
     def settle_decision(
-        self, request_id: str, queued_seconds: float | None = None, ttft_seconds: float | None = None, served_by: str | None = None
+        self,
+        request_id: str,
+        queued_seconds: float | None = None,
+        ttft_seconds: float | None = None,
+        served_by: str | None = None,
+        decode: str | None = None,
     ) -> None:
-        """What became of the request's open decision, if it has one, and where its first token came from:
-        it is ready to be taken.
+        """What became of the request's open decision, if it has one, where its prompt was computed and where it
+        decodes if elsewhere: it is ready to be taken.
         """
         decision = self._open_decisions.pop(request_id, None)
         if decision is None:
@@ -143,7 +148,9 @@ class Recorder:
         if len(self._decisions) >= self._limit:
             self._dropped += 1
             return
-        self._decisions.append(replace(decision, queued_seconds=queued_seconds, ttft_seconds=ttft_seconds, served_by=served_by))
+        self._decisions.append(
+            replace(decision, queued_seconds=queued_seconds, ttft_seconds=ttft_seconds, served_by=served_by, decode=decode)
+        )
 
     def bound(self, change: BindingChange) -> None:
         """A session's home was set or moved."""

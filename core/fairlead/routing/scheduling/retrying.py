@@ -1,14 +1,21 @@
-"""Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues."""
+"""Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues.
 
+When the decode instance failed, the prompt is computed again where it is cached: the lost one may have fetched the KV
+blocks, which the prefill instance then frees, and a second fetch would read whatever is there.
+"""
+
+from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
 from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
+from fairlead.routing.scheduling.prefill_decode import computing_all
 from fairlead.routing.scheduling.state import SchedulerState
 
 
@@ -45,8 +52,9 @@ class Retrying:
         reason = state.reason_to_leave(failed_instance)
         if reason is BindingReason.RING_CHANGE:
             reason = BindingReason.INSTANCE_LOST
-        tracked.reason = DecisionReason.FALLBACK
-        moved = self._moving.bind(tracked, tracked.session, target, reason, now)
+        whole = state.loads[target].entry.role is Role.DECODE
+        tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
+        moved = self._moving.bind(tracked, None if whole else tracked.session, target, reason, now)
         tracked.transfer_from = None
         if not moved and target != source:
             self._moving.record_reroute(tracked, source, target, reason, now)
@@ -66,4 +74,11 @@ class Retrying:
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
                 return instance
-        return next(iter(least_pending(candidates, excluded, 1)), None)
+        if not tracked.request.divisible:
+            candidates = computing_all(tracked.request, view) or candidates
+        found = least_pending(candidates, excluded, 1) or least_pending(self._decoding(), excluded, 1)
+        return next(iter(found), None)
+
+    def _decoding(self) -> list[InstanceLoad]:
+        """Who may compute all of a request that no other prefill instance takes."""
+        return [load for load in self._state.view.decode_candidates() if load.entry.role is Role.DECODE]

@@ -83,7 +83,7 @@ class PoolScheduler:
         tracked = TrackedRequest(request=request, submitted_at=now)
         state.accounting.admit(tracked)
         state.recorder.loads.arrived(request.prompt_tokens, now)
-        if not state.view.candidates() and len(state.held) >= state.settings.held_limit:
+        if len(state.held) >= state.settings.held_limit and not state.view.candidates() and not state.view.decode_candidates():
             refusal: Refusal | None = self._outcomes.nobody(request, 0.0, now)
         else:
             refusal = self._placing.place(tracked, now)
@@ -107,8 +107,12 @@ class PoolScheduler:
         forget_departed(state)
         return self._outcomes.take(tuple(state.queues), now)
 
-    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+    def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """The prompt is computed: its blocks are cached there, its tokens no longer pending."""
+        return self._progress.prefilled(request_id, now)
+
+    def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
+        """The first token came; see the protocol."""
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float) -> None:

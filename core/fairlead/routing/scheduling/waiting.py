@@ -22,7 +22,7 @@ class Waiting:
     def place_held(self, now: float) -> None:
         """Place held requests if somebody accepts; refuse those held for too long."""
         state = self._state
-        if state.held and state.view.candidates():
+        if state.held and (state.view.candidates() or state.view.decode_candidates()):
             for tracked in tuple(state.held.values()):
                 refusal = self._placing.place(tracked, now, admitted=bool(tracked.decision_id))
                 if refusal is not None:

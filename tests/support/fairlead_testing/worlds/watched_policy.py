@@ -38,6 +38,7 @@ class Recorded:
     prompt_tokens: int = 1
     ttft_seconds: float | None = None
     served_by: str | None = None
+    decode: str | None = None
 
 
 class WatchedPolicy:

@@ -124,6 +124,17 @@ def test_the_prediction_is_held_against_what_came(actual: float | None, served_b
     assert explain(decision).endswith(words)
 
 
+def test_both_instances_of_a_divided_request_are_told_and_a_decode_instance_alone_has_a_rule_of_its_own() -> None:
+    divided = replace(recorded("random", "drawn", replace(scored("p", 0.0), total=None)), decode="x")
+    assert explain(divided).endswith("It was to compute the prompt only: x decodes.")
+    assert problems(divided) == []
+    assert problems(replace(divided, decode="p")) == ["p was to decode for itself"]
+    whole = recorded("dualmap", "no-prefill", replace(scored("x", 0.0), total=None))
+    assert "no prefill instance could take the request" in explain(whole)
+    assert problems(whole, "decode-only") == []
+    assert "the reason decode-only does not fit the terms" in problems(recorded("random", "drawn", scored("x", 0.0)), "decode-only")
+
+
 def test_a_rule_of_another_version_is_not_made_up() -> None:
     decision = recorded("fairlead", "from-the-future", scored("a", 1.0))
     assert explain(decision).startswith("a was chosen: the rule that decided is not known to this version.")

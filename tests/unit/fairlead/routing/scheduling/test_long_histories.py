@@ -16,6 +16,7 @@ import pytest
 
 from fairlead.instances import REACHABLE, InstanceState, Role
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -214,7 +215,8 @@ class History:
             self.stage[name], self.place[name] = "prefilling", outcome.instance
             chosen = entries[outcome.instance]
             assert chosen.accepting
-            assert chosen.role is not Role.DECODE
+            assert (chosen.role is Role.DECODE) == (outcome.reason is DecisionReason.DECODE_ONLY)
+            self.seen["decode-only"] += chosen.role is Role.DECODE
             assert (outcome.decode is not None) == (chosen.role is Role.PREFILL)
             if outcome.decode is not None:
                 assert entries[outcome.decode].accepting
@@ -280,7 +282,7 @@ def test_no_one_unfit_is_ever_named_and_nothing_stays_counted(policy: str) -> No
 
 def test_the_histories_come_by_everything_that_they_check() -> None:
     seen: Counter[str] = sum((histories(policy) for policy in BUILT_IN.names), Counter())
-    named = ("fallbacks", "alternate", "decode", "transfer_from", "fetched", "overloaded", "move")
+    named = ("fallbacks", "alternate", "decode", "transfer_from", "fetched", "overloaded", "move", "decode-only")
     refused = [reason for reason in RejectionReason if reason is not RejectionReason.SHUTTING_DOWN]
     moved = [reason for reason in BindingReason if reason not in (BindingReason.COLD, BindingReason.OPERATOR)]
     combined = [f"refused, {mode}, {discipline}" for mode in MODES for discipline in DISCIPLINES]

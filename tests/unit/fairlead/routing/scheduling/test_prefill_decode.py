@@ -85,6 +85,17 @@ def test_static_pd_takes_the_least_pending_and_the_least_kv_with_room_for_the_re
     assert StaticPd(StaticPdParameters(reserve_tokens=9_000)).choose(request("r", 400), view, 0.0).decode == "x2"
 
 
+def without(pool: RoutingTable, *gone: str) -> RoutingTable:
+    """The next version, in which these instances drain."""
+    entries = tuple(replace(one, state=InstanceState.DRAINING) if one.id in gone else one for one in pool.instances)
+    return replace(pool, version=pool.version + 1, instances=entries)
+
+
+def revised(pool: RoutingTable, **revisions: str) -> RoutingTable:
+    """The same pool, its instances of these revisions."""
+    return replace(pool, instances=tuple(replace(one, revision=revisions.get(one.id, "")) for one in pool.instances))
+
+
 def test_prefill_instances_wait_for_someone_to_decode() -> None:
     pool = split_pool(decode=1)
     alone = replace(pool, instances=tuple(replace(one, state=InstanceState.DRAINING) if one.id == "x0" else one for one in pool.instances))
@@ -127,6 +138,114 @@ def test_when_only_its_decode_instance_failed_the_prefill_stays() -> None:
     assert isinstance(scheduler.retry("r1", 0.2, again.instance), Dispatch)
     assert isinstance(scheduler.retry("r1", 0.3, "p0"), Refusal)
     assert scheduler.discrepancies() == ()
+
+
+def test_after_its_prefill_a_request_still_finds_another_decode_instance_and_is_computed_again_where_it_is_cached() -> None:
+    scheduler = PoolScheduler(split_pool(), "router-0", 1, sample_rate=1.0)
+    (sent,) = dispatches(scheduler.submit(request("r1", 2_048, blocks=(1, 2, 3, 4)), 0.0))
+    assert sent.decode is not None
+    assert scheduler.prefilled("r1", 0.3) == ()
+    prefill, decode = scheduler.load(sent.instance), scheduler.load(sent.decode)
+    assert prefill is not None
+    assert decode is not None
+    assert (prefill.prefilling, prefill.pending_prefill_tokens, decode.decoding, decode.decode_tokens) == (0, 0, 1, 2_048)
+    again = scheduler.retry("r1", 0.4, sent.decode)
+    assert isinstance(again, Dispatch)
+    assert (again.instance, again.hit_tokens) == (sent.instance, 2_047)
+    assert again.decode not in (None, sent.decode)
+    assert decode.decoding == 0
+    scheduler.prefilled("r1", 0.5)
+    scheduler.first_token("r1", 0.6)
+    scheduler.complete("r1", 1.0, 20, None)
+    (decision,) = scheduler.take_records(3.0, final=True).decisions
+    assert (decision.chosen, decision.served_by, decision.decode, decision.ttft_seconds) == (
+        sent.instance,
+        sent.instance,
+        again.decode,
+        0.6,
+    )
+    assert scheduler.discrepancies() == ()
+
+
+def test_the_end_of_a_prefill_lets_the_next_one_go_while_the_first_token_is_still_to_come() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
+    assert len(dispatches(scheduler.submit(request("r1", 1_000), 0.0))) == 1
+    assert dispatches(scheduler.submit(request("r2", 1_000), 0.0)) == []
+    assert [one.request.id for one in dispatches(scheduler.prefilled("r1", 0.2))] == ["r2"]
+    assert scheduler.prefilled("r1", 0.3) == ()
+    samples = scheduler.take_records(3.0, final=True).loads
+    assert sum(one.ttft_total for one in samples) == 0
+
+
+def test_both_instances_hold_the_prompt_once_it_is_decoded() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
+    scheduler.submit(request("r1", 2_048, blocks=(1, 2, 3, 4)), 0.0)
+    scheduler.prefilled("r1", 0.3)
+    scheduler.first_token("r1", 0.4)
+    scheduler.complete("r1", 1.0, 5, None)
+    scheduler.update_table(without(scheduler.table, "p0"), 2.0)
+    (sent,) = dispatches(scheduler.submit(request("r2", 2_100, blocks=(1, 2, 3, 4), at=2.0), 2.0))
+    assert (sent.instance, sent.hit_tokens) == ("x0", 2_048)
+
+
+@pytest.mark.parametrize("policy", BUILT_IN.names)
+def test_without_a_prefill_instance_a_decode_instance_computes_everything(policy: str) -> None:
+    pool = split_pool(policy)
+    scheduler = PoolScheduler(without(pool, "p0", "p1"), "router-0", 1, sample_rate=1.0)
+    sent = [one for number in range(2) for one in dispatches(scheduler.submit(request(f"r{number}", session="s"), 0.0))]
+    assert [(one.instance, one.decode, one.reason) for one in sent] == [("x0", None, "decode-only"), ("x1", None, "decode-only")]
+    for one in sent:
+        scheduler.first_token(one.request.id, 1.0)
+        scheduler.complete(one.request.id, 2.0, 10, None)
+    records = scheduler.take_records(3.0, final=True)
+    assert {(one.weighing.rule, one.reason, one.decode) for one in records.decisions} == {("no-prefill", "decode-only", None)}
+    assert records.bindings == ()
+    (back,) = dispatches(scheduler.update_table(replace(pool, version=9), 3.0) + scheduler.submit(request("r9", at=3.0), 3.0))
+    assert back.instance.startswith("p")
+    assert scheduler.discrepancies() == ()
+
+
+def test_what_one_instance_must_compute_goes_whole_to_a_decode_instance_and_in_other_pools_anywhere() -> None:
+    whole = replace(request("r1"), divisible=False)
+    scheduler = PoolScheduler(split_pool("fairlead"), "router-0", 1, sample_rate=1.0)
+    (sent,) = dispatches(scheduler.submit(whole, 0.0))
+    assert (sent.instance, sent.decode, sent.reason) == ("x0", None, "decode-only")
+    again = scheduler.retry("r1", 0.1, "x0")
+    assert isinstance(again, Dispatch)
+    assert (again.instance, again.decode, again.reason) == ("x1", None, "decode-only")
+    scheduler.first_token("r1", 0.2)
+    assert scheduler.take_records(3.0, final=True).decisions[0].weighing.rule == "indivisible"
+    (usual,) = dispatches(PoolScheduler(table(2, policy="fairlead"), "router-0", 1).submit(whole, 0.0))
+    assert usual.reason != "decode-only"
+
+
+def test_when_every_prefill_instance_failed_it_a_decode_instance_computes_everything() -> None:
+    scheduler = PoolScheduler(split_pool(), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(request("r1"), 0.0))
+    second = scheduler.retry("r1", 0.1, sent.instance)
+    assert isinstance(second, Dispatch)
+    assert (second.instance, second.decode is None) == ("p1" if sent.instance == "p0" else "p0", False)
+    third = scheduler.retry("r1", 0.2, second.instance)
+    assert isinstance(third, Dispatch)
+    assert (third.instance[0], third.decode, third.reason) == ("x", None, "decode-only")
+    assert scheduler.discrepancies() == ()
+
+
+def test_only_instances_of_one_revision_pair_and_a_rollout_never_stops_the_pool() -> None:
+    pool = split_pool("mooncake", window=0)
+    half = revised(pool, p0="old", p1="new", x0="old", x1="new")
+    scheduler = PoolScheduler(half, "router-0", 1)
+    for number in range(8):
+        (sent,) = dispatches(scheduler.submit(request(f"r{number}", blocks=(number,)), 0.0))
+        assert (sent.instance, sent.decode) in {("p0", "x0"), ("p1", "x1")}
+    alone = revised(replace(pool, version=2), p0="new", p1="old", x0="old", x1="old")
+    scheduler.update_table(alone, 1.0)
+    (sent,) = dispatches(scheduler.submit(request("a", at=1.0), 1.0))
+    assert sent.instance == "p1"
+    none = revised(replace(pool, version=3), p0="new", p1="new", x0="old", x1="old")
+    scheduler.update_table(none, 2.0)
+    (sent,) = dispatches(scheduler.submit(request("b", at=2.0), 2.0))
+    assert (sent.instance[0], sent.reason) == ("x", "decode-only")
 
 
 def test_early_rejection_refuses_what_no_decode_instance_has_room_for() -> None:

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import Move
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -86,17 +87,17 @@ class SchedulerHistory(RuleBasedStateMachine):
     def snapshot(self) -> None:
         loads = self.scheduler.loads()
         self.unfit_to_decode = {load.entry.id for load in loads if not load.takes_decodes(self.now)}
-        someone_decodes = len(self.unfit_to_decode) < len(loads)
-        self.unfit = {load.entry.id for load in loads if not self.fits(load, someone_decodes)}
-        self.lacking_decodes = {load.entry.id for load in loads if self.fits(load, True)} & self.unfit
+        able = [load.entry for load in loads if load.entry.id not in self.unfit_to_decode]
+        decoding = [one for one in able if one.role is Role.DECODE] or able
+        self.unfit = {load.entry.id for load in loads if not self.fits(load, decoding)}
+        self.lacking_decodes = {load.entry.id for load in loads if self.fits(load, [load.entry])} & self.unfit
         self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
 
-    def fits(self, load: InstanceLoad, someone_decodes: bool) -> bool:
+    def fits(self, load: InstanceLoad, decoding: Sequence[InstanceEntry]) -> bool:
         """Whether an instance may be chosen now, worked out here: the view keeps `lacks_decode` only as
         fresh as its last question.
         """
-        role = load.entry.role
-        able = role is Role.BOTH or (role is Role.PREFILL and someone_decodes)
+        able = load.entry.role is not Role.PREFILL or any(load.entry.pairs_with(one) for one in decoding)
         return able and load.entry.accepting and load.broken_until <= self.now
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
@@ -115,7 +116,7 @@ class SchedulerHistory(RuleBasedStateMachine):
                 assert outcome.instance not in (self.unfit if unfit is None else unfit)
                 chosen = next(one for one in self.table.instances if one.id == outcome.instance)
                 assert chosen.accepting
-                assert chosen.role is not Role.DECODE
+                assert (chosen.role is Role.DECODE) == (outcome.reason is DecisionReason.DECODE_ONLY)
                 assert outcome.address == chosen.address
                 assert outcome.miss_tokens >= 1
                 self.see_decode(outcome, chosen, unfit)
@@ -128,7 +129,8 @@ class SchedulerHistory(RuleBasedStateMachine):
                 assert outcome.message
                 self.end(name)
         for load in self.scheduler.loads():
-            if load.entry.id in self.unfit and not load.is_candidate(self.now):
+            computes_all = load.entry.role is Role.DECODE and load.takes_decodes(self.now)
+            if load.entry.id in self.unfit and not (load.is_candidate(self.now) or computes_all):
                 assert load.waiting <= self.waiting[load.entry.id], "nothing is queued where nothing may be sent"
         self.snapshot()
 
@@ -143,6 +145,7 @@ class SchedulerHistory(RuleBasedStateMachine):
             decodes = next(one for one in self.table.instances if one.id == outcome.decode)
             assert decodes.accepting
             assert decodes.role is not Role.PREFILL
+            assert decodes.revision == chosen.revision or "" in (decodes.revision, chosen.revision)
             assert outcome.decode_address == decodes.address
             assert unfit is not None or outcome.decode not in self.unfit_to_decode
 
@@ -191,6 +194,11 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.see(self.scheduler.first_token(name, self.now), self.unfit - {instance})
 
     @rule(data=st.data())
+    def prompt_is_computed(self, data: st.DataObject) -> None:
+        name = self.any_request(data)
+        self.see(self.scheduler.prefilled(name, self.now), self.unfit - {self.alive.get(name)})
+
+    @rule(data=st.data())
     def blocks_arrive(self, data: st.DataObject) -> None:
         self.scheduler.transferred(self.any_request(data), self.now)
 
@@ -230,7 +238,8 @@ class SchedulerHistory(RuleBasedStateMachine):
         if isinstance(outcome, Dispatch):
             assert outcome.instance != failed
             able = [load.entry for load in self.scheduler.loads() if load.takes_decodes(self.now)]
-            alone = len([one for one in able if one.role is Role.DECODE] or able) < 2
+            chosen = next(one for one in self.table.instances if one.id == outcome.instance)
+            alone = sum(one.pairs_with(chosen) for one in [one for one in able if one.role is Role.DECODE] or able) < 2
             assert outcome.decode != failed or alone
         self.see([outcome])
         self.see(self.scheduler.tick(self.now))
@@ -249,22 +258,23 @@ class SchedulerHistory(RuleBasedStateMachine):
     @rule(
         instances=INSTANCES,
         moved=st.booleans(),
+        revisions=st.sampled_from([("",), ("a", "b"), ("a", "", "b")]),
         policy=st.sampled_from([None, *BUILT_IN.names]),
         mode=st.sampled_from([None, "Disabled", "Predicted"]),
     )
-    def table_changes(self, instances: Fitness, moved: bool, policy: str | None, mode: str | None) -> None:
+    def table_changes(self, instances: Fitness, moved: bool, revisions: tuple[str, ...], policy: str | None, mode: str | None) -> None:
         self.version += 1
         entries: list[InstanceEntry] = []
-        for name, (state, role) in sorted(instances.items()):
+        for number, (name, (state, role)) in enumerate(sorted(instances.items())):
             address = f"{name}:{self.version}" if moved else f"{name}:8000"
-            entries.append(replace(entry(name, state, role=role), address=address))
+            entries.append(replace(entry(name, state, role=role), address=address, revision=revisions[number % len(revisions)]))
         routing = self.table.routing
         if policy is not None and policy != routing.policy:
             kept = {key: value for key, value in routing.parameters.items() if key.startswith("queue_")}
             routing = replace(routing, policy=policy, parameters=kept)
         rejection = self.table.early_rejection if mode is None else replace(self.table.early_rejection, mode=mode)
         self.table = replace(self.table, version=self.version, instances=tuple(entries), routing=routing, early_rejection=rejection)
-        unfit = {one.id for one in entries if not one.accepting or one.role is Role.DECODE}
+        unfit = {one.id for one in entries if not one.accepting}
         self.see(self.scheduler.update_table(self.table, self.now), unfit)
         assert self.scheduler.update_table(self.table, self.now) == ()
 
@@ -334,7 +344,7 @@ class SchedulerHistory(RuleBasedStateMachine):
     @invariant()
     def nothing_waits_where_nothing_is_accepted(self) -> None:
         for load in self.scheduler.loads():
-            assert not load.waiting or (load.entry.accepting and load.entry.role is not Role.DECODE)
+            assert not load.waiting or load.entry.accepting
 
     def teardown(self) -> None:
         for name in sorted(self.alive):
