@@ -32,7 +32,8 @@ from fairlead_api.routes.rejections import rejection_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
-from fairlead_api.services.plans.plans import ClusterGateway, Plans
+from fairlead_api.services.plans.objects import ClusterGateway
+from fairlead_api.services.plans.plans import Plans
 from fairlead_api.services.pools.mirroring import PoolMirroring
 from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.reports.plausibility import Ages
@@ -56,7 +57,8 @@ from fairlead_api.store.history.rejections import PostgresRejections
 from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
-from fairlead_api.store.plans import PostgresPlans
+from fairlead_api.store.plans.evidence import PostgresEvidence
+from fairlead_api.store.plans.plans import PostgresPlans
 from fairlead_api.store.pools.history import PostgresPoolHistory
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.mirror import PostgresPools
@@ -95,10 +97,11 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     pool_reads = PostgresPoolReads(reads, Shared(settings.share_seconds), Latencies(reads, recent))
     migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
     reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
-    decisions, rejections = PostgresDecisions(reads, installed_policies()), PostgresRejections(reads)
+    policies = installed_policies()
+    decisions, rejections = PostgresDecisions(reads, policies), PostgresRejections(reads)
     heatmaps = HeatmapReading(PostgresLoads(reads))
     kubernetes = KubernetesCluster(settings.kubeconfig)
-    plans = Plans(PostgresPlans(control), cluster or kubernetes, lambda: secrets.token_hex(8))
+    plans = Plans(PostgresPlans(control), PostgresEvidence(reads), cluster or kubernetes, policies, lambda: secrets.token_hex(8))
     upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention))
     live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
     telemetry.live.set_function(lambda: live.streams)

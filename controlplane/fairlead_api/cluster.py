@@ -1,4 +1,4 @@
-"""The calls to the Kubernetes API that plans need: reading a pool and patching its replicas."""
+"""The calls to the Kubernetes API that plans need: reading an object and patching its spec."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,19 +7,19 @@ from urllib.parse import quote
 
 from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, PLURAL, VERSION
-from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
-from fairlead_api.services.plans.plans import ClusterPool
+from fairlead_api.services.plans.marks import FIELD_MANAGER
+from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_process import kubernetes_api
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
 
-FIELD_MANAGER = "fairlead-api"
+_PATHS = {TargetKind.POOL: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}/{{}}"}
 CONFIGURE_SECONDS = 60
 """Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
 
 class KubernetesCluster:
-    """Implements `services.plans.ClusterGateway`.
+    """Implements `services.plans.objects.ClusterGateway`.
 
     The kubeconfig is read at the first call, and again after it failed.
     """
@@ -29,15 +29,15 @@ class KubernetesCluster:
         self._connecting = asyncio.Lock()
         self._api: KubernetesApi | None = None
 
-    async def read(self, pool: PoolKey) -> ClusterPool:
-        return _pool(await self._call(pool, None, "GET"))
+    async def read(self, target: Target) -> ClusterObject:
+        return _object(await self._call(target, "GET"))
 
-    async def scale(
-        self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
-    ) -> ClusterPool:
-        body = {"metadata": {"resourceVersion": resource_version, "annotations": dict(annotations)}, "spec": {"replicas": replicas}}
+    async def patch(
+        self, target: Target, spec: Mapping[str, Any], resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
+    ) -> ClusterObject:
+        body = {"metadata": {"resourceVersion": resource_version, "annotations": dict(annotations)}, "spec": dict(spec)}
         query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
-        return _pool(await self._call(pool, replicas, "PATCH", body, query))
+        return _object(await self._call(target, "PATCH", body, query))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -46,9 +46,9 @@ class KubernetesCluster:
             await api.close()
 
     async def _call(
-        self, pool: PoolKey, replicas: int | None, method: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
+        self, target: Target, method: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
-        path = f"/apis/{GROUP}/{VERSION}/namespaces/{quote(pool.namespace, safe='')}/{PLURAL}/{quote(pool.name, safe='')}"
+        path = _PATHS[target.kind].format(quote(target.namespace, safe=""), quote(target.name, safe=""))
         try:
             async with self._connecting:
                 if self._api is None:
@@ -64,31 +64,31 @@ class KubernetesCluster:
                 await self.close()
             raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
         except ClusterRefused as error:
-            raise _refusal(replicas, error) from error
+            raise _refusal(error) from error
         if found is None:
-            raise NotFound("InferencePool", str(pool))
+            raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
         return found
 
 
-def _refusal(replicas: int | None, error: ClusterRefused) -> Exception:
+def _refusal(error: ClusterRefused) -> Exception:
     match error.status:
         case 409:
             return Conflict("object-changed", error.text)
         case 400 | 422:
-            return InvalidInput("replicas", replicas, error.text)
+            return InvalidInput(error.field or "spec", None, error.text)
         case 403:
             return Denied(f"the Kubernetes API refuses the control API: {error.text}")
     return ClusterUnavailable(f"the Kubernetes API answered {error.status}: {error.text}")
 
 
-def _pool(found: Mapping[str, Any]) -> ClusterPool:
+def _object(found: Mapping[str, Any]) -> ClusterObject:
     about = found["metadata"]
     managers = tuple(
         entry.get("manager", "")
         for entry in about.get("managedFields") or ()
         if entry.get("subresource", "") in {"", "scale"} and "f:spec" in (entry.get("fieldsV1") or {})
     )
-    return ClusterPool(
+    return ClusterObject(
         uid=about["uid"],
         resource_version=about["resourceVersion"],
         generation=int(about.get("generation", 1)),

@@ -23,7 +23,7 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, ScalePlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
@@ -182,9 +182,11 @@ class ControlApi:
 
     # --- plans
 
+    async def create_plan(self, pool: PoolKey, request: PlanRequest) -> Plan:
+        return await self._call("POST", f"/v1/pools/{_path(pool)}/plans", Plan, body=request)
+
     async def create_scale_plan(self, pool: PoolKey, replicas: int) -> Plan:
-        body = ScalePlanRequest(kind=PlanKind.SCALE, replicas=replicas)
-        return await self._call("POST", f"/v1/pools/{_path(pool)}/plans", Plan, body=body)
+        return await self.create_plan(pool, PlanRequest(kind=PlanKind.SCALE, replicas=replicas))
 
     async def plan(self, plan_id: str) -> Plan:
         return await self._call("GET", f"/v1/plans/{_segment(plan_id)}", Plan)

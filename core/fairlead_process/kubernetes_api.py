@@ -43,12 +43,15 @@ class ClusterNotConfigured(ClusterUnavailable):
 
 
 class ClusterRefused(ClusterError):
-    """Refused, with the HTTP status, the server's reason word and its message `text`."""
+    """Refused, with the HTTP status, the server's reason word, its message `text` and the first `field` it names (empty
+    if none).
+    """
 
-    def __init__(self, status: int, reason: str, message: str, text: str = "") -> None:
+    def __init__(self, status: int, reason: str, message: str, text: str = "", field: str = "") -> None:
         self.status = status
         self.reason = reason
         self.text = text or message
+        self.field = field
         super().__init__(message)
 
 
@@ -99,11 +102,11 @@ class KubernetesApi:
             return answer
         if status == absent:
             return None
-        text, reason = _explain(data)
+        text, reason, field = _explain(data)
         line = f"{method} {path}: {status} {text}"
         if status in {401, 429} or status >= 500:
             raise ClusterUnavailable(line, status)
-        raise ClusterRefused(status, reason, line, text)
+        raise ClusterRefused(status, reason, line, text, field)
 
     async def _send(
         self, method: str, path: str, query: Sequence[tuple[str, str]], headers: dict[str, str], body: Mapping[str, Any] | None
@@ -145,12 +148,13 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
         raise ClusterNotConfigured(f"KUBECONFIG: {kubeconfig!r} cannot be used ({reason}); set it to a kubeconfig file") from error
 
 
-def _explain(data: bytes) -> tuple[str, str]:
-    """The server's message and reason word."""
+def _explain(data: bytes) -> tuple[str, str, str]:
+    """The server's message, reason word and the field of its first cause."""
     try:
         status = json.loads(data)
     except ValueError:
-        return data[:200].decode(errors="replace"), "Unknown"
+        return data[:200].decode(errors="replace"), "Unknown", ""
     if not isinstance(status, dict):
-        return str(status)[:200], "Unknown"
-    return str(status.get("message", "")), str(status.get("reason", "Unknown"))
+        return str(status)[:200], "Unknown", ""
+    causes = (status.get("details") or {}).get("causes") or [{}]
+    return str(status.get("message", "")), str(status.get("reason", "Unknown")), str(causes[0].get("field") or "")

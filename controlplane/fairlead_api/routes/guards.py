@@ -21,10 +21,14 @@ class Guard:
 
         async def dependency(request: Request) -> Caller:
             caller: Caller = request.state.caller
-            await self._access.require(caller, role, _target(request), self._clock())
+            await self.require(request, caller, role)
             return caller
 
         return dependency
+
+    async def require(self, request: Request, caller: Caller, role: AccessRole) -> None:
+        """Raises Denied unless the caller's role reaches `role`."""
+        await self._access.require(caller, role, _target(request), self._clock())
 
     async def require_router(self, request: Request, caller: Caller, router: str) -> None:
         """Raises Denied unless the caller's token speaks for this router."""

@@ -1,15 +1,39 @@
 """Plans: a change is previewed, applied and undone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
+
+from fairlead_client.resources.access import AccessRole
 
 
 class PlanKind(StrEnum):
-    """The kind of change that a plan makes."""
+    """The kind of change that a plan makes.
+
+    `scale` changes the number of instances; `policy`, `slo`, `early-rejection` and `ring` (anchors per instance) change
+    a part of the pool's spec.
+    """
 
     SCALE = "scale"
+    POLICY = "policy"
+    SLO = "slo"
+    EARLY_REJECTION = "early-rejection"
+    RING = "ring"
+
+
+NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
+    {
+        PlanKind.SCALE: AccessRole.OPERATOR,
+        PlanKind.POLICY: AccessRole.ADMIN,
+        PlanKind.SLO: AccessRole.ADMIN,
+        PlanKind.EARLY_REJECTION: AccessRole.ADMIN,
+        PlanKind.RING: AccessRole.ADMIN,
+    }
+)
+"""The role that a person needs to plan, apply or undo a change of a kind."""
 
 
 class PlanState(StrEnum):
@@ -27,30 +51,41 @@ class PlanEffect:
     """The expected effect of applying, estimated from present sessions and traffic.
 
     Sessions of a removed instance move to others, or are lost (`sessions_lost`) where no instance is left to take
-    them. `predicted_attainment` is the share of requests whose TTFT would be in time, as `prediction_basis` says; both
-    are None where there is no traffic, and then nothing is promised.
+    them. `predicted_attainment` is the share of requests whose TTFT would be in time, `predicted_refusals` the share
+    that would be refused early, both as `prediction_basis` says; None where there is no traffic or the change does not
+    concern it, and then nothing is promised.
     """
 
-    instances_added: int
-    instances_removed: int
-    victims: list[str]
-    sessions_moved: int
-    cache_tokens_lost: int
-    predicted_attainment: float | None
-    warnings: list[str]
-    heavy: bool
-    """Scales to zero or moves more than 10 % of sessions; applying it then needs the pool's name and a reason."""
+    instances_added: int = 0
+    instances_removed: int = 0
+    victims: list[str] = field(default_factory=list)
+    sessions_moved: int = 0
+    cache_tokens_lost: int = 0
+    requests_in_flight: int = 0
+    """Requests now at the instances that leave; they are served to their end there."""
+    key_share_moved: float = 0.0
+    """Share (0-1) of the hash ring that changes its owner, mean over both rings."""
+    predicted_attainment: float | None = None
+    predicted_refusals: float | None = None
+    warnings: list[str] = field(default_factory=list)
+    heavy: bool = False
+    """Leaves nobody to serve, or moves more than 10 % of sessions; applying it then needs the pool's name and a reason.
+    """
     sessions_lost: int = 0
     prediction_basis: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A previewed change. It can be applied until `expires_at`, unless the object changed meanwhile."""
+    """A previewed change of `target`, an object such as `InferencePool default/chat`.
+
+    It can be applied until `expires_at`, unless the object changed meanwhile.
+    """
 
     id: str
     pool: str
     kind: PlanKind
+    target: str
     created_at: datetime
     created_by: str
     expires_at: datetime
@@ -67,9 +102,16 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalePlanRequest:
+class PlanRequest:
+    """The change to plan.
+
+    `scale` takes `replicas`. The other kinds take `fields`: fields of their section of the spec as a manifest writes
+    them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its default.
+    """
+
     kind: PlanKind
-    replicas: int
+    replicas: int | None = None
+    fields: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

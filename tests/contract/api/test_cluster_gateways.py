@@ -12,13 +12,14 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
-from fairlead_api.services.plans.plans import ClusterGateway
+from fairlead_api.services.plans.objects import ClusterGateway, Target
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT
 from fairlead_testing.running.operator_process import POOLS, running_kubernetes_api
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
-NOPE = PoolKey(namespace="default", name="nope")
+POOL = Target.of_pool(CHAT)
+NOPE = Target.of_pool(PoolKey(namespace="default", name="nope"))
 
 
 @pytest.fixture(scope="module")
@@ -47,40 +48,40 @@ async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[ClusterGatewa
 
 
 async def test_a_dry_run_answers_like_a_write_and_changes_nothing(gateway: ClusterGateway) -> None:
-    before = await gateway.read(CHAT)
-    assert before.replicas == 4
-    tried = await gateway.scale(CHAT, 6, before.resource_version, {}, dry_run=True)
-    assert tried.replicas == 6
-    assert await gateway.read(CHAT) == before
+    before = await gateway.read(POOL)
+    assert before.spec["replicas"] == 4
+    tried = await gateway.patch(POOL, {"replicas": 6}, before.resource_version, {}, dry_run=True)
+    assert tried.spec["replicas"] == 6
+    assert await gateway.read(POOL) == before
 
 
 async def test_a_write_bumps_the_generation_once_and_leaves_its_marks(gateway: ClusterGateway) -> None:
-    before = await gateway.read(CHAT)
-    after = await gateway.scale(
-        CHAT, 6, before.resource_version, {"fairlead.dev/plan": "p1", "fairlead.dev/change-reason": None}, dry_run=False
+    before = await gateway.read(POOL)
+    after = await gateway.patch(
+        POOL, {"replicas": 6}, before.resource_version, {"fairlead.dev/plan": "p1", "fairlead.dev/change-reason": None}, dry_run=False
     )
-    assert (after.replicas, after.generation, after.uid) == (6, before.generation + 1, before.uid)
-    found = await gateway.read(CHAT)
+    assert (after.spec["replicas"], after.generation, after.uid) == (6, before.generation + 1, before.uid)
+    found = await gateway.read(POOL)
     assert found.annotations["fairlead.dev/plan"] == "p1"
     assert "fairlead.dev/change-reason" not in found.annotations
 
 
 async def test_an_old_resource_version_is_a_conflict(gateway: ClusterGateway) -> None:
-    before = await gateway.read(CHAT)
-    await gateway.scale(CHAT, 6, before.resource_version, {}, dry_run=False)
+    before = await gateway.read(POOL)
+    await gateway.patch(POOL, {"replicas": 6}, before.resource_version, {}, dry_run=False)
     for dry_run in (True, False):
         with pytest.raises(Conflict):
-            await gateway.scale(CHAT, 5, before.resource_version, {}, dry_run=dry_run)
+            await gateway.patch(POOL, {"replicas": 5}, before.resource_version, {}, dry_run=dry_run)
 
 
 async def test_what_the_schema_forbids_is_refused_with_its_words(gateway: ClusterGateway) -> None:
-    before = await gateway.read(CHAT)
+    before = await gateway.read(POOL)
     with pytest.raises(InvalidInput, match="maxReplicas"):
-        await gateway.scale(CHAT, 9, before.resource_version, {}, dry_run=True)
+        await gateway.patch(POOL, {"replicas": 9}, before.resource_version, {}, dry_run=True)
 
 
 async def test_an_unknown_pool_is_not_found(gateway: ClusterGateway) -> None:
-    calls: list[Callable[[], Any]] = [lambda: gateway.read(NOPE), lambda: gateway.scale(NOPE, 1, "1", {}, dry_run=True)]
+    calls: list[Callable[[], Any]] = [lambda: gateway.read(NOPE), lambda: gateway.patch(NOPE, {"replicas": 1}, "1", {}, dry_run=True)]
     for call in calls:
         with pytest.raises(NotFound):
             await call()
@@ -89,7 +90,7 @@ async def test_an_unknown_pool_is_not_found(gateway: ClusterGateway) -> None:
 async def test_a_cluster_that_is_away_is_unavailable_in_one_line(tmp_path: Path) -> None:
     missing = KubernetesCluster(str(tmp_path / "none"))
     with pytest.raises(ClusterUnavailable) as caught:
-        await missing.read(CHAT)
+        await missing.read(POOL)
     assert "\n" not in str(caught.value)
     config = tmp_path / "kubeconfig"
     config.write_text(
@@ -97,4 +98,4 @@ async def test_a_cluster_that_is_away_is_unavailable_in_one_line(tmp_path: Path)
         "contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {token: t}}]\n"
     )
     with pytest.raises(ClusterUnavailable, match="does not answer"):
-        await KubernetesCluster(str(config)).read(CHAT)
+        await KubernetesCluster(str(config)).read(POOL)

@@ -24,7 +24,7 @@ from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
@@ -250,7 +250,48 @@ async def test_a_plan_is_made_applied_and_undone(door: Door) -> None:
 async def test_replicas_beyond_the_most_are_refused_with_the_field(door: Door) -> None:
     with pytest.raises(ApiProblem) as caught:
         await door.operator.create_scale_plan(door.pool, 65)
-    assert (caught.value.problem.status, caught.value.problem.field) == (422, "replicas")
+    assert (caught.value.problem.status, caught.value.problem.field) == (422, "spec.replicas")
+
+
+CHANGES: dict[PlanKind, dict[str, Any]] = {
+    PlanKind.POLICY: {"policy": "round-robin", "parameters": {}},
+    PlanKind.SLO: {"ttft": "3s", "percentile": 95},
+    PlanKind.EARLY_REJECTION: {"mode": "Predicted", "headroom": 1.5},
+    PlanKind.RING: {"anchorsPerInstance": 64},
+}
+
+
+async def test_a_part_of_the_spec_is_planned_by_admins_applied_and_undone(door: Door) -> None:
+    for kind, fields_ in CHANGES.items():
+        request = PlanRequest(kind=kind, fields=fields_)
+        with pytest.raises(ApiProblem) as caught:
+            await door.operator.create_plan(door.pool, request)
+        assert caught.value.problem.status == 403
+        plan = await door.admin.create_plan(door.pool, request)
+        assert differences(door.heard.document, Plan) == []
+        assert {change["path"].rpartition("/")[2] for change in plan.diff} >= {name for name in fields_ if name != "parameters"}, kind
+        with pytest.raises(ApiProblem) as caught:
+            await door.operator.apply_plan(plan.id, ApplyRequest())
+        assert caught.value.problem.status == 403
+        assert (await door.admin.apply_plan(plan.id, ApplyRequest(confirm=door.pool.name, reason="try"))).state is PlanState.APPLIED
+        inverse = await door.admin.undo_plan(plan.id)
+        assert [(one["path"], one["after"]) for one in inverse.diff] == [(one["path"], one["before"]) for one in plan.diff]
+
+
+async def test_a_plan_of_another_shape_or_value_is_refused_with_its_field(door: Door) -> None:
+    for request, field in (
+        (PlanRequest(kind=PlanKind.SLO, fields={"ttft": "soon"}), "spec.slo.ttft"),
+        (PlanRequest(kind=PlanKind.SLO, fields={"mode": "Load"}), "fields.mode"),
+        (PlanRequest(kind=PlanKind.SLO), "fields"),
+        (PlanRequest(kind=PlanKind.SLO, replicas=3, fields={"ttft": "3s"}), "replicas"),
+        (PlanRequest(kind=PlanKind.SCALE, replicas=3, fields={"ttft": "3s"}), "fields"),
+        (PlanRequest(kind=PlanKind.POLICY, fields={"policy": "nope"}), "spec.routing.policy"),
+        (PlanRequest(kind=PlanKind.POLICY, fields={"policy": "ear", "parameters": {"x": 1}}), "spec.routing.parameters.x"),
+        (PlanRequest(kind=PlanKind.RING, fields={"anchorsPerInstance": 0}), "spec.routing.anchorsPerInstance"),
+    ):
+        with pytest.raises(ApiProblem) as caught:
+            await door.admin.create_plan(door.pool, request)
+        assert (caught.value.problem.status, caught.value.problem.field) == (422, field)
 
 
 async def test_the_live_stream_opens(door: Door) -> None:

@@ -61,7 +61,7 @@ def test_a_number_the_api_refuses_is_explained_beside_the_field(chromium: Browse
     context = signed_in(chromium, site)
     page = context.new_page()
     plan(page, site, "65")
-    assert "above maxReplicas (64)" in page.inner_text("#scale-problem")
+    assert "must not be greater than roles[].maxReplicas" in page.inner_text("#scale-problem")
     assert page.input_value("input[name=replicas]") == "65"
     page.fill("input[name=replicas]", "9")
     page.click("text=Plan the change")

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fairlead.instances import InstanceState
+from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, TokenRequest
-from fairlead_client.resources.plans import ApplyRequest
+from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
-from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 
 
 @pytest.fixture
@@ -51,12 +52,12 @@ async def test_applying_twice_acts_once_and_undo_takes_it_back(api: ApiInstance,
     cluster.status_moves = 2
     first, again = await asyncio.gather(*(api.operator.apply_plan(plan.id, ApplyRequest(reason="load")) for _ in range(2)))
     assert first.state == again.state == "applied"
-    assert [replicas for replicas, _ in cluster.writes] == [6]
+    assert [change for change, _ in cluster.writes] == [{"replicas": 6}]
     assert cluster.writes[0][1]["fairlead.dev/changed-by"] == "test-operator"
     undo = await api.operator.undo_plan(plan.id)
     assert undo.undo_of == plan.id
     await api.operator.apply_plan(undo.id, ApplyRequest(confirm="chat", reason="back"))
-    assert cluster.pools[CHAT].replicas == 4
+    assert cluster.spec(CHAT)["replicas"] == 4
     assert (await api.viewer.plan(plan.id)).state == "undone"
     actions = [entry.action for entry in (await api.admin.audit({"action": "plan.*"})).items]
     assert actions == ["plan.undone", "plan.created", "plan.applied", "plan.created"]
@@ -83,7 +84,7 @@ async def test_a_heavy_plan_wants_the_name_and_a_reason(api: ApiInstance, cluste
 
 async def test_a_plan_for_a_changed_object_is_refused(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     plan = await api.operator.create_scale_plan(CHAT, 6)
-    cluster.edit(CHAT, 5)
+    cluster.edit(CHAT, replicas=5)
     assert (await problem_of(api.operator.apply_plan(plan.id, ApplyRequest()))).problem.type == "object-changed"
     assert cluster.writes == []
     assert (await api.viewer.plan(plan.id)).state == "superseded", "it can never be applied again, and says so"
@@ -100,7 +101,7 @@ async def test_undo_is_refused_after_an_hour_or_another_change(api: ApiInstance,
     plan = await api.operator.create_scale_plan(CHAT, 6)
     assert (await problem_of(api.operator.undo_plan(plan.id))).problem.type == "not-applied"
     await api.operator.apply_plan(plan.id, ApplyRequest())
-    cluster.edit(CHAT, 7)
+    cluster.edit(CHAT, replicas=7)
     assert (await problem_of(api.operator.undo_plan(plan.id))).problem.type == "object-changed"
     api.clock.skip(3601)
     assert (await problem_of(api.operator.undo_plan(plan.id))).problem.type == "undo-expired"
@@ -128,6 +129,49 @@ async def test_somebody_elses_applied_plan_is_a_conflict(api: ApiInstance) -> No
     await api.operator.apply_plan(plan.id, ApplyRequest())
     refused = await problem_of(api.base.with_token(token.secret).apply_plan(plan.id, ApplyRequest()))
     assert refused.problem.type == "already-applied"
+
+
+async def test_new_targets_and_refusals_are_replayed_over_what_was_recorded(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    second = int(api.clock().timestamp()) - 5
+    loads = (
+        a_load("a", second, ttft_seconds=(0.5, 1.0, 2.5, 4.0), ttft_total=4, ttft_within_slo=4, requests=4),
+        a_load("b", second, ttft_seconds=(0.5, 0.5), ttft_total=12, ttft_within_slo=12, requests=12),
+        a_load("c", second, ttft_total=0),
+    )
+    decisions = tuple(a_decision(f"d{number}", second, predicted, rate) for number, predicted, rate in ((1, 1.0, 0.5), (2, 9.0, 1.0)))
+    await api.router.post_report(a_report("r2", loads=loads, decisions=decisions))
+    slo = (await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.SLO, fields={"ttft": "2s"}))).effect
+    assert slo.predicted_attainment == pytest.approx((2 + 12) / 16), "a second of twelve counts twelve times"
+    assert slo.prediction_basis == "from 16 first tokens of the last 30 minutes, served as they were"
+    refusing = PlanRequest(kind=PlanKind.EARLY_REJECTION, fields={"mode": "Load", "headroom": 1})
+    refused = (await api.admin.create_plan(CHAT, refusing)).effect
+    assert refused.predicted_refusals == pytest.approx(1 / 3), "a decision sampled at one half stands for two"
+    none = PlanRequest(kind=PlanKind.EARLY_REJECTION, fields={"mode": "Load", "headroom": 2})
+    assert (await api.admin.create_plan(CHAT, none)).effect.predicted_refusals == 0
+
+
+def a_decision(name: str, at: float, predicted_ttft_seconds: float, rate: float) -> DecisionRecord:
+    scores = [
+        CandidateScore(
+            instance=one, hit_tokens=0, miss_tokens=9, pending_tokens=0, predicted_ttft_seconds=predicted_ttft_seconds + more, total=1.0
+        )
+        for one, more in (("a", 0.0), ("b", 5.0))
+    ]
+    return DecisionRecord(
+        id=name,
+        pool=CHAT,
+        request=name,
+        session=None,
+        at=at,
+        policy="dualmap",
+        table_version=1,
+        chosen="a",
+        runner_up="b",
+        reason=DecisionReason.LEAST_LOADED,
+        prompt_tokens=9,
+        sample_rate=rate,
+        weighing=Weighing(rule="longest-hit", candidates=tuple(scores), considered=2),
+    )
 
 
 async def test_without_a_cluster_planning_answers_unavailable(database_url: str) -> None:

@@ -11,17 +11,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+import yaml
+
 from fairlead.errors import InvalidInput
-from fairlead.pools import MAX_REPLICAS
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, ServiceError
-from fairlead_api.services.plans.effects import ScaleBasis, scale_effect
+from fairlead_api.services.plans.changes import checked, spec_patch
+from fairlead_api.services.plans.effects import Effects
+from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
+from fairlead_api.services.plans.merge_patches import holds, inverse, merged
+from fairlead_api.services.plans.objects import ClusterGateway, ClusterObject, Target
 from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.services.pools.diffs import diff
 from fairlead_client.resources.audit import AuditAction, AuditResult
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanState, ScalePlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 
 LIFE = timedelta(minutes=10)
 UNDO = timedelta(hours=1)
@@ -29,54 +36,22 @@ _TRIES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPool:
-    """An InferencePool as the Kubernetes API has it. `managers` are the field managers that wrote its spec."""
-
-    uid: str
-    resource_version: str
-    generation: int
-    spec: Mapping[str, Any]
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    managers: tuple[str, ...]
-
-    @property
-    def replicas(self) -> int:
-        return int(self.spec.get("replicas", 1))
-
-
-class ClusterGateway(Protocol):
-    """The two calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
-
-    async def read(self, pool: PoolKey) -> ClusterPool: ...
-
-    async def scale(
-        self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
-    ) -> ClusterPool:
-        """Merge-patches spec.replicas and annotations.
-
-        Raises Conflict (`object-changed`) when the resource version is not the newest, InvalidInput when the API
-        server refuses the value.
-        """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan with the fields that only the server needs."""
+    """A plan with what only the server needs: the object it was made for, and the merge patches of its spec there and
+    back.
+    """
 
     plan: Plan
+    object: Target
     uid: str
     generation: int
-    replicas_before: int
-    replicas_after: int
-    applied_generation: int
+    change: dict[str, Any]
+    inverse: dict[str, Any]
+    applied_generation: int = 0
 
 
 class PlanStore(Protocol):
     """Plans in the database; each write appends its audit entry in the same transaction."""
-
-    async def basis(self, pool: PoolKey, now: datetime) -> ScaleBasis:
-        """Present sessions and traffic. Raises NotFound."""
 
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
 
@@ -96,51 +71,33 @@ class PlanStore(Protocol):
 
 
 class Plans:
-    """Use cases for people who operate pools. `new_id` makes the plans' ids."""
+    """Use cases for people who operate pools. `new_id` makes the plans' ids.
 
-    def __init__(self, store: PlanStore, cluster: ClusterGateway, new_id: Callable[[], str]) -> None:
+    Whether the caller's role reaches the kind of plan (`NEEDED_ROLE`) is settled before these are called.
+    """
+
+    def __init__(
+        self,
+        store: PlanStore,
+        evidence: EvidenceReader,
+        cluster: ClusterGateway,
+        policies: PolicyCatalogue,
+        new_id: Callable[[], str],
+    ) -> None:
         self._store = store
+        self._effects = Effects(evidence, policies)
         self._cluster = cluster
+        self._policies = policies
         self._new_id = new_id
 
-    async def plan_scale(self, pool: PoolKey, request: ScalePlanRequest, caller: Caller, now: datetime, undo_of: str | None = None) -> Plan:
-        """Previews a number of replicas, after a dry run in which the API server accepted it."""
-        if not 0 <= request.replicas <= MAX_REPLICAS:
-            raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
-        found = await self._cluster.read(pool)
-        if found.replicas == request.replicas:
-            raise InvalidInput("replicas", request.replicas, "the pool has that many already; write another number")
-        owner = owner_of(found.labels, found.annotations, found.managers)
-        if owner is None:
-            await self._patch(pool, found, request.replicas, {}, dry_run=True)
-        basis = await self._store.basis(pool, now)
-        plan = Plan(
-            id=self._new_id(),
-            pool=str(pool),
-            kind=PlanKind.SCALE,
-            created_at=now,
-            created_by=caller.identity.subject,
-            expires_at=now + LIFE,
-            state=PlanState.OPEN,
-            diff=[{"op": "replace", "path": "/spec/replicas", "before": found.replicas, "after": request.replicas}],
-            effect=scale_effect(basis, found.replicas, request.replicas),
-            owner=owner,
-            patch=f"spec:\n  replicas: {request.replicas}\n",
-            undo_of=undo_of,
-        )
-        stored = StoredPlan(
-            plan=plan,
-            uid=found.uid,
-            generation=found.generation,
-            replicas_before=found.replicas,
-            replicas_after=request.replicas,
-            applied_generation=0,
-        )
-        draft = replace(
-            caller.draft(AuditAction.PLAN_CREATED, str(pool)), plan=plan.id, after={"kind": PlanKind.SCALE, "replicas": request.replicas}
-        )
-        await self._store.add(stored, draft, now)
-        return plan
+    async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime) -> Plan:
+        """Previews a change, after a dry run in which the API server accepted it.
+
+        Raises InvalidInput for a request that cannot be used or that changes nothing.
+        """
+        target = Target.of_pool(pool)
+        found = await self._cluster.read(target)
+        return await self._preview(pool, request.kind, target, found, spec_patch(request, found.spec), caller, now)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
         return await self._settled(await self._store.get(plan_id), now)
@@ -160,16 +117,15 @@ class Plans:
         if plan.owner is not None:
             raise Conflict("owned-elsewhere", f"{plan.pool} is owned by {plan.owner}; commit the plan's patch there")
         _confirmed(plan, request)
-        pool = PoolKey.parse(plan.pool)
         marks = {CHANGED_BY: caller.identity.subject, CHANGE_REASON: request.reason, PLAN: plan.id}
         draft = replace(
             caller.draft(AuditAction.PLAN_APPLIED, plan.pool, reason=request.reason),
             plan=plan.id,
-            before={"replicas": stored.replicas_before},
-            after={"replicas": stored.replicas_after},
+            before={change["path"]: change["before"] for change in plan.diff},
+            after={change["path"]: change["after"] for change in plan.diff},
         )
         try:
-            written = await self._write(pool, stored, marks)
+            written = await self._write(stored, marks)
         except (ServiceError, InvalidInput) as error:
             await self._store.record(replace(draft, result=AuditResult.FAILED, reason=str(error)), now)
             raise
@@ -191,12 +147,50 @@ class Plans:
             raise Conflict("not-applied", f"plan {plan.id} is {plan.state}; only an applied plan can be undone")
         if now > plan.undo_until:
             raise Conflict("undo-expired", f"plan {plan.id} could be undone until {plan.undo_until.isoformat()}; make a new plan")
-        pool = PoolKey.parse(plan.pool)
-        found = await self._cluster.read(pool)
+        found = await self._cluster.read(stored.object)
         if found.uid != stored.uid or found.generation != stored.applied_generation:
             raise Conflict("object-changed", f"{plan.pool} was changed since plan {plan.id}; make a new plan")
-        request = ScalePlanRequest(kind=PlanKind.SCALE, replicas=stored.replicas_before)
-        return await self.plan_scale(pool, request, caller, now, undo_of=plan.id)
+        return await self._preview(PoolKey.parse(plan.pool), plan.kind, stored.object, found, stored.inverse, caller, now, undo_of=plan.id)
+
+    async def _preview(
+        self,
+        pool: PoolKey,
+        kind: PlanKind,
+        target: Target,
+        found: ClusterObject,
+        change: dict[str, Any],
+        caller: Caller,
+        now: datetime,
+        *,
+        undo_of: str | None = None,
+    ) -> Plan:
+        after = checked(found.spec, change, self._policies)
+        owner = owner_of(found.labels, found.annotations, found.managers)
+        changes = diff(found.spec, merged(found.spec, change) if owner else await self._tried(target, found, change), "/spec")
+        if not changes:
+            raise InvalidInput(*_only(change), "the pool has that already; write another value")
+        plan = Plan(
+            id=self._new_id(),
+            pool=str(pool),
+            kind=kind,
+            target=str(target),
+            created_at=now,
+            created_by=caller.identity.subject,
+            expires_at=now + LIFE,
+            state=PlanState.OPEN,
+            diff=changes,
+            effect=await self._effects.of(kind, pool, int(found.spec.get("replicas", 1)), after, now),
+            owner=owner,
+            patch=yaml.safe_dump({"spec": change}, sort_keys=False, allow_unicode=True),
+            undo_of=undo_of,
+        )
+        stored = StoredPlan(
+            plan=plan, object=target, uid=found.uid, generation=found.generation, change=change, inverse=inverse(found.spec, change)
+        )
+        draft = caller.draft(AuditAction.PLAN_CREATED, str(pool))
+        after_words = {"kind": kind, **{item["path"]: item["after"] for item in changes}}
+        await self._store.add(stored, replace(draft, plan=plan.id, after=after_words), now)
+        return plan
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
         if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
@@ -204,34 +198,41 @@ class Plans:
             return replace(stored.plan, state=PlanState.EXPIRED)
         return stored.plan
 
-    async def _write(self, pool: PoolKey, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterPool:
+    async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterObject:
         """Patches the object if its spec is still the planned one, and tries again when only its status changed.
 
         An object that carries this plan's mark was written by an earlier try whose answer was lost.
         """
         for attempt in range(1, _TRIES + 1):
-            found = await self._cluster.read(pool)
-            if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and found.replicas == stored.replicas_after:
+            found = await self._cluster.read(stored.object)
+            if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and holds(found.spec, stored.change):
                 return found
             if found.uid != stored.uid or found.generation != stored.generation:
                 await self._store.set_state(stored.plan.id, PlanState.SUPERSEDED)
-                raise Conflict("object-changed", f"{pool} was changed since the plan was made; make a new plan")
+                raise Conflict("object-changed", f"{stored.plan.pool} was changed since the plan was made; make a new plan")
             try:
-                return await self._cluster.scale(pool, stored.replicas_after, found.resource_version, marks, dry_run=False)
+                return await self._cluster.patch(stored.object, stored.change, found.resource_version, marks, dry_run=False)
             except Conflict:
                 if attempt == _TRIES:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    async def _patch(
-        self, pool: PoolKey, found: ClusterPool, replicas: int, marks: Mapping[str, str | None], *, dry_run: bool
-    ) -> ClusterPool:
+    async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The spec that the API server would make of it."""
         for _ in range(_TRIES - 1):
             try:
-                return await self._cluster.scale(pool, replicas, found.resource_version, marks, dry_run=dry_run)
+                return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).spec
             except Conflict:
-                found = await self._cluster.read(pool)
-        return await self._cluster.scale(pool, replicas, found.resource_version, marks, dry_run=dry_run)
+                found = await self._cluster.read(target)
+        return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).spec
+
+
+def _only(change: Mapping[str, Any], path: str = "spec") -> tuple[str, Any]:
+    """Path and value of what a patch changes; of the first part that holds several values."""
+    if len(change) != 1:
+        return path, str(dict(change))
+    name, value = next(iter(change.items()))
+    return _only(value, f"{path}.{name}") if isinstance(value, Mapping) and value else (f"{path}.{name}", value)
 
 
 def _mine(plan: Plan, caller: Caller) -> Plan:

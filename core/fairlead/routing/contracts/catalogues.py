@@ -7,6 +7,7 @@ pool's spec loads that pool's policy and no other. A policy from another package
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from fairlead.errors import InvalidInput, UnknownName
@@ -22,10 +23,22 @@ if TYPE_CHECKING:  # a policy's view has vectors, and whoever only reads specs m
 POLICY_FIELD = "spec.routing.policy"
 
 
+class RingUse(StrEnum):
+    """What a policy asks the hash ring, and so what a change of the ring moves.
+
+    `none` it places without the ring · `new-sessions` only a session's first request is placed by it ·
+    `every-request` all are, so a bound session follows its key to another owner.
+    """
+
+    NONE = "none"
+    NEW_SESSIONS = "new-sessions"
+    EVERY_REQUEST = "every-request"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A policy: one line of intent, how it is built from its parameters and a seed, and what its
-    decisions are recorded with.
+    """A policy: one line of intent, how it is built from its parameters and a seed, what its decisions are recorded
+    with, and its use of the hash ring.
 
     `needs_roles` are those a pool must have for the policy to make sense; empty = any pool.
     """
@@ -36,6 +49,7 @@ class PolicyEntry:
     terms: PolicyTerms
     parameters: type[QueueParameters] = QueueParameters
     needs_roles: tuple[Role, ...] = ()
+    ring: RingUse = RingUse.NONE
 
 
 class PolicyCatalogue:
@@ -97,6 +111,10 @@ class PolicyCatalogue:
     def build(self, facts: RoutingFacts, seed: int) -> "Policy":
         """The policy a table names, with its parameters; deterministic given `seed`. Raises as `check_parameters`."""
         return self.entry(facts.policy).build(self.check_parameters(facts.policy, facts.parameters), seed)
+
+    def keeps_homes(self, facts: RoutingFacts) -> bool:
+        """Whether the policy a table names binds sessions where it places them. Raises as `check_parameters`."""
+        return getattr(self.build(facts, 0), "binds", False) is True
 
     def _load(self, name: str) -> PolicyEntry:
         source = self._sources.get(name)

@@ -36,9 +36,14 @@ class HashRing:
         ordered = sorted(points)
         self._positions = [position for position, _ in ordered]
         self._owners = [owner for _, owner in ordered]
-        self._size = size
         self._salt = salt
+        self.size = size
         self.instances: tuple[str, ...] = tuple(sorted(set(self._owners)))
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """Where the anchors lie, in order; several may lie at one position."""
+        return self._positions
 
     @staticmethod
     def of(instances: Iterable[InstanceEntry], salt: int = FIRST_SALT) -> "HashRing":
@@ -88,9 +93,9 @@ class HashRing:
         shares = dict.fromkeys(self.instances, 0.0)
         if not self._owners:
             return shares
-        before = self._positions[-1] - self._size
+        before = self._positions[-1] - self.size
         for position, owner in zip(self._positions, self._owners, strict=True):
-            shares[owner] += (position - before) / self._size
+            shares[owner] += (position - before) / self.size
             before = position
         return shares
 

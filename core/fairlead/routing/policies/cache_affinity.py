@@ -10,7 +10,7 @@ from fairlead.routing.choosing.binding_reasons import RingAge, binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
-from fairlead.routing.contracts.catalogues import PolicyEntry
+from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -77,6 +77,7 @@ ENTRY = PolicyEntry(
     intent="Equal prefixes to one instance by consistent hashing, whatever its load.",
     build=lambda parameters, seed: CacheAffinity(parameters),
     parameters=KeyParameters,
+    ring=RingUse.EVERY_REQUEST,
     terms=PolicyTerms(
         rules=(
             DecisionRule(code="ring-owner", because="it owns the prefix's place on the ring"),

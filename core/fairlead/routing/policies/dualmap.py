@@ -16,7 +16,7 @@ from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, less_
 from fairlead.routing.choosing.key_parameters import KeyParameters
 from fairlead.routing.choosing.prefix_hotness import PrefixHotness
 from fairlead.routing.choosing.terms import DECODE_TOKENS
-from fairlead.routing.contracts.catalogues import PolicyEntry
+from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView, QueuedMove
@@ -248,6 +248,7 @@ ENTRY = PolicyEntry(
     intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
     build=lambda parameters, seed: DualMap(parameters),
     parameters=DualMapParameters,
+    ring=RingUse.EVERY_REQUEST,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="load with this request", unit=Unit.TOKENS),
         parts=("pending_tokens", "miss_tokens"),

@@ -9,7 +9,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.routing.choosing.binding_reasons import binding_reason
 from fairlead.routing.choosing.candidates import FALLBACKS, least_pending, nothing, weighed
 from fairlead.routing.choosing.terms import HOST_STAYS
-from fairlead.routing.contracts.catalogues import PolicyEntry
+from fairlead.routing.contracts.catalogues import PolicyEntry, RingUse
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
@@ -68,6 +68,7 @@ ENTRY = PolicyEntry(
     name=Sticky.name,
     intent="Sessions stay on the instance they were first hashed to.",
     build=lambda parameters, seed: Sticky(),
+    ring=RingUse.NEW_SESSIONS,
     terms=PolicyTerms(
         rules=(
             DecisionRule(code="host-stays", because=HOST_STAYS),

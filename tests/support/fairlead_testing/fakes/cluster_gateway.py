@@ -9,7 +9,15 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
-from fairlead_api.services.plans.plans import ClusterPool
+from fairlead_api.services.plans.merge_patches import merged
+from fairlead_api.services.plans.objects import ClusterObject, Target
+
+SECTIONS = {
+    "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1},
+    "slo": {"ttft": "5s", "tpot": "100ms", "percentile": 90},
+    "earlyRejection": {"mode": "Disabled", "headroom": 1},
+}
+"""The defaults that a Kubernetes API would have filled in."""
 
 
 @dataclass(kw_only=True)
@@ -18,55 +26,59 @@ class FakeClusterGateway:
     `lose_answers` makes the next real patch happen without its answer arriving.
     """
 
-    pools: dict[PoolKey, ClusterPool] = field(default_factory=dict)
+    objects: dict[Target, ClusterObject] = field(default_factory=dict)
     most: int = 64
     status_moves: int = 0
     lose_answers: int = 0
-    writes: list[tuple[int, Mapping[str, str | None]]] = field(default_factory=list)
+    writes: list[tuple[Mapping[str, Any], Mapping[str, str | None]]] = field(default_factory=list)
     dry_runs: int = 0
 
     def add(self, pool: PoolKey, replicas: int, **changes: Any) -> None:
         values: dict[str, Any] = {"labels": {}, "annotations": {}, "managers": ("kubectl-client-side-apply",), "uid": "uid-1", **changes}
-        self.pools[pool] = ClusterPool(resource_version="10", generation=1, spec={"model": "tiny", "replicas": replicas}, **values)
+        spec = {"model": "tiny", "replicas": replicas, **SECTIONS}
+        self.objects[Target.of_pool(pool)] = ClusterObject(resource_version="10", generation=1, spec=spec, **values)
 
-    def edit(self, pool: PoolKey, replicas: int) -> None:
+    def edit(self, pool: PoolKey, **spec: Any) -> None:
         """Somebody else changes the spec."""
-        self.pools[pool] = _next(self.pools[pool], replicas, {})
+        target = Target.of_pool(pool)
+        self.objects[target] = _next(self.objects[target], spec, {})
 
-    async def read(self, pool: PoolKey) -> ClusterPool:
-        if pool not in self.pools:
-            raise NotFound("InferencePool", str(pool))
-        return self.pools[pool]
+    def spec(self, pool: PoolKey) -> Mapping[str, Any]:
+        return self.objects[Target.of_pool(pool)].spec
 
-    async def scale(
-        self, pool: PoolKey, replicas: int, resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
-    ) -> ClusterPool:
-        found = await self.read(pool)
+    async def read(self, target: Target) -> ClusterObject:
+        if target not in self.objects:
+            raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
+        return self.objects[target]
+
+    async def patch(
+        self, target: Target, spec: Mapping[str, Any], resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
+    ) -> ClusterObject:
+        found = await self.read(target)
         if not dry_run and self.status_moves:
             self.status_moves -= 1
-            found = self.pools[pool] = replace(found, resource_version=str(int(found.resource_version) + 1))
+            found = self.objects[target] = replace(found, resource_version=str(int(found.resource_version) + 1))
         if resource_version != found.resource_version:
             raise Conflict("object-changed", "the object has been modified")
-        if replicas > self.most:
-            raise InvalidInput("replicas", replicas, f"replicas must not be greater than roles[].maxReplicas ({self.most})")
-        changed = _next(found, replicas, annotations)
+        changed = _next(found, spec, annotations)
+        if changed.spec.get("replicas", 1) > self.most:
+            raise InvalidInput("spec", None, f"replicas must not be greater than roles[].maxReplicas ({self.most})")
         if dry_run:
             self.dry_runs += 1
             return changed
-        self.pools[pool] = changed
-        self.writes.append((replicas, annotations))
+        self.objects[target] = changed
+        self.writes.append((spec, annotations))
         if self.lose_answers:
             self.lose_answers -= 1
             raise ClusterUnavailable("the Kubernetes API does not answer: connection reset")
         return changed
 
 
-def _next(found: ClusterPool, replicas: int, annotations: Mapping[str, str | None]) -> ClusterPool:
-    marks = {name: value for name, value in {**found.annotations, **annotations}.items() if value is not None}
+def _next(found: ClusterObject, spec: Mapping[str, Any], annotations: Mapping[str, str | None]) -> ClusterObject:
     return replace(
         found,
-        spec={**found.spec, "replicas": replicas},
-        annotations=marks,
+        spec=merged(found.spec, spec),
+        annotations=merged(found.annotations, annotations),
         generation=found.generation + 1,
         resource_version=str(int(found.resource_version) + 1),
     )

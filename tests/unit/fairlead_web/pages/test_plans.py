@@ -57,7 +57,7 @@ async def test_a_plan_to_zero_says_that_sessions_are_lost() -> None:
 async def test_a_remedy_is_said_once() -> None:
     async with visitor() as operator:
         answer = await operator.submit("/pools/default/chat/plans", replicas="65")
-        assert answer.text.count("Write at most 64.") == 1
+        assert answer.text.count("lower replicas or raise maxReplicas") == 1
     assert told("cursor: 'x' cannot be used; write what next_cursor said", "write what next_cursor said") == (
         "cursor: 'x' cannot be used; write what next_cursor said."
     )

@@ -1,52 +1,103 @@
-"""The fake public API's plans: made with an effect, kept by id, their targets beside them."""
+"""The fake public API's plans: made with an effect, kept by id, their changes beside them."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
+import yaml
+
+from fairlead_api.services.plans.merge_patches import inverse, merged
+from fairlead_api.services.pools.diffs import diff
 from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
 
 
 class PlanBook:
-    """Plans over a world; `applied` lists what was carried out, in order."""
+    """Plans over a world; `applied` lists what was carried out, in order.
+
+    `changes` are the merge patches of the spec there and back.
+    """
 
     def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
         self.world = world
         self.clock = clock
         self.plans: dict[str, Plan] = {}
-        self.targets: dict[str, int] = {}
+        self.changes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.applied: list[str] = []
 
-    def make(self, pool: str, replicas: int, who: str, undo_of: str | None = None) -> Plan:
-        """A new open plan; more than two instances fewer, or none left, is heavy."""
-        before, names = self.world.desired[pool], INSTANCES[pool]
-        removed = max(0, before - replicas)
-        heavy = replicas == 0 or removed > 2
+    def make(self, pool: str, replicas: int, who: str) -> Plan:
+        """A new open plan for so many replicas."""
+        return self.plan(pool, PlanKind.SCALE, {"replicas": replicas}, who)
+
+    def plan(self, pool: str, kind: PlanKind, change: dict[str, Any], who: str, undo_of: str | None = None) -> Plan:
+        """A new open plan for a merge patch of the spec."""
+        spec = self.world.spec(pool)
+        after = merged(spec, change)
         plan = Plan(
             id=f"p-{len(self.plans) + 1:04d}",
             pool=pool,
-            kind=PlanKind.SCALE,
+            kind=kind,
+            target=f"InferencePool {pool}",
             created_at=self.clock(),
             created_by=who,
             expires_at=self.clock() + timedelta(minutes=10),
             state=PlanState.OPEN,
-            diff=[{"op": "replace", "path": "/spec/replicas", "before": before, "after": replicas}] if before != replicas else [],
-            effect=PlanEffect(
-                instances_added=max(0, replicas - before),
-                instances_removed=removed,
-                victims=names[len(names) - removed :] if removed else [],
-                sessions_moved=removed * 14 if replicas else 0,
-                sessions_lost=0 if replicas else removed * 14,
-                prediction_basis="from the last 5 minutes: 14.2 requests/s",
-                cache_tokens_lost=removed * 310_000,
-                predicted_attainment=0.91 if removed else 0.97,
-                warnings=["More than 10 % of sessions move; their next prompts are computed again."] if heavy else [],
-                heavy=heavy,
-            ),
+            diff=diff(spec, after, "/spec"),
+            effect=_scaling(pool, spec["replicas"], after["replicas"]) if kind is PlanKind.SCALE else EFFECTS[kind],
             owner=self.world.owner[pool],
-            patch=f"spec:\n  replicas: {replicas}\n",
+            patch=yaml.safe_dump({"spec": change}, sort_keys=False),
             undo_of=undo_of,
         )
-        self.plans[plan.id], self.targets[plan.id] = plan, replicas
+        self.plans[plan.id], self.changes[plan.id] = plan, (change, inverse(spec, change))
         return plan
+
+    def carry_out(self, plan: Plan) -> None:
+        """The world after the plan."""
+        self.applied.append(plan.id)
+        change, _ = self.changes[plan.id]
+        rest = dict(change)
+        self.world.desired[plan.pool] = rest.pop("replicas", self.world.desired[plan.pool])
+        before = self.world.spec_changes.get(plan.pool, {})
+        self.world.spec_changes[plan.pool] = {**before, **{name: {**before.get(name, {}), **value} for name, value in rest.items()}}
+
+
+def _scaling(pool: str, before: int, replicas: int) -> PlanEffect:
+    """More than two instances fewer, or none left, is heavy."""
+    names, removed = INSTANCES[pool], max(0, before - replicas)
+    heavy = replicas == 0 or removed > 2
+    return PlanEffect(
+        instances_added=max(0, replicas - before),
+        instances_removed=removed,
+        victims=names[len(names) - removed :] if removed else [],
+        sessions_moved=removed * 14 if replicas else 0,
+        sessions_lost=0 if replicas else removed * 14,
+        requests_in_flight=removed * 3,
+        prediction_basis="from the last 5 minutes: 14.2 requests/s",
+        cache_tokens_lost=removed * 310_000,
+        predicted_attainment=0.91 if removed else 0.97,
+        warnings=["More than 10 % of sessions move; their next prompts are computed again."] if heavy else [],
+        heavy=heavy,
+    )
+
+
+EFFECTS = {
+    PlanKind.POLICY: PlanEffect(warnings=["96 sessions keep their homes; fairlead decides from their next request on."]),
+    PlanKind.SLO: PlanEffect(
+        predicted_attainment=0.874,
+        prediction_basis="from 24,310 first tokens of the last 30 minutes, served as they were",
+        warnings=["The goal of 90% in time would have been missed: 87.4% were."],
+    ),
+    PlanKind.EARLY_REJECTION: PlanEffect(
+        predicted_refusals=0.031,
+        prediction_basis="from 1,204 sampled decisions of the last 30 minutes, by their predicted TTFT",
+        warnings=["3.1% of requests like those would be refused."],
+    ),
+    PlanKind.RING: PlanEffect(
+        key_share_moved=0.183,
+        sessions_moved=18,
+        cache_tokens_lost=412_000,
+        warnings=["About 18 of 96 sessions move with their next request, and lose their cache."],
+        heavy=True,
+    ),
+}

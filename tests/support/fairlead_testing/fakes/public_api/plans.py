@@ -9,8 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fairlead.errors import InvalidInput
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead_api.services.plans.changes import checked, spec_patch
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, ScalePlanRequest
+from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.answers import Refusal, as_json
 from fairlead_testing.fakes.public_api.plan_book import PlanBook
@@ -28,30 +31,30 @@ class Plans:
     def routes(self) -> list[Route]:
         guard = self._access.guard
         return [
-            Route(f"{POOL}/plans", guard(self._plan_scale, AccessRole.OPERATOR), methods=["POST"]),
+            Route(f"{POOL}/plans", guard(self._plan, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/plans/{plan}", guard(self._show_plan)),
             Route("/v1/plans/{plan}/apply", guard(self._apply, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/plans/{plan}/undo", guard(self._undo, AccessRole.OPERATOR), methods=["POST"]),
         ]
 
-    async def _plan_scale(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await request.body(), type=ScalePlanRequest)
-        if asked.replicas > 64:
-            raise Refusal(
-                422,
-                "Refused by the schema",
-                f"spec.replicas: {asked.replicas} is above maxReplicas (64).",
-                "invalid",
-                "Write at most 64.",
-                "replicas",
-            )
-        return as_json(self._book.make(pool_named(request), asked.replicas, self._access.identity(request).subject), 201)
+    async def _plan(self, request: Request) -> Response:
+        asked = msgspec.json.decode(await request.body(), type=PlanRequest)
+        self._reaches(request, asked.kind)
+        pool = pool_named(request)
+        spec = self._world.spec(pool)
+        try:
+            change = spec_patch(asked, spec)
+            checked(spec, change, BUILT_IN)
+        except InvalidInput as error:
+            raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field) from error
+        return as_json(self._book.plan(pool, asked.kind, change, self._access.identity(request).subject), 201)
 
     async def _show_plan(self, request: Request) -> Response:
         return as_json(self._known(request))
 
     async def _apply(self, request: Request) -> Response:
         plan, body = self._known(request), msgspec.json.decode(await request.body(), type=ApplyRequest)
+        self._reaches(request, plan.kind)
         who = self._access.identity(request).subject
         if plan.state is PlanState.APPLIED and plan.applied_by == who:
             return as_json(plan)
@@ -67,8 +70,7 @@ class Plans:
                 "confirmation",
                 field="confirm",
             )
-        self._book.applied.append(plan.id)
-        self._world.desired[plan.pool] = self._book.targets[plan.id]
+        self._book.carry_out(plan)
         now = self._clock()
         done = replace(plan, state=PlanState.APPLIED, applied_at=now, applied_by=who, undo_until=now + timedelta(hours=1))
         self._book.plans[plan.id] = done
@@ -78,7 +80,14 @@ class Plans:
         plan = self._known(request)
         if plan.state is not PlanState.APPLIED:
             raise Refusal(409, "Nothing to undo", "This plan has not been applied.", "not-applied")
-        return as_json(self._book.make(plan.pool, int(plan.diff[0]["before"]), self._access.identity(request).subject, plan.id), 201)
+        self._reaches(request, plan.kind)
+        _, back = self._book.changes[plan.id]
+        return as_json(self._book.plan(plan.pool, plan.kind, back, self._access.identity(request).subject, plan.id), 201)
+
+    def _reaches(self, request: Request, kind: PlanKind) -> None:
+        identity, role = self._access.identity(request), NEEDED_ROLE[kind]
+        if not identity.role.reaches(role):
+            raise Refusal(403, "Role too low", f"This needs the role {role}; {identity.subject} is {identity.role}.", "denied")
 
     def _known(self, request: Request) -> Plan:
         plan = self._book.plans.get(request.path_params["plan"])

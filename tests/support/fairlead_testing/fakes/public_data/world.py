@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead.instances import InstanceState, Role
+from fairlead_api.services.plans.merge_patches import merged
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
@@ -29,6 +30,8 @@ class World:
     """The state the fake API serves; tests may change it."""
 
     now: datetime
+    spec_changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Merge patches of specs that applied plans have left."""
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
@@ -120,7 +123,7 @@ class World:
             "engine": {"type": "simulated", "port": 8000, "prefillTokensPerSecond": 6250, "kvCacheTokens": 1198372},
             "routing": {
                 "policy": found.policy,
-                "parameters": {"sloFraction": 0.8} if pool == CHAT else {},
+                "parameters": {"slo_fraction": 0.8} if pool == CHAT else {},
                 "blockTokens": 512,
                 "anchorsPerInstance": 160,
                 "session": {"header": "x-session-id", "ttl": "30m"},
@@ -129,10 +132,11 @@ class World:
             "earlyRejection": {"mode": "Load" if pool == CHAT else "Disabled", "headroom": 1.0},
             "drain": {"timeout": "120s", "migrateSessions": True},
         }
-        if revision is not None:
-            spec["replicas"] = (4, 6, 8, 8)[min(revision, 4) - 1] if pool == CHAT else 4
-            spec["routing"]["policy"] = "ear" if revision < 3 else found.policy
-            spec["earlyRejection"]["mode"] = "Disabled" if revision < 4 else spec["earlyRejection"]["mode"]
+        if revision is None:
+            return merged(spec, self.spec_changes.get(pool, {}))
+        spec["replicas"] = (4, 6, 8, 8)[min(revision, 4) - 1] if pool == CHAT else 4
+        spec["routing"]["policy"] = "ear" if revision < 3 else found.policy
+        spec["earlyRejection"]["mode"] = "Disabled" if revision < 4 else spec["earlyRejection"]["mode"]
         return spec
 
     def revisions(self, pool: str) -> list[PoolRevision]:

@@ -2,21 +2,19 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.plans.effects import InstanceUse, ScaleBasis
+from fairlead_api.services.plans.objects import Target
 from fairlead_api.services.plans.plans import StoredPlan
 from fairlead_api.store import audit, tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.pools.observations import live_routers
+from fairlead_api.store.pools.rows import pool_row
 from fairlead_api.store.records import read
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.plans import Plan, PlanState
@@ -30,55 +28,10 @@ class PostgresPlans:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def basis(self, pool: PoolKey, now: datetime) -> ScaleBasis:
-        async with self._database.reading() as connection:
-            row = await _pool(connection, pool)
-            if row.facts is None:
-                raise NotFound("usable spec of pool", str(pool))
-            facts = msgspec.convert(row.facts, MirroredFacts).table
-            routers = await live_routers(connection, row.id)
-            rows = await connection.execute(
-                text(
-                    "SELECT i.id, i.state, count(s.session) AS bound, coalesce(sum(s.context_tokens), 0) AS cached FROM instances i "
-                    "LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id "
-                    "WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.id, i.state ORDER BY i.id"
-                ),
-                {"pool": row.id},
-            )
-            uses = [
-                InstanceUse(
-                    id=name,
-                    state=state,
-                    bound_sessions=bound,
-                    cache_tokens=int(cached),
-                    in_flight=sum(router.in_flight.get(name, 0) for router in routers),
-                )
-                for name, state, bound, cached in rows
-            ]
-            traffic = (
-                await connection.execute(
-                    text(
-                        "SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests, "
-                        "sum(prompt_tokens - hit_tokens) AS misses, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds "
-                        "FROM load_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'"
-                    ),
-                    {"pool": row.id, "now": now},
-                )
-            ).one()
-        flowing = bool(traffic.requests)
-        return ScaleBasis(
-            instances=uses,
-            attainment=float(traffic.within / traffic.total) if traffic.total else None,
-            requests_per_second=float(traffic.requests) / float(traffic.seconds) if flowing else None,
-            miss_tokens_per_second=float(traffic.misses) / float(traffic.seconds) if flowing else None,
-            prefill_tokens_per_second=facts.engine.prefill_tokens_per_second,
-            ttft_slo_seconds=facts.slo.ttft_seconds,
-        )
-
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
             plan = stored.plan
-            row = await _pool(connection, PoolKey.parse(plan.pool))
+            row = await pool_row(connection, PoolKey.parse(plan.pool))
             await connection.execute(
                 insert(plans).values(
                     id=plan.id,
@@ -90,8 +43,9 @@ class PostgresPlans:
                     state=plan.state,
                     uid=stored.uid,
                     generation=stored.generation,
-                    replicas_before=stored.replicas_before,
-                    replicas_after=stored.replicas_after,
+                    object=msgspec.to_builtins(stored.object),
+                    change=stored.change,
+                    inverse=stored.inverse,
                     diff=plan.diff,
                     effect=msgspec.to_builtins(plan.effect),
                     owner=plan.owner,
@@ -150,19 +104,10 @@ class PostgresPlans:
         await self._database.writing(work)
 
 
-async def _pool(connection: AsyncConnection, pool: PoolKey) -> Any:
-    query = select(pools.c.id, pools.c.facts).where(
-        pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
-    )
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
-        raise NotFound("pool", str(pool))
-    return row
-
-
 async def _get(connection: AsyncConnection, plan_id: str) -> StoredPlan:
     query = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
     row = (await connection.execute(query.where(plans.c.id == plan_id))).one_or_none()
     if row is None:
         raise NotFound("plan", plan_id)
-    return read(StoredPlan, row, plan=read(Plan, row))
+    of = msgspec.convert(row.object, Target)
+    return read(StoredPlan, row, object=of, plan=read(Plan, row, target=str(of)))

@@ -1,0 +1,78 @@
+"""What is known of a pool when a change is planned: its instances, sessions and traffic.
+
+Effects are estimated from it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from fairlead.instances import InstanceState, Role
+from fairlead.pools import TableFacts
+from fairlead.tables import InstanceEntry, PoolKey
+
+HEAVY_SHARE = 0.10
+"""A change is heavy when it moves more than this share of sessions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceUse:
+    """An instance that is not gone, with the sessions and cached tokens that would be lost with it."""
+
+    id: str
+    role: Role = Role.BOTH
+    state: InstanceState
+    weight: float = 1.0
+    bound_sessions: int
+    cache_tokens: int
+    in_flight: int
+
+    def entry(self, anchors: int) -> InstanceEntry:
+        """The instance's line in a routing table that gives every instance so many anchors."""
+        return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """The present use of a pool, and the facts of its spec in force.
+
+    `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
+    requests; None = no traffic seen.
+    """
+
+    facts: TableFacts
+    instances: Sequence[InstanceUse]
+    attainment: float | None
+    requests_per_second: float | None
+    miss_tokens_per_second: float | None
+
+    @property
+    def sessions(self) -> int:
+        return sum(use.bound_sessions for use in self.instances)
+
+    def is_heavy(self, sessions: float) -> bool:
+        """Whether moving so many sessions is a heavy change."""
+        return sessions > 0 and sessions > HEAVY_SHARE * self.sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """How many of so many recorded requests would have had a fate."""
+
+    share: float
+    requests: int
+    seconds: float
+
+
+class EvidenceReader(Protocol):
+    """Reads it from the database. Raises NotFound for a pool without a usable spec."""
+
+    async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
+        """Present instances, sessions, and the traffic of the last five minutes."""
+
+    async def in_time(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
+        """First tokens that came within so many seconds; None when there were none."""
+
+    async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
+        """Decisions for which every candidate's predicted TTFT was over so many seconds; None when none was sampled."""

@@ -1,0 +1,46 @@
+"""JSON merge patches (RFC 7386): what they make of a document, and the patch that takes one back. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The document after the patch."""
+    found = dict(document)
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping):
+            before = document.get(key)
+            found[key] = merged(before if isinstance(before, Mapping) else {}, value)
+        else:
+            found[key] = value
+    return found
+
+
+def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch that turns the patched document into `document` again."""
+    found: dict[str, Any] = {}
+    for key, value in patch.items():
+        before = document.get(key)
+        found[key] = inverse(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else before
+    return found
+
+
+def replacing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch that leaves exactly `after` where `before` was: a plain merge would keep what `after` does not name."""
+    return {**dict.fromkeys(before, None), **after}
+
+
+def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+    """Whether the document has every value that the patch sets; what the patch removes may have its default again."""
+    for key, value in patch.items():
+        if value is None:
+            continue
+        found = document.get(key)
+        if isinstance(value, Mapping):
+            if not isinstance(found, Mapping) or not holds(found, value):
+                return False
+        elif found != value:
+            return False
+    return True

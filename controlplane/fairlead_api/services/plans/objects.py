@@ -1,0 +1,58 @@
+"""The Kubernetes objects that plans change, as a plan needs them, and the two calls it makes for that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from fairlead.tables import PoolKey
+
+
+class TargetKind(StrEnum):
+    """The kind of object that a plan may change, by its Kubernetes name."""
+
+    POOL = "InferencePool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The object that a plan changes; prints as `InferencePool default/chat`."""
+
+    kind: TargetKind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @staticmethod
+    def of_pool(pool: PoolKey) -> "Target":
+        return Target(kind=TargetKind.POOL, namespace=pool.namespace, name=pool.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterObject:
+    """An object as the Kubernetes API has it. `managers` are the field managers that wrote its spec."""
+
+    uid: str
+    resource_version: str
+    generation: int
+    spec: Mapping[str, Any]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    managers: tuple[str, ...]
+
+
+class ClusterGateway(Protocol):
+    """The two calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+
+    async def read(self, target: Target) -> ClusterObject: ...
+
+    async def patch(
+        self, target: Target, spec: Mapping[str, Any], resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
+    ) -> ClusterObject:
+        """Merge-patches spec and annotations.
+
+        Raises Conflict (`object-changed`) when the resource version is not the newest, InvalidInput when the API
+        server refuses a value.
+        """

@@ -1,0 +1,52 @@
+"""Estimates the effect of other latency targets and of early rejection, by replaying what was recorded. Pure."""
+
+from fairlead.pools import TableFacts
+from fairlead.tables import EarlyRejectionFacts, SloFacts
+from fairlead_api.services.plans.evidence import PoolUse, Replay
+from fairlead_client.resources.plans import PlanEffect
+
+
+def slo_effect(pool: PoolUse, after: SloFacts, in_time: Replay | None, refused: Replay | None) -> PlanEffect:
+    """The attainment that recorded first tokens would have had; where requests are refused early, also their share."""
+    if in_time is None:
+        return PlanEffect(warnings=_refusing(refused))
+    goal, found = after.percentile / 100, []
+    if in_time.share < goal:
+        found.append(f"The goal of {goal:.0%} in time would have been missed: {in_time.share:.1%} were.")
+    elif pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
+        found.append("The targets become easy enough to be met; requests are served no faster for it.")
+    return PlanEffect(
+        predicted_attainment=in_time.share,
+        predicted_refusals=refused.share if refused else None,
+        prediction_basis=f"from {in_time.requests:,} first tokens of the last {_minutes(in_time)}, served as they were",
+        warnings=[*found, *_refusing(refused)],
+    )
+
+
+def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> PlanEffect:
+    """The share of recorded decisions in which every candidate was predicted to be over the limit."""
+    if after.mode == "Disabled":
+        return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
+    found = _refusing(refused)
+    if after.mode == "Predicted":
+        found.append("What decoding would add is not in the estimate; Predicted refuses at least as much as Load.")
+    if refused is None:
+        return PlanEffect(warnings=found)
+    return PlanEffect(
+        predicted_refusals=refused.share,
+        prediction_basis=f"from {refused.requests:,} sampled decisions of the last {_minutes(refused)}, by their predicted TTFT",
+        warnings=found,
+    )
+
+
+def limit_seconds(facts: TableFacts) -> float | None:
+    """The predicted TTFT above which a request is refused early; None when nothing is."""
+    return None if facts.early_rejection.mode == "Disabled" else facts.early_rejection.headroom * facts.slo.ttft_seconds
+
+
+def _refusing(refused: Replay | None) -> list[str]:
+    return [f"{refused.share:.1%} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
+
+
+def _minutes(replay: Replay) -> str:
+    return f"{replay.seconds / 60:.0f} minutes"

@@ -1,0 +1,1 @@
+"""Plans, and the evidence their effects are estimated from."""

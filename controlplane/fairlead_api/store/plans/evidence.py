@@ -1,0 +1,81 @@
+"""What plans' effects are estimated from: instances, sessions, and the traffic of the last minutes."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.plans.evidence import InstanceUse, PoolUse, Replay
+from fairlead_api.store.database import Database
+from fairlead_api.store.pools.observations import live_routers
+from fairlead_api.store.pools.rows import pool_row
+from fairlead_api.store.records import read
+
+_USES = """
+SELECT i.id, i.role, i.state, i.weight, count(s.session) AS bound_sessions, CAST(coalesce(sum(s.context_tokens), 0) AS bigint) AS cache_tokens
+FROM instances i LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id
+WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.pool_id, i.id ORDER BY i.id
+"""
+_TRAFFIC = """
+SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_total) AS requests,
+sum(prompt_tokens - hit_tokens) AS misses, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
+FROM load_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'
+"""
+_IN_TIME = """
+SELECT sum(l.ttft_total * w.within) / sum(l.ttft_total) AS share, sum(l.ttft_total) AS requests
+FROM load_samples l, LATERAL (SELECT avg(CAST(t <= :limit AS int)) AS within FROM unnest(l.ttft_seconds) AS t) w
+WHERE l.pool_id = :pool AND l.second > :since AND l.ttft_total > 0 AND w.within IS NOT NULL
+"""
+_OVER_LIMIT = """
+SELECT sum(CAST(best > :limit AS int) / rate) / sum(1 / rate) AS share, count(*) AS requests
+FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_seconds' AS float8)) FROM jsonb_array_elements(candidates) AS one) AS best
+      FROM decisions WHERE pool_id = :pool AND at > :since ORDER BY at DESC LIMIT 2000) newest
+WHERE best IS NOT NULL
+"""
+REPLAYED = timedelta(minutes=30)
+"""How far back first tokens and decisions are replayed."""
+
+
+class PostgresEvidence:
+    """Implements `services.plans.evidence.EvidenceReader`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            if row.facts is None:
+                raise NotFound("usable spec of pool", str(pool))
+            routers = await live_routers(connection, row.id)
+            rows = (await connection.execute(text(_USES), {"pool": row.id})).all()
+            traffic = (await connection.execute(text(_TRAFFIC), {"pool": row.id, "now": now})).one()
+        flowing = bool(traffic.requests)
+        return PoolUse(
+            facts=msgspec.convert(row.facts, MirroredFacts).table,
+            instances=[read(InstanceUse, one, in_flight=sum(router.in_flight.get(one.id, 0) for router in routers)) for one in rows],
+            attainment=float(traffic.within / traffic.total) if traffic.total else None,
+            requests_per_second=float(traffic.requests) / float(traffic.seconds) if flowing else None,
+            miss_tokens_per_second=float(traffic.misses) / float(traffic.seconds) if flowing else None,
+        )
+
+    async def in_time(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
+        async with self._database.reading() as connection:
+            return await _replay(connection, _IN_TIME, pool, ttft_seconds, now)
+
+    async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
+        async with self._database.reading() as connection:
+            return await _replay(connection, _OVER_LIMIT, pool, ttft_seconds, now)
+
+
+async def _replay(connection: AsyncConnection, query: str, pool: PoolKey, limit: float, now: datetime) -> Replay | None:
+    values: dict[str, Any] = {"pool": (await pool_row(connection, pool)).id, "limit": limit, "since": now - REPLAYED}
+    found = (await connection.execute(text(query), values)).one()
+    if not found.requests:
+        return None
+    return Replay(share=float(found.share), requests=int(found.requests), seconds=REPLAYED.total_seconds())

@@ -1,0 +1,61 @@
+"""What a change of a pool's instances moves on the hash ring: which share of the keys changes owner, and how many bound
+sessions go with them. To show and to plan by, not to route by.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from fairlead.routing.knowledge.rings import FIRST_SALT, SECOND_SALT, HashRing, anchor_count
+from fairlead.tables import InstanceEntry
+
+Moves = Mapping[tuple[str, str], float]
+"""Share (0-1) of the keys that leave the first instance for the second."""
+
+
+def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
+    """The keys that change owner between two tables, mean over both rings, as `rings.key_shares` has shares.
+
+    Empty when one of the tables has nobody on its ring: then keys have no owner, or none before.
+    """
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for salt in (FIRST_SALT, SECOND_SALT):
+        for owners, share in moves_between(HashRing.of(before, salt), HashRing.of(after, salt)).items():
+            found[owners] += share / 2
+    return dict(found)
+
+
+def moves_between(before: HashRing, after: HashRing) -> Moves:
+    """The part of the circle that each instance leaves to each other; both rings have the same size.
+
+    Between two neighbouring anchors of either ring nothing changes owner, so each such arc is looked at once.
+    """
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    ends = sorted({*before.positions, *after.positions})
+    start = ends[-1] - before.size if ends else 0
+    for end in ends:
+        old, new = before.owner_at(end), after.owner_at(end)
+        if old is not None and new is not None and old != new:
+            found[old, new] += (end - start) / before.size
+        start = end
+    return dict(found)
+
+
+def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
+    """How many bound sessions are expected to follow the keys that move.
+
+    A session's key is not recorded, so the sessions of an instance are taken to be spread evenly over the keys it owns:
+    of `bound` sessions as large a part moves as of its share.
+    """
+    lost: defaultdict[str, float] = defaultdict(float)
+    for (source, _), share in moves.items():
+        lost[source] += share
+    return sum(bound.get(name, 0) * min(1.0, share / shares[name]) for name, share in lost.items() if shares.get(name))
+
+
+def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
+    """By how much the fullest instance exceeds the share its anchors stand for: 0.1 = a tenth more; None on an empty
+    ring.
+    """
+    anchors = {entry.id: anchor_count(entry) for entry in instances}
+    total = sum(anchors.values())
+    return max(shares[name] * total / count for name, count in anchors.items() if count) - 1 if total else None
