@@ -1,15 +1,15 @@
 """Keep plans of any change: the object, the merge patch of its spec and the way back, in place of replicas.
 
-Revision: 0021_plan_patches
-Revises: 0020_signals
+Revision: 0022_plan_patches
+Revises: 0021_decode
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0021_plan_patches"
-down_revision = "0020_signals"
+revision = "0022_plan_patches"
+down_revision = "0021_decode"
 branch_labels = None
 depends_on = None
 
