@@ -1,0 +1,208 @@
+"""A model of a cluster for reconciling: pods start, fail and end, routers acknowledge late, calls fail, the clock jumps.
+
+Nothing in it is random. The operator's round is taken apart: `observe` makes a plan, `act` carries out one action of
+it, `crash` forgets the rest. Whatever happens between these calls, DESIGN's invariants are asserted at every plan and
+every action.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from fairlead.instances import ACCEPTING, InstanceState, Role, is_legal
+from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, FlipRole, RecordState
+from fairlead.reconciling.next_actions import next_actions
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth
+from fairlead.reconciling.rollouts import room
+from fairlead_testing.worlds.pool_worlds import answer, instance, seen
+
+S = InstanceState
+_NEARER = {PodHealth.PENDING: PodHealth.RUNNING, PodHealth.RUNNING: PodHealth.READY}
+
+
+@dataclass(slots=True)
+class ClusterWorld:
+    """Pods, routers and an operator that remembers nothing but the plan it is carrying out."""
+
+    desired: DesiredPool
+    now: float = 1000.0
+    pods: dict[str, ObservedInstance] = field(default_factory=dict)
+    in_flight: Counter[str] = field(default_factory=Counter)
+    table: dict[str, tuple[InstanceState, Role]] = field(default_factory=dict)
+    """The state and role per instance that all routers have acknowledged."""
+    api_up: bool = True
+    last_ordinal: int = 0
+    """The highest ordinal that the pool's status has; written at the end of a round that went well."""
+    plan: list[Action] = field(default_factory=list)
+    went_well: bool = True
+    history: list[Action] = field(default_factory=list)
+
+    # What happens in the cluster
+
+    def pods_advance(self) -> None:
+        """Every pod comes one step nearer to ready; what terminates is gone."""
+        self.pods = {
+            name: replace(pod, health=_NEARER.get(pod.health, pod.health)) for name, pod in self.pods.items() if not pod.terminating
+        }
+
+    def routers_catch_up(self) -> None:
+        """Every live router takes the newest table."""
+        if self.api_up:
+            self.table = {pod.id: (pod.state, pod.role) for pod in self.pods.values()}
+
+    def requests_arrive(self) -> None:
+        """One request for every instance that routers believe to accept."""
+        self.in_flight.update(name for name, (state, _) in self.table.items() if state in ACCEPTING and name in self.pods)
+
+    def requests_finish(self) -> None:
+        self.in_flight.clear()
+
+    def change(self, name: str, **facts: object) -> None:
+        """Change what a pod shows, if it is still there."""
+        if name in self.pods:
+            self.pods[name] = replace(self.pods[name], **facts)  # type: ignore[arg-type]  # the tests' own field names
+
+    # What the operator does
+
+    def observe(self) -> None:
+        """Make a plan of what is seen now, and check it as a whole."""
+        observations = self._observations()
+        self.plan = list(next_actions(self.desired, tuple(self.pods.values()), observations, self.now, last_ordinal=self.last_ordinal))
+        self.went_well = True
+        self._check_plan(observations)
+
+    def act(self, *, done: bool = True) -> None:
+        """Carry out the plan's next action; if not `done`, the call fails without an effect."""
+        action = self.plan.pop(0)
+        self.went_well = self.went_well and done
+        if done:
+            self._apply(action)
+            self.history.append(action)
+        if not self.plan and self.went_well:
+            self.last_ordinal = max((self.last_ordinal, *(pod.ordinal for pod in self.pods.values())))
+
+    def crash(self) -> None:
+        """The operator ends here; the next one observes anew."""
+        self.plan = []
+
+    def round(self) -> int:
+        """A whole round without trouble. Returns how many actions it had."""
+        self.observe()
+        count = len(self.plan)
+        while self.plan:
+            self.act()
+        return count
+
+    # What must hold
+
+    def quiet_round(self) -> int:
+        """A second in which everything goes its way; the number of actions."""
+        self.now += 1.0
+        self.requests_finish()
+        self.pods_advance()
+        count = self.round()
+        self.routers_catch_up()
+        return count
+
+    def is_settled(self) -> bool:
+        """Whether every role has its instances, all serving the current template."""
+        return all(
+            sorted((pod.state, pod.spec_hash) for pod in self.of(role.role)) == [(S.SERVING, role.spec_hash)] * role.replicas
+            for role in self.desired.roles
+        ) and len(self.pods) == sum(role.replicas for role in self.desired.roles)
+
+    def of(self, role: Role) -> list[ObservedInstance]:
+        return [pod for pod in self.pods.values() if pod.role is role]
+
+    def _observations(self) -> PoolObservations | None:
+        if not self.api_up:
+            return None
+        known = (
+            seen(pod.id, in_flight=self.in_flight[pod.id], sessions=1, acknowledged=self.table.get(pod.id) == (pod.state, pod.role))
+            for pod in self.pods.values()
+        )
+        return answer(*known)
+
+    def _check_plan(self, observations: PoolObservations | None) -> None:
+        touched = Counter(action.instance for action in self.plan if not isinstance(action, CreateInstance))
+        assert all(count == 1 for count in touched.values()), f"two actions for one instance: {self.plan}"
+        for role in self.desired.roles:
+            self._check_drains(role)
+            self._check_surge(role)
+        for action in self.plan:
+            if not isinstance(action, CreateInstance):
+                self._check_action(action, self.pods[action.instance], observations)
+
+    def _check_drains(self, role: DesiredRole) -> None:
+        """Never below the minimum while healthy pods exist, and never below one of each of two roles."""
+        accepting = {
+            pod.id for pod in self.of(role.role) if pod.state in ACCEPTING and pod.health is PodHealth.READY and not pod.terminating
+        }
+        drained = accepting & {action.instance for action in self.plan if isinstance(action, Drain)}
+        least = max(role.min_replicas, 1 if len(self.desired.roles) > 1 else 0)
+        assert not drained or len(accepting) - len(drained) >= least, f"{role.role} falls below {least}: {self.plan}"
+
+    def _check_surge(self, role: DesiredRole) -> None:
+        created = sum(1 for action in self.plan if isinstance(action, CreateInstance) and action.role is role.role)
+        deleted = {action.instance for action in self.plan if isinstance(action, DeleteInstance)}
+        here = [pod for pod in self.of(role.role) if not pod.terminating and pod.id not in deleted]
+        live = [pod for pod in here if pod.draining_since is None]
+        outdated = [pod for pod in here if pod.spec_hash != role.spec_hash and (pod.draining_since is None or pod.flip_to is None)]
+        most = role.replicas + (room(role).surge if outdated else 0)
+        kept = len({pod.id for pod in (*live, *outdated)})
+        assert not created or kept + created <= most, f"{role.role} has {kept} + {created} pods of {most}: {self.plan}"
+
+    def _check_action(self, action: Action, pod: ObservedInstance, observations: PoolObservations | None) -> None:
+        assert not (pod.terminating and not isinstance(action, RecordState)), "a pod that is going is not touched again"
+        if isinstance(action, RecordState):
+            assert is_legal(pod.state, action.state), f"{pod.state} → {action.state}"
+        elif isinstance(action, Drain):
+            assert observations is not None or pod.state is S.LOST, "drained blindly"
+            assert pod.draining_since is None, "drained twice"
+            assert action.flip_to is None or action.flip_to is not pod.role
+        elif isinstance(action, FlipRole):
+            self._check_flip(action, pod)
+        elif isinstance(action, DeleteInstance):
+            self._check_deletion(action, pod)
+
+    def _check_flip(self, action: FlipRole, pod: ObservedInstance) -> None:
+        own, other = self.desired.role(pod.role), self.desired.role(action.role)
+        assert pod.state is S.DRAINING
+        assert own is not None
+        assert other is not None
+        assert other.spec_hash == pod.spec_hash, "an engine with another template changed its role"
+        if self.now - (pod.draining_since or 0.0) < own.drain_timeout_seconds:
+            assert self._is_empty(pod), "flipped with requests in flight"
+
+    def _check_deletion(self, action: DeleteInstance, pod: ObservedInstance) -> None:
+        assert pod.state not in ACCEPTING | {S.CORDONED}, "a serving pod was deleted without draining"
+        if action.reason is DeletionReason.DRAINED:
+            assert self._is_empty(pod), "deleted before the routers knew, or with requests in flight"
+        if action.reason is DeletionReason.DRAIN_TIMED_OUT:
+            timeout = (self.desired.role(pod.role) or self.desired.roles[0]).drain_timeout_seconds
+            assert pod.draining_since is not None
+            assert self.now - pod.draining_since >= timeout
+
+    def _is_empty(self, pod: ObservedInstance) -> bool:
+        return self.table.get(pod.id) == (S.DRAINING, pod.role) and self.in_flight[pod.id] == 0
+
+    def _apply(self, action: Action) -> None:
+        if isinstance(action, CreateInstance):
+            name = f"chat-{action.role.value[0]}{action.ordinal:05}"
+            if name not in self.pods:  # else a call that seemed to fail had made it
+                pod = instance(name, S.PENDING, role=action.role, since=self.now, created_at=self.now, spec_hash=action.spec_hash)
+                self.pods[name] = replace(pod, ordinal=action.ordinal, failures=action.failures)
+            return
+        if action.instance not in self.pods:
+            return  # it went meanwhile
+        if isinstance(action, DeleteInstance):
+            self.change(action.instance, terminating=True)
+        elif isinstance(action, FlipRole):
+            self.change(action.instance, role=action.role, state=S.WARMING, state_since=self.now, draining_since=None, flip_to=None)
+        else:
+            state = S.DRAINING if isinstance(action, Drain) else action.state
+            self.change(action.instance, state=state, state_since=self.now)
+            if state is S.DRAINING:
+                self.change(action.instance, draining_since=self.now)
+            if isinstance(action, Drain):
+                self.change(action.instance, flip_to=action.flip_to)
