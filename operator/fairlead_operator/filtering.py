@@ -10,7 +10,8 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.observing.pods import is_cordoned, pod_health, trouble_of
+from fairlead_operator.manifests import CORDONED_ANNOTATION, WEIGHT_ANNOTATION
+from fairlead_operator.observing.pods import pod_health, trouble_of
 
 Document = Mapping[str, Any]
 
@@ -34,14 +35,16 @@ def pool_essence(pool: Document) -> Hashable:
 
 
 def pod_essence(pod: Document) -> Hashable:
-    """The parts of a pod that matter: health, what keeps it from running, address, restarts, cordon and
-    deletion.
+    """The parts of a pod that matter: health, what keeps it from running, address, restarts, what people ask of
+    it, and deletion.
     """
     status = pod.get("status") or {}
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
     trouble = trouble_of(pod["metadata"]["name"], status)
+    annotations = pod["metadata"].get("annotations") or {}
+    asked = tuple(annotations.get(name) for name in (CORDONED_ANNOTATION, WEIGHT_ANNOTATION))
     deleted = bool(pod["metadata"].get("deletionTimestamp"))
-    return (pod_health(status), trouble and trouble.reason, status.get("podIP"), restarts, is_cordoned(pod), deleted)
+    return (pod_health(status), trouble and trouble.reason, status.get("podIP"), restarts, asked, deleted)
 
 
 def child_essence(child: Document) -> Hashable:

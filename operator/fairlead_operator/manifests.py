@@ -25,6 +25,9 @@ FLIP_ANNOTATION = "fairlead.dev/flip-to"
 CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Annotation set by people: with the value `true` the instance gets no new requests."""
 
+WEIGHT_ANNOTATION = "fairlead.dev/weight"
+"""Annotation set by people: the instance's part of the keys as a multiple of the others', such as `0.5`."""
+
 CREATED_ANNOTATION = "fairlead.dev/created-at"
 """Annotation: when the operator made the pod, by the operator's clock.
 

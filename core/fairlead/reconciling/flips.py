@@ -100,7 +100,7 @@ def _begin(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole) -> str | Non
     if any(instance.state is InstanceState.WARMING for instance in plan.live(taker.role)):
         return None
     free = [instance for instance in plan.live(donor.role) if instance.id not in plan.actions and instance.state in ACCEPTING]
-    if len(free) - 1 < max(1, donor.min_replicas, donor.replicas):
+    if len(free) - 1 < max(donor.least_serving, donor.replicas):
         return None
     for cost, victim in plan.victims(donor, free)[:1]:
         plan.drain(victim, DrainReason.ROLE_FLIP, cost, flip_to=taker.role)

@@ -18,6 +18,7 @@ from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInst
 from fairlead.reconciling.replicas import delete_outdated_unborn, scale
 from fairlead.reconciling.round_plan import RoundPlan, timer_of
 from fairlead.reconciling.states import next_state
+from fairlead.reconciling.warming import weights
 
 _DEFAULT_LIMITS = ReplicaLimits()
 _CLOCK_TOLERANCE_SECONDS = 1.0
@@ -40,7 +41,7 @@ def next_actions(
     been given, needed when that instance is already gone.
     """
     plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
-    _record_states(plan)
+    _record_states(plan, weights(desired, observed, now))
     if desired is not None:
         _delete_lost(plan)
         for role in desired.roles:
@@ -54,9 +55,10 @@ def next_actions(
     return tuple(plan.creations) + tuple(plan.actions.values())
 
 
-def _record_states(plan: RoundPlan) -> None:
+def _record_states(plan: RoundPlan, warming: Mapping[str, float]) -> None:
     for instance in plan.observed:
-        state, reason = next_state(instance, in_every_table=acknowledged(plan.observations, instance.id))
+        in_every_table = acknowledged(plan.observations, instance.id)
+        state, reason = next_state(instance, in_every_table=in_every_table, warm=instance.id not in warming)
         if state is not instance.state:
             plan.record(instance, state, reason)
         elif timer_of(instance) > plan.now + _CLOCK_TOLERANCE_SECONDS:

@@ -73,7 +73,18 @@ class RolloutBounds:
     """Paused by a person or stopped by a regression: nothing outdated is replaced."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warming:
+    """How a new instance gets its keys; see `fairlead.reconciling.warming`."""
+
+    seconds: float = 0.0
+    """Time until it has its full weight; 0 = it has it at once."""
+    first_weight: float = 0.25
+    """Share (0-1) of its full weight that it begins with."""
+
+
 _DEFAULT_BOUNDS = RolloutBounds()
+_AT_ONCE = Warming()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +98,14 @@ class DesiredRole:
     spec_hash: str
     drain_timeout_seconds: float
     rollout: RolloutBounds = _DEFAULT_BOUNDS
+    warming: Warming = _AT_ONCE
     prefill_tokens_per_second: float = 6250.0
     """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
+
+    @property
+    def least_serving(self) -> int:
+        """How many instances must go on serving: the minimum, and one of prefill and of decode in any case."""
+        return self.min_replicas if self.role is Role.BOTH else max(1, self.min_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

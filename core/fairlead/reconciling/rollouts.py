@@ -27,7 +27,7 @@ def room(desired: DesiredRole) -> Room:
     successor comes first, above the maximum.
     """
     surge = min(desired.rollout.max_surge, max(0, desired.max_replicas - desired.replicas))
-    spare = max(0, desired.replicas - desired.min_replicas)
+    spare = max(0, desired.replicas - desired.least_serving)
     unavailable = min(desired.rollout.max_unavailable, spare)
     if surge == unavailable == 0:
         return Room(surge=0, unavailable=1) if spare else Room(surge=1, unavailable=0)
@@ -78,7 +78,7 @@ def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedI
         return
     free = [instance for instance in live if instance.id not in plan.actions]
     serving = {instance.id for instance in free if instance.state is InstanceState.SERVING}
-    spare = len(serving) - max(desired.min_replicas, desired.replicas - room(desired).unavailable)
+    spare = len(serving) - max(desired.least_serving, desired.replicas - room(desired).unavailable)
     candidates = [instance for instance in outdated(desired, free) if instance.id in serving or instance.state is InstanceState.CORDONED]
     for cost, victim in plan.victims(desired, candidates):
         if victim in serving:

@@ -6,10 +6,11 @@ from fairlead.reconciling.observed import ObservedInstance, PodHealth
 _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
 
 
-def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
+def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
     """The instance's state, and why.
 
-    `in_every_table` = every live router routes by a table with the state last reported. The result is always a legal
+    `in_every_table` = every live router routes by a table with the state last reported; `warm` = it has its full weight
+    there. The result is always a legal
     next step from the recorded state, one step at a time, or the recorded state itself when nothing changed.
     """
     recorded = instance.state
@@ -23,7 +24,7 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[Ins
         reason = instance.health_reason or "PodDeleted"
         return (InstanceState.DRAINING, reason) if recorded is not InstanceState.LOST else (recorded, reason)
     if instance.health is PodHealth.READY:
-        return _of_ready(instance, in_every_table=in_every_table)
+        return _of_ready(instance, serves=in_every_table and warm)
     if recorded in ACCEPTING or recorded is InstanceState.CORDONED:
         return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.PENDING and instance.health is PodHealth.RUNNING:
@@ -31,7 +32,7 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool) -> tuple[Ins
     return recorded, "Unchanged"
 
 
-def _of_ready(instance: ObservedInstance, *, in_every_table: bool) -> tuple[InstanceState, str]:
+def _of_ready(instance: ObservedInstance, *, serves: bool) -> tuple[InstanceState, str]:
     recorded = instance.state
     if instance.draining_since is not None:
         return InstanceState.DRAINING, "BackWhileDraining"  # its drain began before it was lost, and goes on
@@ -41,6 +42,6 @@ def _of_ready(instance: ObservedInstance, *, in_every_table: bool) -> tuple[Inst
         return InstanceState.SERVING, "Uncordoned"
     if recorded in _ON_THE_WAY:
         return InstanceState.WARMING, "EngineReady"
-    if recorded is InstanceState.WARMING and in_every_table:
+    if recorded is InstanceState.WARMING and serves:
         return InstanceState.SERVING, "TableAcknowledged"
     return recorded, "Unchanged"

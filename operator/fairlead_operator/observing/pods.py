@@ -20,6 +20,7 @@ from fairlead_operator.manifests import (
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
+    WEIGHT_ANNOTATION,
 )
 from fairlead_operator.times import parse_time
 
@@ -46,11 +47,13 @@ class Pod:
     ip: str | None
     node: str | None
     restarts: int
+    weight: float
+    """Its part of the keys as a multiple of the others', which have 1."""
     reason: str
     trouble: Trouble | None
 
-    def report(self, port: int) -> InstanceReport:
-        """The instance as it is reported to the control API."""
+    def report(self, port: int, share: float = 1.0) -> InstanceReport:
+        """The instance as it is reported to the control API, with a share (0-1) of its weight."""
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
@@ -59,6 +62,7 @@ class Pod:
             state=self.instance.state,
             reason=self.trouble.reason if self.trouble is not None else self.reason,
             node=self.node,
+            weight=self.weight * share,
             restarts=self.restarts,
             created_at=self.instance.created_at,
         )
@@ -98,7 +102,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         terminating=bool(metadata.get("deletionTimestamp")),
         draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
         flip_to=Role(flip_to) if flip_to in set(Role) else None,
-        cordoned=is_cordoned(document),
+        cordoned=annotations.get(CORDONED_ANNOTATION) == "true",
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
         health_reason=health_reason(status),
@@ -108,15 +112,20 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         uid=metadata.get("uid", ""),
         ip=status.get("podIP") or None,
         node=(document.get("spec") or {}).get("nodeName"),
+        weight=_weight(annotations.get(WEIGHT_ANNOTATION)),
         restarts=sum(int(container.get("restartCount") or 0) for container in containers),
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
     )
 
 
-def is_cordoned(document: Mapping[str, Any]) -> bool:
-    """Whether a person wants the pod to get no new requests."""
-    return (document["metadata"].get("annotations") or {}).get(CORDONED_ANNOTATION) == "true"
+def _weight(written: str | None) -> float:
+    """A weight as a person wrote it; 1 when it is not a number from 0.01 to 100."""
+    try:
+        weight = float(written) if written is not None else 1.0
+    except ValueError:
+        return 1.0
+    return weight if 0.01 <= weight <= 100.0 else 1.0
 
 
 def pod_health(status: Mapping[str, Any]) -> PodHealth:

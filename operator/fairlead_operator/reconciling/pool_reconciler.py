@@ -14,6 +14,7 @@ from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, DesiredRole
+from fairlead.reconciling.warming import weights
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.actions import Applier
@@ -27,7 +28,7 @@ from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
-from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, seconds_to_replacement, troubles_of
+from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, ring_anchors, seconds_to_replacement, troubles_of
 from fairlead_operator.reconciling.roles import ScaleStep, desired_roles, scale_steps, wanted_replicas
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
@@ -135,9 +136,10 @@ class PoolReconciler:
         wanted = wanted_replicas(in_force.spec, pool["metadata"])
         desired, steps = desired_roles(in_force.spec, wanted), scale_steps(pool.get("status") or {}, wanted)
         observed = tuple(pod.instance for pod in pods)
-        answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))
-        highest = last_ordinal(pool, pods)
         goal = DesiredPool(roles=desired) if desired else None
+        state = pool_state(pool, pods, in_force, weights(goal, observed, now))
+        answer = await self._state_exchange.exchange(state)
+        highest = last_ordinal(pool, pods)
         actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
         self._record_changes(identity, pool, in_force, steps, now)
         await self._restore_children(identity, in_force.spec, desired, now)
@@ -154,7 +156,7 @@ class PoolReconciler:
             strangers=strangers,
         )
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
-        changed = await self._write_status(identity, pool, in_force, facts, steps, max(highest, made), now)
+        changed = await self._write_status(identity, pool, in_force, facts, steps, ring_anchors(state, in_force), max(highest, made), now)
         if answer.trusted is not None:
             await self._recorder.deliver()
         return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
@@ -237,6 +239,7 @@ class PoolReconciler:
         in_force: SpecInForce,
         facts: PoolFacts,
         steps: tuple[ScaleStep, ...],
+        anchors: int,
         last_ordinal: int,
         now: float,
     ) -> bool:
@@ -250,6 +253,7 @@ class PoolReconciler:
             facts,
             selector=identity.selector(),
             steps=steps,
+            anchors=anchors,
             last_ordinal=last_ordinal,
             now=format_second(now),
         )

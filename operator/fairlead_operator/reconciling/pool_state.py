@@ -1,6 +1,8 @@
 """Translates a pool's objects into the types of the planner, the control API and the conditions. Pure."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
@@ -8,15 +10,20 @@ from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolState
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.observed import ReplicaLimits
+from fairlead.routing.knowledge.rings import anchor_count
+from fairlead.tables import InstanceEntry
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.reconciling.specs import SpecInForce
 
+_ALL_WARM: Mapping[str, float] = MappingProxyType({})
 
-def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce) -> PoolState:
+
+def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce, warming: Mapping[str, float] = _ALL_WARM) -> PoolState:
     """The state that is sent to the control API.
 
-    The spec is that of the object, even when it is refused; addresses follow the spec in force.
+    The spec is that of the object, even when it is refused; addresses follow the spec in force. `warming` has the share
+    (0-1) of its weight for each instance that does not have all of it yet.
     """
     metadata = pool["metadata"]
     port = in_force.spec.engine.port if in_force.spec is not None else 8000
@@ -30,7 +37,17 @@ def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForc
         changed_by=who_changed(pool),
         problem=in_force.problem.message if in_force.problem is not None else None,
         conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
-        instances=tuple(pod.report(port) for pod in pods),
+        instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
+    )
+
+
+def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
+    """Points on each ring that the table made of this state has."""
+    each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
+    return sum(
+        anchor_count(InstanceEntry(id=item.id, address=item.address, role=item.role, state=item.state, weight=item.weight, anchors=each))
+        for item in state.instances
+        if item.address is not None
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, RoleSpec
-from fairlead.reconciling.observed import DesiredRole
+from fairlead.reconciling.observed import DesiredRole, Warming
 from fairlead_operator.manifests import spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
 
@@ -72,6 +72,7 @@ def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> 
             max_replicas=role.max_replicas,
             spec_hash=spec_hash(spec, role.name),
             drain_timeout_seconds=spec.drain.timeout_seconds,
+            warming=Warming(seconds=spec.routing.warming.duration_seconds, first_weight=spec.routing.warming.first_weight),
             prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
         )
         for role in spec.roles

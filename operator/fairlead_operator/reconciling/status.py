@@ -6,7 +6,7 @@ from typing import Any
 from fairlead.conditions.facts import PoolFacts
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.conditions.roles import count
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead_operator.reconciling.roles import ScaleStep
 from fairlead_operator.reconciling.specs import SpecInForce
@@ -19,13 +19,14 @@ def status_document(
     *,
     selector: str,
     steps: tuple[ScaleStep, ...],
+    anchors: int,
     last_ordinal: int,
     now: str,
 ) -> dict[str, Any]:
     """The whole status.
 
-    `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `last_ordinal` is the highest
-    ever given; fields of unknown value stay as they were.
+    `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `anchors` counts the points
+    on each ring; `last_ordinal` is the highest ever given; fields of unknown value stay as they were.
     """
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
@@ -39,7 +40,7 @@ def status_document(
         "selector": selector,
         "lastOrdinal": last_ordinal,
         "roles": [_role(old, role, instances, steps, now) for role, instances in facts.by_role],
-        "ring": _ring(old, in_force, facts),
+        "ring": _ring(old, facts, anchors),
         "slo": old.get("slo") or {},
     }
     if facts.observations is not None:
@@ -68,11 +69,9 @@ def _role(
     }
 
 
-def _ring(old: Mapping[str, Any], in_force: SpecInForce, facts: PoolFacts) -> dict[str, Any]:
-    anchors_each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
-    accepting = sum(1 for instance in facts.instances if instance.state in ACCEPTING and not instance.terminating)
+def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, Any]:
     version = facts.observations.table_version if facts.observations is not None else (old.get("ring") or {}).get("version", 0)
-    return {"version": version, "anchors": accepting * anchors_each}
+    return {"version": version, "anchors": anchors}
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.pool_states import PoolState
+from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.services.pools.fingerprints import fingerprint
@@ -50,7 +51,7 @@ async def note_table(
         )
     owned = shares(table.instances)
     reported = {report.id for report in state.instances}
-    anchors = {entry.id: entry.anchors for entry in table.instances}
+    anchors = {entry.id: anchor_count(entry) for entry in table.instances}
     if reported:
         await connection.execute(
             text(

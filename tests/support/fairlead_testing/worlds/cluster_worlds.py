@@ -1,4 +1,4 @@
-"""A model of a cluster for reconciling: pods start, fail and end, routers acknowledge late, calls fail, the clock jumps.
+"""A model of a cluster: pods start, fail and end, routers acknowledge late, calls fail, the clock jumps.
 
 Nothing in it is random. The operator's round is taken apart: `observe` makes a plan, `act` carries out one action of
 it, `crash` forgets the rest. Whatever happens between these calls, DESIGN's invariants are asserted at every plan and
@@ -95,10 +95,11 @@ class ClusterWorld:
 
     # What must hold
 
-    def quiet_round(self) -> int:
+    def quiet_round(self, *, finish: bool = True) -> int:
         """A second in which everything goes its way; the number of actions."""
         self.now += 1.0
-        self.requests_finish()
+        if finish:
+            self.requests_finish()
         self.pods_advance()
         count = self.round()
         self.routers_catch_up()

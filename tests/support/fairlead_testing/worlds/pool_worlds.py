@@ -1,6 +1,5 @@
 """What reconciling sees of a pool: desired roles, instances and what routers say of them, made in a line each."""
 
-
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceObservation, PoolObservations
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, RoleChange, RolloutBounds

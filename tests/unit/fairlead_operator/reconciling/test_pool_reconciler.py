@@ -334,3 +334,34 @@ async def test_the_budgets_of_roles_that_an_earlier_pool_had_are_deleted() -> No
     stage.cluster.put(Resource.BUDGETS, {"metadata": {"name": "of-a-person", "labels": {"fairlead.dev/pool": "chat"}}, "spec": {}})
     await stage.settle()
     assert [budget["metadata"]["name"] for budget in stage.cluster.all(Resource.BUDGETS)] == ["chat-both", "of-a-person"]
+
+
+async def test_a_new_instance_enters_the_ring_in_steps_beside_one_that_served_for_long() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1)
+    await stage.settle()
+    stage.now += 60
+    stage.apply(replicas=2)
+    seen: list[tuple[float, int]] = []
+    for _ in range(30):
+        stage.pods_become_ready()
+        stage.now += 1
+        await stage.round()
+        newest = stage.api.states[-1].instances[-1]
+        if newest.state == "Warming":
+            seen.append((newest.weight, stage.pool()["status"]["ring"]["anchors"]))
+    assert list(dict.fromkeys(seen)) == [(0.25, 200), (0.4375, 230), (0.625, 260), (0.8125, 290), (1.0, 320)]
+    assert stage.condition("Ready")["status"] == "True"
+    assert stage.pool()["status"]["ring"]["anchors"] == 320
+
+
+async def test_a_weight_that_a_person_declares_is_reported_and_nonsense_is_not() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2)
+    await stage.settle()
+    first, second = stage.pods()
+    first["metadata"]["annotations"]["fairlead.dev/weight"] = "0.5"
+    second["metadata"]["annotations"]["fairlead.dev/weight"] = "heavy"
+    await stage.round()
+    assert [item.weight for item in stage.api.states[-1].instances] == [0.5, 1.0]
+    assert stage.pool()["status"]["ring"]["anchors"] == 240

@@ -1,0 +1,51 @@
+"""The weight with which an instance enters the ring beside instances whose caches are full.
+
+A new instance has an empty cache, so each key it takes over costs a whole prefill at first. It starts with a share of
+its anchors and gets the rest in a few steps, because each step is a new routing table. Where no instance of its role
+has served for as long as the warming lasts, all caches are as empty as its own, and it has its whole weight at once.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from fairlead.instances import InstanceState, Role
+from fairlead.reconciling.observed import DesiredPool, ObservedInstance, Warming
+
+STEPS = 4
+
+
+def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], now: float) -> Mapping[str, float]:
+    """The share (0-1) of its full weight per instance that is still warming; the others have all of theirs."""
+    instances = tuple(observed)
+    found: dict[str, float] = {}
+    for instance in instances:
+        wanted = desired.role(instance.role) if desired is not None else None
+        if wanted is not None and _warms(instance, instances, wanted.warming):
+            share = _share(now - instance.state_since, wanted.warming)
+            if share < 1.0:
+                found[instance.id] = share
+    return found
+
+
+def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
+    """Whether the instance warms beside one that served long enough when it began.
+
+    A decoding instance has no keys and no prefixes, so it has nothing to warm.
+    """
+    return (
+        instance.state is InstanceState.WARMING
+        and warming.seconds > 0
+        and instance.role is not Role.DECODE
+        and any(
+            peer.role is instance.role
+            and peer.state is InstanceState.SERVING
+            and peer.state_since + warming.seconds <= instance.state_since
+            for peer in peers
+        )
+    )
+
+
+def _share(elapsed: float, warming: Warming) -> float:
+    if elapsed >= warming.seconds:
+        return 1.0
+    step = max(0, int(elapsed * STEPS / warming.seconds))
+    return warming.first_weight + (1.0 - warming.first_weight) * step / STEPS
