@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fairlead_router.dialects import Dialect
+from fairlead_router.prompts import Document
 from fairlead_router.settings import Timeouts
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -34,13 +35,20 @@ class Client(Protocol):
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
 
+class Leg(NamedTuple):
+    """What one of two instances is sent of a call: `head` without `host` and the closing empty line, and `body`."""
+
+    head: bytes
+    body: bytes
+
+
 class Call:
     """One client request: what is sent upstream (`head` without `host` and the closing empty line, then `body`)
     and what is known so far.
     """
 
     __slots__ = (
-        "arrived_at", "body", "connection", "deadline", "dialect", "first_byte_due", "gone", "head", "id", "quiet_since", "received", "stream",
+        "arrived_at", "body", "connection", "deadline", "dialect", "document", "first_byte_due", "gone", "head", "id", "quiet_since", "received", "stream",
         "task",
     )  # fmt: skip
 
@@ -51,6 +59,8 @@ class Call:
         self.arrived_at = arrived_at
         self.head = head
         self.body = body
+        self.document: Document | None = None
+        """The body decoded, if a prefill and a decode instance may compute the call together."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline

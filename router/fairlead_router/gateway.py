@@ -14,6 +14,7 @@ from fairlead_router.calls import Call, Calls
 from fairlead_router.client_requests import ClientGone, ClientRequest
 from fairlead_router.dialects import Dialect
 from fairlead_router.direct import DirectRelay, Upload
+from fairlead_router.dividing import is_divisible, refuse_forged
 from fairlead_router.forms import FormPrefix
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing, Scope, Send, send_answer
@@ -108,12 +109,14 @@ class Gateway:
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
+        refuse_forged(parsed.document)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._pools.resolve(parsed.model, header_value(headers, b"x-fairlead-pool"))
         forwarded, session_value, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
         blocks = block_hashes(prompt, pool.block_bytes)
+        divisible = pool.divides and endpoint.divides and is_divisible(parsed.document)
         request = RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived,
@@ -123,11 +126,14 @@ class Gateway:
             session=session_name(session) if session else None,
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,
+            divisible=divisible,
         )
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
+        if divisible:
+            call.document = parsed.document if parsed.model == pool.table.model else {**parsed.document, "model": pool.table.model}
         client.watch(call.client_gone)
         refusal = await self._proxy.relay(call, request, pool, client)
         if logger.isEnabledFor(logging.DEBUG):

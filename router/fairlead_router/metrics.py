@@ -45,12 +45,15 @@ class PoolCounters:
 
     __slots__ = (
         "cancelled",
+        "decode_only",
         "direct",
         "failed",
+        "handover",
         "hit_tokens",
         "implausible_usages",
         "lost_moves",
         "output_tokens",
+        "prefill",
         "prompt_tokens",
         "queued",
         "refused",
@@ -59,6 +62,7 @@ class PoolCounters:
         "served",
         "submitted",
         "ttft",
+        "unfetched",
         "upstream_errors",
     )
 
@@ -77,6 +81,10 @@ class PoolCounters:
         self.output_tokens = 0
         self.implausible_usages = 0
         self.lost_moves = 0
+        self.decode_only: Counter[str] = Counter()
+        self.unfetched = 0
+        self.prefill = Distribution()
+        self.handover = Distribution()
         self.ttft = Distribution()
         self.queued = Distribution()
 
@@ -191,6 +199,24 @@ class RouterMetrics(Collector):
         tokens = CounterMetricFamily("fairlead_router_tokens", "Tokens of served requests.", labels=["pool", "kind"])
         ttft = HistogramMetricFamily("fairlead_router_ttft_seconds", "Arrival to first token of streamed requests.", labels=["pool"])
         queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
+        decode_only = CounterMetricFamily(
+            "fairlead_router_decode_only",
+            "Requests that a decode instance computed whole: no prefill instance could take them, or they cannot be divided.",
+            labels=["pool", "cause"],
+        )
+        unfetched = CounterMetricFamily(
+            "fairlead_router_prefills_without_blocks",
+            "Prefills whose engine named no KV blocks, so that the decode instance computed the prompt again.",
+            labels=["pool"],
+        )
+        prefill = HistogramMetricFamily(
+            "fairlead_router_prefill_seconds", "Sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
+        )
+        handover = HistogramMetricFamily(
+            "fairlead_router_handover_seconds",
+            "Sending to the decode instance to the beginning of its answer: the transfer of KV blocks and the wait there.",
+            labels=["pool"],
+        )
         version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
         for pool, counters in self.pools.items():
             submitted.add_metric([pool], counters.submitted)
@@ -213,11 +239,33 @@ class RouterMetrics(Collector):
             odd.add_metric([pool], counters.implausible_usages)
             for kind, count in (("prompt", counters.prompt_tokens), ("hit", counters.hit_tokens), ("output", counters.output_tokens)):
                 tokens.add_metric([pool, kind], count)
+            for cause, count in counters.decode_only.items():
+                decode_only.add_metric([pool, cause], count)
+            unfetched.add_metric([pool], counters.unfetched)
+            prefill.add_metric([pool], counters.prefill.cumulative(), counters.prefill.total)
+            handover.add_metric([pool], counters.handover.cumulative(), counters.handover.total)
             ttft.add_metric([pool], counters.ttft.cumulative(), counters.ttft.total)
             queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
         for pool, number in self.tables.items():
             version.add_metric([pool], number)
-        yield from (submitted, requests, direct, refused, errors, retries, lost, odd, tokens, ttft, queued, version)
+        yield from (
+            submitted,
+            requests,
+            direct,
+            refused,
+            errors,
+            retries,
+            lost,
+            odd,
+            tokens,
+            decode_only,
+            unfetched,
+            prefill,
+            handover,
+            ttft,
+            queued,
+            version,
+        )
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(

@@ -46,7 +46,8 @@ class Handling(Enum):
 class Endpoint:
     """One path.
 
-    `streams`: whether `stream: true` asks for server-sent events; `keyless`: answered without an API key.
+    `streams`: whether `stream: true` asks for server-sent events; `divides`: whether a prefill and a decode instance
+    can compute an answer together; `keyless`: answered without an API key.
     """
 
     path: str
@@ -55,11 +56,13 @@ class Endpoint:
     prompt: PromptReader = no_prompt
     dialect: Dialect = Dialect.OPENAI
     streams: bool = False
+    divides: bool = False
     keyless: bool = False
 
 
 def _routed(path: str, prompt: PromptReader, *, streams: bool = False, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
-    return Endpoint(path=path, handling=Handling.ROUTED, prompt=prompt, streams=streams, dialect=dialect)
+    # what can be streamed is an answer made token by token
+    return Endpoint(path=path, handling=Handling.ROUTED, prompt=prompt, streams=streams, divides=streams, dialect=dialect)
 
 
 def _spread(path: str, dialect: Dialect = Dialect.OPENAI) -> Endpoint:

@@ -11,6 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from fairlead.instances import Role
+from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.tables import RoutingTable
@@ -58,7 +60,7 @@ class Pool:
     """
 
     __slots__ = (
-        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "header", "key", "kv_usage", "metrics",
+        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
         "pass_credentials", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "waiting",
     )  # fmt: skip
@@ -86,6 +88,7 @@ class Pool:
         self.pass_credentials = table.engine.pass_client_credentials
         self.bytes_per_token = table.engine.bytes_per_token
         self.block_bytes = table.engine.block_tokens * table.engine.bytes_per_token
+        self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.metrics.tables[str(table.pool)] = table.version
         for gone in self.kv_usage.keys() - self.addresses.keys():
@@ -115,6 +118,11 @@ class Pool:
         self._deliver(results, now)
         return ticket
 
+    def prefilled(self, ticket: Ticket, now: float) -> None:
+        """The prompt is computed on the prefill instance; the answer is still to come from the decode instance."""
+        if not ticket.ended:
+            self._deliver(self.scheduler.prefilled(ticket.request.id, now), now)
+
     def first_token(self, ticket: Ticket, now: float) -> None:
         """The engine began to stream; only the first call counts."""
         if not ticket.ended and not ticket.saw_first_token:
@@ -133,6 +141,7 @@ class Pool:
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict)
         else:
+            self._count(verdict)
             self.counters.retries += 1
             ticket.dispatched_at = now
             ticket.saw_first_token = False
@@ -201,8 +210,13 @@ class Pool:
                 self._refuse(ticket, result)
             else:
                 ticket.dispatched_at = now
+                self._count(result)
                 self.counters.hit_tokens += result.hit_tokens
                 self.counters.queued.observe(now - ticket.request.arrived_at)
+
+    def _count(self, dispatch: Dispatch) -> None:
+        if dispatch.reason is DecisionReason.DECODE_ONLY:
+            self.counters.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def tick(self, now: float) -> None:
         """Called often: lets the scheduler dispatch, expire and rebalance.

@@ -17,9 +17,10 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.answers import StreamReader, first_id, read_usage
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.dialects import Dialect, error_event
+from fairlead_router.divided_calls import DividedCall
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.pool import Pool, Ticket
-from fairlead_router.refusals import ErrorAnswer, refusal_answer, upstream_failed
+from fairlead_router.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.sending import Sender, passed_headers
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -34,18 +35,20 @@ logger = logging.getLogger(__name__)
 
 class Exchange:
     """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into
-    `pool`'s account by `ticket`.
+    `pool`'s account by `ticket`. Of a divided request it is what the decode instance answers.
     """
 
     __slots__ = ("call", "client", "connection", "dispatch", "instance", "pool", "ticket")
 
-    def __init__(self, call: Call, client: Client, pool: Pool, ticket: Ticket, dispatch: Dispatch, connection: UpstreamConnection) -> None:
+    def __init__(
+        self, call: Call, client: Client, pool: Pool, ticket: Ticket, dispatch: Dispatch, instance: str, connection: UpstreamConnection
+    ) -> None:
         self.call = call
         self.client = client
         self.pool = pool
         self.ticket = ticket
         self.dispatch = dispatch
-        self.instance = dispatch.instance
+        self.instance = instance
         self.connection = connection
 
     def answer_headers(self) -> bytes:
@@ -62,6 +65,8 @@ class Exchange:
                 (ticket.dispatched_at - ticket.request.arrived_at) * 1000.0,
             )
         )
+        if dispatch.decode is not None:
+            lines.append(b"x-fairlead-decode: %s\r\n" % dispatch.decode.encode())
         return b"".join(lines)
 
 
@@ -83,23 +88,36 @@ class Proxy:
         """
         self._calls.enter(call)
         ticket: Ticket | None = None
+        divided: DividedCall | None = None
         try:
             ticket = pool.submit(request, self._now())
             verdict = ticket.verdict
             if verdict is None:
                 verdict = await ticket.decided()
             while isinstance(verdict, Dispatch):
+                instance = verdict.instance
                 try:
-                    connection = await self._sender.begin(call, verdict.instance, verdict.address, credentials=pool.pass_credentials)
+                    if verdict.decode is None:
+                        connection = await self._sender.begin(call, instance, verdict.address, credentials=pool.pass_credentials)
+                    else:
+                        divided = divided or DividedCall(call, pool, ticket, self._sender, self._now)
+                        connection = await divided.begin(verdict)
+                        instance = divided.instance
                 except UpstreamFailure as failure:
-                    verdict = self._retry(call, pool, ticket, verdict.instance, failure)
+                    if verdict.decode is not None and divided is not None:
+                        instance = divided.instance
+                    verdict = self._retry(call, pool, ticket, instance, failure)
                     continue
-                exchange = Exchange(call, client, pool, ticket, verdict, connection)
+                exchange = Exchange(call, client, pool, ticket, verdict, instance, connection)
                 if call.stream and connection.status < 400:
                     await self._stream(exchange)
                     return None
                 return await self._whole(exchange)
             return refusal_answer(verdict, pool.header, call.dialect)
+        except BadRequest:
+            if ticket is not None:
+                pool.decline(ticket, self._now())
+            raise
         except asyncio.CancelledError:
             if not call.gone:
                 raise

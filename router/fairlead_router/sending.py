@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead_router.calls import Call, Calls
+from fairlead_router.calls import Call, Calls, Leg
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -24,8 +24,8 @@ class Sender:
         self._upstream = upstream
         self._calls = calls
 
-    async def begin(self, call: Call, instance: str, address: str, *, credentials: bool) -> UpstreamConnection:
-        """Send a call and wait for the beginning of the answer.
+    async def begin(self, call: Call, instance: str, address: str, *, credentials: bool, leg: Leg | None = None) -> UpstreamConnection:
+        """Send a call, or a `leg` of it, and wait for the beginning of the answer.
 
         If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried.
         `credentials` says whether the client's credentials were passed to the engine. Raises UpstreamFailure, also for
@@ -34,9 +34,10 @@ class Sender:
         connection = self._upstream.take_idle(address)
         if connection is None:
             connection = await self._upstream.connect(address)
-        head = b"%shost: %s\r\n\r\n" % (call.head, address.encode())
+        head, body = (call.head, call.body) if leg is None else leg
+        head = b"%shost: %s\r\n\r\n" % (head, address.encode())
         self._calls.await_answer(call, connection)
-        connection.send(head, call.body)
+        connection.send(head, body)
         try:
             await connection.first()
         except UpstreamFailure as failure:
@@ -44,7 +45,7 @@ class Sender:
                 raise
             call.connection = None
             call.connection = connection = await self._upstream.connect(address)
-            connection.send(head, call.body)
+            connection.send(head, body)
             await connection.first()
         self._calls.began(call)
         refuse_engine_faults(connection, instance, credentials=credentials)

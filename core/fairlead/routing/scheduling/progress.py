@@ -106,8 +106,9 @@ class Progress:
             return ()
         state.view.now = now
         instance = tracked.instance
+        counted_on = tracked.decodes_on if tracked.stage is Stage.DECODING else instance
         self._outcomes.end(tracked, outcome, now)
-        load = state.loads.get(instance)
+        load = state.loads.get(counted_on)
         if load is not None:
             if outcome is MoveOutcome.FAILED:
                 state.recorder.loads.failed(load, now)

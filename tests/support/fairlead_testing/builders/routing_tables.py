@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -34,8 +34,9 @@ def routing_table(
     parameters: dict[str, Any] | None = None,
     early_rejection: EarlyRejectionFacts | None = None,
     pass_client_credentials: bool = False,
+    roles: Iterable[Role] = (),
 ) -> RoutingTable:
-    """A table of one instance per address, named `i0`, `i1`, … unless `ids` are given."""
+    """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default."""
     addresses = tuple(addresses)
     names = tuple(ids) if ids is not None else tuple(f"i{index}" for index in range(len(addresses)))
     states = states or {}
@@ -57,7 +58,7 @@ def routing_table(
         slo=SloFacts(),
         early_rejection=early_rejection or EarlyRejectionFacts(),
         instances=tuple(
-            InstanceEntry(id=name, address=address, state=states.get(name, InstanceState.SERVING))
-            for name, address in zip(names, addresses, strict=True)
+            InstanceEntry(id=name, address=address, role=role, state=states.get(name, InstanceState.SERVING))
+            for name, address, role in zip(names, addresses, tuple(roles) or (Role.BOTH,) * len(names), strict=True)
         ),
     )

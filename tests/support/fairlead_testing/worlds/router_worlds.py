@@ -57,6 +57,8 @@ class ScriptedEngine:
     seen: list[dict[str, Any]] = field(default_factory=list)
     broken: bool = False
     """Answers 500 to everything."""
+    hands_on: bool = True
+    """Whether it tells where the KV blocks of a prefill are when asked to."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
     """`stepwise` streams wait for it before every chunk but the first."""
     early_answer: bytes = b""
@@ -127,6 +129,17 @@ class ScriptedEngine:
         else:
             self._write(writer, 404, b'{"error": {"message": "not found"}}')
 
+    def _blocks(self, document: dict[str, Any]) -> dict[str, Any] | None:
+        """Where the KV blocks of this prefill are, if the request asks for that."""
+        if not self.hands_on or not (document.get("kv_transfer_params") or {}).get("do_remote_decode"):
+            return None
+        return {
+            "do_remote_prefill": True,
+            "remote_engine_id": self.name,
+            "remote_request_id": f"cmpl-{len(self.seen)}",
+            "remote_port": 5600,
+        }
+
     def _write(self, writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
         writer.write(b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body))
 
@@ -155,6 +168,7 @@ class ScriptedEngine:
                     "engine": self.name,
                     "choices": [],
                     "usage": USAGE,
+                    "kv_transfer_params": self._blocks(document),
                 }
             ).encode()
             if script == "die-halfway":

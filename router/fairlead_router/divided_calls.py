@@ -1,0 +1,81 @@
+"""One call that a prefill and a decode instance compute together: first the one is sent it, then the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead_router.calls import Call
+from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
+from fairlead_router.pool import Pool, Ticket
+from fairlead_router.sending import Sender
+from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
+
+
+class DividedCall:
+    """A call with all its attempts. `instance` is the one that was sent to last. `now` is Unix seconds."""
+
+    __slots__ = ("_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "instance")
+
+    def __init__(self, call: Call, pool: Pool, ticket: Ticket, sender: Sender, now: Callable[[], float]) -> None:
+        self._call = call
+        self._pool = pool
+        self._ticket = ticket
+        self._sender = sender
+        self._now = now
+        self._prefilled_on = ""
+        """The instance that holds KV blocks of the prompt which nobody can have fetched yet."""
+        self._blocks: bytes | None = None
+        self.instance = ""
+
+    async def begin(self, dispatch: Dispatch) -> UpstreamConnection:
+        """Let one instance compute the prompt and the other one begin its answer, for which this waits.
+
+        The answer is the prefill instance's if that refused the request as its client made it. Raises UpstreamFailure,
+        and BadRequest when the document is nested too deeply to be written.
+        """
+        pool, ticket = self._pool, self._ticket
+        assert dispatch.decode is not None
+        assert dispatch.decode_address is not None
+        self.instance = dispatch.instance
+        if self._prefilled_on == dispatch.instance:
+            pool.prefilled(ticket, ticket.dispatched_at)
+        else:
+            refusal = await self._prefill(dispatch)
+            if refusal is not None:
+                return refusal
+            pool.prefilled(ticket, self._now())
+        self.instance = dispatch.decode
+        leg = None if self._blocks is None else decode_leg(self._call, self._blocks)
+        sent_at = self._now()
+        try:
+            connection = await self._sender.begin(
+                self._call, dispatch.decode, dispatch.decode_address, credentials=pool.pass_credentials, leg=leg
+            )
+        except UpstreamFailure as failure:
+            if failure.kind != "refused":  # it may have fetched the blocks, which are free for others then
+                self._prefilled_on = ""
+            raise
+        pool.counters.handover.observe(self._now() - sent_at)
+        return connection
+
+    async def _prefill(self, dispatch: Dispatch) -> UpstreamConnection | None:
+        """None once the blocks are known; else the connection with the refusal."""
+        call, pool = self._call, self._pool
+        leg = prefill_leg(call, orjson.loads(call.body) if call.document is None else call.document)
+        sent_at = self._now()
+        connection = await self._sender.begin(call, dispatch.instance, dispatch.address, credentials=pool.pass_credentials, leg=leg)
+        if connection.status >= 400:
+            return connection
+        answer = bytearray()
+        while piece := await connection.read():
+            answer += piece
+        self._sender.release(call, connection)
+        now = self._now()
+        pool.engine_worked(dispatch.instance, now)
+        pool.counters.prefill.observe(now - sent_at)
+        self._prefilled_on, self._blocks = dispatch.instance, blocks_of(bytes(answer))
+        pool.counters.unfetched += self._blocks is None
+        return None

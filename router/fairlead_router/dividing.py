@@ -1,0 +1,98 @@
+"""Requests that a prefill and a decode instance compute together: which can be divided, and what each is sent.
+
+vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
+answers where its KV blocks are; the decode instance gets the client's request as it came, with that answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from fairlead_router.calls import Call, Leg
+from fairlead_router.dialects import Dialect
+from fairlead_router.prompts import Document
+from fairlead_router.refusals import BadRequest
+
+FIELD = "kv_transfer_params"
+
+_ASKED = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+
+_LIMITS = {
+    Dialect.OPENAI: ("max_tokens", "max_completion_tokens"),
+    Dialect.RESPONSES: ("max_output_tokens",),
+    Dialect.ANTHROPIC: ("max_tokens",),
+}
+"""Where each dialect limits the answer; the first is always set for the prefill."""
+
+_LEFT_OUT = ("stream_options", "min_tokens")
+"""Fields that an engine refuses beside one unstreamed token."""
+
+_WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
+"""Fields that ask for more sequences than the handshake names blocks of, for figures of the prompt's tokens, or for
+what only one instance keeps.
+"""
+
+
+def refuse_forged(document: Document) -> None:
+    """Raise BadRequest for a body that says itself where KV blocks are: it would make an engine connect there."""
+    if document.get(FIELD) is not None:
+        raise BadRequest(400, "invalid_field", f"{FIELD}: only the gateway may set it; leave it out", FIELD)
+
+
+def is_divisible(document: Document) -> bool:
+    """Whether two instances can compute this together: one prompt and one answer, and nothing kept in one engine."""
+    if FIELD in document or (document.get("n") or 1) != 1:
+        return False
+    prompt = document.get("prompt")
+    several = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], str | list)
+    return not several and not any(document.get(field) for field in _WHOLE)
+
+
+def prefill_leg(call: Call, document: Document) -> Leg:
+    """The request for the prefill instance. Raises BadRequest when the document is nested too deeply to be written."""
+    limits = _LIMITS[call.dialect]
+    asked: dict[str, Any] = {field: value for field, value in document.items() if field not in _LEFT_OUT}
+    asked |= {field: 1 for field in limits if field in document} | {limits[0]: 1, "stream": False, FIELD: _ASKED}
+    if call.dialect is Dialect.RESPONSES:
+        asked["store"] = False
+    try:
+        return _leg(call, orjson.dumps(asked))
+    except orjson.JSONEncodeError:
+        raise BadRequest(400, "invalid_json", "the body is nested too deeply; send it flatter") from None
+
+
+def decode_leg(call: Call, blocks: bytes) -> Leg:
+    """The request for the decode instance: the client's bytes, with `blocks` as the last field."""
+    body = call.body
+    return _leg(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], FIELD.encode(), blocks))
+
+
+def _leg(call: Call, body: bytes) -> Leg:
+    length = b"content-length: %d\r\n"
+    return Leg(head=call.head.replace(length % len(call.body), length % len(body), 1), body=body)
+
+
+class _Answer(msgspec.Struct):
+    kv_transfer_params: msgspec.Raw = msgspec.Raw()
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+def blocks_of(answer: bytes) -> bytes | None:
+    """The answer's `kv_transfer_params` as JSON; None when the engine tells of no blocks."""
+    try:
+        blocks = bytes(_ANSWER.decode(answer).kv_transfer_params)
+    except msgspec.DecodeError:
+        return None
+    return blocks if blocks.startswith(b"{") else None
