@@ -1,18 +1,21 @@
-"""Measures what one operator needs for many pools: until all serve, after a restart, at rest, and until all are gone.
+"""Measures what one operator needs for many pools: created at once, at rest, after a restart, steady with many pods.
 
-    PYTHONPATH=tests/support .venv/bin/python benchmarks/operator_pools.py [--pools 300] [--rest-seconds 30]
+    PYTHONPATH=tests/support .venv/bin/python benchmarks/operator_pools.py [PART …] [--pools 300] [--instances 50]
 
 A real Kubernetes API (the sandbox's), a real control API on a real Postgres, the operator as a process with its own
-settings; only the kubelet is pretended: every pod becomes ready within a tenth of a second or so. Four parts:
+settings; only the kubelet is pretended: every pod becomes ready within a second or so. The parts:
 
-settle   300 pools of one instance are created while the operator is away; from its start until every pool is Ready.
-restart  the operator is stopped and started; until it has looked at every pool once (the control
-         API has heard of each again).
-rest     nothing happens for `--rest-seconds`; calls per second to the Kubernetes API, and the operator's CPU.
+create   `--pools` pools of one instance are created at once while the operator runs: until every pool's first
+         successful reconciliation (its status tells of its generation), and until every pool is Ready.
+restart  the operator is stopped and started; until it has looked at every pool once (the control API has heard of each
+         again).
+rest     nothing happens for `--rest-seconds`: the operator's CPU.
 delete   all pools are deleted at once; until they are gone.
+steady   a third as many pools (100 of 300) of `--instances` instances each, prebuilt: pods and pools are put into the
+         Kubernetes API as an operator would have left them. The operator's CPU and memory at rest.
 
-Seconds are those of the clock, so compare only runs made in turns on the same machine; the operator's CPU seconds
-depend less on its neighbours.
+Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are those of the clock,
+so measure on an idle machine; the CPU seconds depend less on neighbours.
 """
 
 from __future__ import annotations
@@ -24,35 +27,50 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from fairlead.instances import InstanceState, Role
+from fairlead.pools import parse_spec
+from fairlead_operator.manifests import PoolIdentity, pod, state_annotations
+from fairlead_operator.times import format_time
 from fairlead_testing.running.operator_process import POOLS, OperatorProcess, free_port, running_kubernetes_api
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 TOKEN = "benchmark-operator-0123456789"
 VIEWER = "benchmark-viewer-0123456789"
-LIMIT_SECONDS = 600.0
+LIMIT_SECONDS = 900.0
+PARTS = ("create", "restart", "rest", "delete", "steady")
+THREADS = 4
 
 
-def wait(look: Callable[[], bool], wish: str, pause: float = 0.5) -> None:
-    """Wait until `look` returns True; ends the program when it never does."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not look():
+def say(words: str) -> None:
+    """Progress."""
+    print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
+
+
+def wait(look: Callable[[], float], wanted: float, wish: str, pause: float = 1.0) -> None:
+    """Wait until `look` is as large as wanted; tells how far it is, and ends the program when it never comes there."""
+    deadline, told = time.monotonic() + LIMIT_SECONDS, time.monotonic()
+    while (found := look()) < wanted:
         if time.monotonic() > deadline:
-            raise SystemExit(f"it never came to this within {LIMIT_SECONDS:.0f} s: {wish}")
+            raise SystemExit(f"it never came to this within {LIMIT_SECONDS:.0f} s: {wish} ({found:.0f} of {wanted:.0f})")
+        if time.monotonic() - told > 5:
+            told = time.monotonic()
+            say(f"{wish}: {found:.0f} of {wanted:.0f}")
         time.sleep(pause)
 
 
 @contextmanager
-def running_control_api(folder: Path, kubeconfig: str) -> Iterator[str]:
-    """Postgres and the control API; yields its address."""
+def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, int]]:
+    """Postgres and the control API; yields its address and process id."""
     server = PostgresProcess(folder, settings=["listen_addresses=", "max_connections=100"])
     server.start()
     port = free_port()
@@ -69,8 +87,8 @@ def running_control_api(folder: Path, kubeconfig: str) -> Iterator[str]:
         subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
     ):
         try:
-            wait(lambda: answers(f"http://127.0.0.1:{port}/readyz"), f"the control API is ready ({folder / 'api.log'})")
-            yield f"http://127.0.0.1:{port}"
+            wait(lambda: int(answers(f"http://127.0.0.1:{port}/readyz")), 1, f"the control API is ready ({folder / 'api.log'})")
+            yield f"http://127.0.0.1:{port}", process.pid
         finally:
             process.terminate()
             process.wait(timeout=20)
@@ -85,24 +103,48 @@ def answers(url: str) -> bool:
         return False
 
 
-def pool(number: int) -> dict[str, Any]:
+def name_of(number: int) -> str:
+    """The name of one pool."""
+    return f"bench-{number:03}"
+
+
+def pool(number: int, replicas: int = 1) -> dict[str, Any]:
     """The manifest of one pool."""
-    spec = {"model": "bench/model", "replicas": 1, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
-    metadata = {"name": f"bench-{number:03}", "namespace": "default"}
+    spec = {"model": "bench/model", "replicas": replicas, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
+    metadata = {"name": name_of(number), "namespace": "default"}
     return {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": metadata, "spec": spec}
+
+
+def conditions(item: dict[str, Any]) -> dict[str, str]:
+    """Status by type."""
+    return {one["type"]: one["status"] for one in (item.get("status") or {}).get("conditions") or []}
+
+
+def pools_of(client: KubernetesClient) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = client.call("GET", POOLS)["items"]
+    return items
+
+
+def reconciled(client: KubernetesClient) -> int:
+    """Pools whose status tells of their newest generation."""
+    return sum((item.get("status") or {}).get("observedGeneration") == item["metadata"]["generation"] for item in pools_of(client))
 
 
 def ready(client: KubernetesClient) -> int:
     """Pools that are Ready."""
-    conditions = [(item.get("status") or {}).get("conditions") or [] for item in client.call("GET", POOLS)["items"]]
-    return sum(any(one["type"] == "Ready" and one["status"] == "True" for one in found) for found in conditions)
+    return sum(conditions(item).get("Ready") == "True" for item in pools_of(client))
 
 
-def cpu_seconds(process: subprocess.Popen[bytes] | None) -> float:
+def cpu_seconds(pid: int) -> float:
     """User and system time a process has used."""
-    assert process is not None
-    fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def states_taken(url: str) -> float:
@@ -112,66 +154,165 @@ def states_taken(url: str) -> float:
     return max((float(line.rpartition(" ")[2]) for line in lines if "/state" in line and 'method="PUT"' in line), default=0.0)
 
 
-def measure(pools: int, rest_seconds: float, folder: Path) -> dict[str, float]:
-    """All four parts; figures by name."""
-    figures: dict[str, float] = {}
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """What runs, and the figures by name."""
+
+    client: KubernetesClient
+    operator: OperatorProcess
+    url: str
+    api: int
+    pools: int
+    instances: int
+    rest_seconds: float
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def run(self, parts: Iterable[str]) -> None:
+        """The parts in their order."""
+        wanted = set(parts)
+        if wanted - {"steady"}:
+            with running_pod_phases(self.client, pause=1.0):
+                self.create()
+                if "restart" in wanted:
+                    self.restart()
+                if "rest" in wanted:
+                    self.rest("rest")
+                if wanted & {"delete", "steady"}:
+                    self.delete()
+                self.operator.kill()
+        if "steady" in wanted:
+            self.steady()
+
+    def pid(self) -> int:
+        """The operator's."""
+        assert self.operator.process is not None
+        return self.operator.process.pid
+
+    def for_all(self, what: Callable[[int], object], count: int) -> None:
+        """Do something for every number, a few at a time."""
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(what, range(count)))
+
+    def create(self) -> None:
+        say(f"create: {self.pools} pools")
+        self.operator.start()
+        time.sleep(5)
+        began, cpu, api = time.monotonic(), cpu_seconds(self.pid()), cpu_seconds(self.api)
+        self.for_all(lambda number: self.client.call("POST", POOLS, pool(number)), self.pools)
+        self.figures["create, s until all exist"] = time.monotonic() - began
+        wait(lambda: reconciled(self.client), self.pools, "create: pools reconciled once")
+        self.figures["create, s until all are reconciled once"] = time.monotonic() - began
+        self.figures["create, operator CPU s until then"] = cpu_seconds(self.pid()) - cpu
+        self.figures["create, control API CPU s until then"] = cpu_seconds(self.api) - api
+        wait(lambda: ready(self.client), self.pools, "create: pools Ready")
+        self.figures["create, s until all are Ready"] = time.monotonic() - began
+        self.figures["create, operator CPU s until Ready"] = cpu_seconds(self.pid()) - cpu
+        self.figures["create, control API CPU s until Ready"] = cpu_seconds(self.api) - api
+
+    def restart(self) -> None:
+        say("restart")
+        time.sleep(10)
+        assert self.operator.stop() == 0
+        before, began = states_taken(self.url), time.monotonic()
+        self.operator.start()
+        wait(lambda: states_taken(self.url) - before, self.pools, "restart: pools looked at")
+        self.figures["restart, s"] = time.monotonic() - began
+        self.figures["restart, operator CPU s"] = cpu_seconds(self.pid())
+
+    def rest(self, name: str) -> None:
+        say(f"{name}: {self.rest_seconds:.0f} s")
+        time.sleep(15)
+        cpu, before, began = cpu_seconds(self.pid()), states_taken(self.url), time.monotonic()
+        time.sleep(self.rest_seconds)
+        passed = time.monotonic() - began
+        self.figures[f"{name}, operator CPU % of a core"] = (cpu_seconds(self.pid()) - cpu) / passed * 100
+        self.figures[f"{name}, states per second"] = (states_taken(self.url) - before) / passed
+        self.figures[f"{name}, operator memory MB"] = memory_mb(self.pid())
+
+    def delete(self) -> None:
+        say("delete")
+        cpu, began = cpu_seconds(self.pid()), time.monotonic()
+        self.for_all(lambda number: self.client.session.delete(f"{self.client.server}{POOLS}/{name_of(number)}", timeout=60), self.pools)
+        wait(lambda: -len(pools_of(self.client)), 0, "delete: pools gone (negative: still there)")
+        self.figures["delete, s"] = time.monotonic() - began
+        self.figures["delete, operator CPU s"] = cpu_seconds(self.pid()) - cpu
+
+    def steady(self) -> None:
+        """Pods of a settled pool, one pool after the other; then the operator starts."""
+        pools = max(1, self.pools // 3)
+        done = 0
+        for number in range(pools):
+            body = pool(1000 + number, self.instances)
+            made = self.client.call("POST", POOLS, body)
+            identity = PoolIdentity(namespace="default", name=body["metadata"]["name"], uid=made["metadata"]["uid"])
+            self.for_all(lambda index, identity=identity, spec=body["spec"]: self.prebuild(identity, spec, index), self.instances)  # type: ignore[misc]
+            done += self.instances
+            if number % 10 == 9:
+                say(f"steady: {done} of {pools * self.instances} pods prebuilt")
+        self.operator.start()
+        wait(lambda: ready(self.client), pools, "steady: pools Ready")
+        self.rest("steady")
+
+    def prebuild(self, identity: PoolIdentity, spec: dict[str, Any], index: int) -> None:
+        """One instance that serves."""
+        now = format_time(time.time() - 60)
+        body = pod(
+            identity,
+            parse_spec(spec),
+            role=Role.BOTH,
+            ordinal=index + 1,
+            image=self.operator.settings["FAIRLEAD_ENGINE_IMAGE"],
+            reason="Prebuilt",
+            now=now,
+        )
+        body["metadata"]["annotations"] |= state_annotations(InstanceState.SERVING, now, "Prebuilt")
+        path = "/api/v1/namespaces/default/pods"
+        self.client.call("POST", path, body)
+        address = f"127.{60 + index // 200}.{int(identity.name[-3:]) % 200}.{index % 200 + 1}"
+        status = {"phase": "Running", "podIP": address, "conditions": [{"type": "Ready", "status": "True"}]}
+        self.client.merge(f"{path}/{body['metadata']['name']}/status", {"status": status})
+
+
+def measure(parts: Iterable[str], pools: int, instances: int, rest_seconds: float, folder: Path) -> dict[str, float]:
+    """The parts' figures by name."""
     (folder / "kubernetes").mkdir()
     (folder / "pg").mkdir()
-    with running_kubernetes_api(folder / "kubernetes") as kubeconfig, running_control_api(folder / "pg", kubeconfig) as url:
-        client = KubernetesClient.of(kubeconfig)
-        operator = OperatorProcess(
-            kubeconfig=kubeconfig,
-            api_url=url,
-            log=folder / "operator.log",
-            settings={"FAIRLEAD_API_TOKEN": TOKEN, "FAIRLEAD_OPERATOR_RESYNC_SECONDS": "10"},
+    with running_kubernetes_api(folder / "kubernetes") as kubeconfig, running_control_api(folder / "pg", kubeconfig) as (url, api):
+        settings = {
+            "FAIRLEAD_API_TOKEN": TOKEN,
+            "FAIRLEAD_OPERATOR_RESYNC_SECONDS": "10",
+            "FAIRLEAD_ENGINE_IMAGE": "fairlead/engine:bench",
+        }
+        operator = OperatorProcess(kubeconfig=kubeconfig, api_url=url, log=folder / "operator.log", settings=settings)
+        bench = Bench(
+            client=KubernetesClient.of(kubeconfig),
+            operator=operator,
+            url=url,
+            api=api,
+            pools=pools,
+            instances=instances,
+            rest_seconds=rest_seconds,
         )
-        for number in range(pools):
-            client.call("POST", POOLS, pool(number))
-        with running_pod_phases(client):
-            try:
-                run_parts(operator, client, url, pools, rest_seconds, figures)
-            finally:
-                operator.kill()
-    return figures
-
-
-def run_parts(
-    operator: OperatorProcess, client: KubernetesClient, url: str, pools: int, rest_seconds: float, figures: dict[str, float]
-) -> None:
-    """The four parts, one after the other."""
-    began = time.monotonic()
-    operator.start()
-    wait(lambda: ready(client) == pools, "all pools are Ready")
-    figures["settle, s"] = time.monotonic() - began
-    figures["settle, operator CPU s"] = cpu_seconds(operator.process)
-    time.sleep(10)
-    assert operator.stop() == 0
-    before, began = states_taken(url), time.monotonic()
-    operator.start()
-    wait(lambda: states_taken(url) - before >= pools, "the control API has heard of every pool again")
-    figures["restart, s"] = time.monotonic() - began
-    figures["restart, operator CPU s"] = cpu_seconds(operator.process)
-    time.sleep(15)
-    cpu, before = cpu_seconds(operator.process), states_taken(url)
-    time.sleep(rest_seconds)
-    figures["rest, operator CPU ms per pool and 10 s"] = (cpu_seconds(operator.process) - cpu) / rest_seconds * 10 / pools * 1000
-    figures["rest, states per second"] = (states_taken(url) - before) / rest_seconds
-    cpu, began = cpu_seconds(operator.process), time.monotonic()
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda number: client.session.delete(f"{client.server}{POOLS}/bench-{number:03}", timeout=60), range(pools)))
-    wait(lambda: not client.call("GET", POOLS)["items"], "all pools are gone")
-    figures["delete, s"] = time.monotonic() - began
-    figures["delete, operator CPU s"] = cpu_seconds(operator.process) - cpu
+        try:
+            bench.run(parts)
+        finally:
+            operator.kill()
+        return bench.figures
 
 
 def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--pools", type=int, default=300)
+    parser.add_argument("--instances", type=int, default=50)
     parser.add_argument("--rest-seconds", type=float, default=30.0)
     arguments = parser.parse_args()
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory(prefix="fairlead-pools-") as folder:
-        figures = measure(arguments.pools, arguments.rest_seconds, Path(folder))
+        figures = measure(arguments.parts or PARTS, arguments.pools, arguments.instances, arguments.rest_seconds, Path(folder))
     print(json.dumps({name: round(value, 2) for name, value in figures.items()}, indent=1))
 
 

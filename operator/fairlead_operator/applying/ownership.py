@@ -58,13 +58,14 @@ async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, fo
     await cluster.patch(resource, identity.namespace, found["metadata"]["name"], _guarded(found, _ownership(found, identity)))
 
 
-async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any]) -> None:
+async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any], *, is_new: bool = False) -> None:
     """Create a child, or restore the fields that the pool sets.
 
-    Fields that others added stay. Raises ClusterError, NotOwned.
+    Fields that others added stay. `is_new` = the pool has most likely no children yet, so creating is tried before
+    looking. Raises ClusterError, NotOwned.
     """
     name = wanted["metadata"]["name"]
-    found = await cluster.get(resource, identity.namespace, name)
+    found = None if is_new else await cluster.get(resource, identity.namespace, name)
     if found is None:
         if await cluster.create(resource, identity.namespace, dict(wanted)):
             return

@@ -15,10 +15,10 @@ POOLS = (GROUP, VERSION, PLURAL)
 
 
 @kopf.index(*POOLS)
-def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict[tuple[str | None, str], PoolWorker]:
+async def workers(namespace: str | None, name: str, memo: kopf.Memo, **_: Any) -> dict[tuple[str | None, str], PoolWorker]:
     """The worker of every pool, for the events of its instances and children.
 
-    A pool and its namesake that is being deleted have one worker each.
+    A pool and its namesake that is being deleted have one worker each. (Kopf would run a plain function in a thread.)
     """
     if "worker" not in memo:
         memo.worker = memo.make_worker(namespace, name)

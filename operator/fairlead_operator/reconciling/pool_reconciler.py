@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts
-from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, DesiredRole
@@ -142,7 +141,7 @@ class PoolReconciler:
         highest = last_ordinal(pool, pods)
         actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
         self._record_changes(identity, pool, in_force, steps, now)
-        await self._restore_children(identity, in_force.spec, desired, now)
+        await self._restore_children(identity, in_force, desired, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
         facts = PoolFacts(
             problem=in_force.problem,
@@ -194,11 +193,12 @@ class PoolReconciler:
         if in_force.problem is None and was_refused(pool):
             self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
 
-    async def _restore_children(self, identity: PoolIdentity, spec: PoolSpec | None, desired: tuple[DesiredRole, ...], now: float) -> None:
+    async def _restore_children(self, identity: PoolIdentity, in_force: SpecInForce, desired: tuple[DesiredRole, ...], now: float) -> None:
         """Restore the Service and a PodDisruptionBudget per role; delete the budgets of roles that the pool has not.
 
         Skipped if they were found right and no event about them came since.
         """
+        spec, is_new = in_force.spec, in_force.previous is None
         if spec is None:
             return
         changed_times = self._child_changes
@@ -209,7 +209,7 @@ class PoolReconciler:
         budgets = [disruption_budget(identity, role.role, role.replicas) for role in desired]
         right = True
         for resource, body in ((Resource.SERVICES, service(identity, spec)), *((Resource.BUDGETS, budget) for budget in budgets)):
-            act = partial(restore, self._dependencies.cluster, identity, resource, body)
+            act = partial(restore, self._dependencies.cluster, identity, resource, body, is_new=is_new)
             right = await self._retries.attempt(identity, ("child", resource, body["metadata"]["name"]), act) and right
         cleared = partial(delete_others, self._dependencies.cluster, identity, Resource.BUDGETS, budgets)
         right = await self._retries.attempt(identity, ("others", Resource.BUDGETS), cleared) and right

@@ -116,3 +116,27 @@ async def test_outside_a_cluster_without_a_kubeconfig_the_variable_is_named(monk
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterNotConfigured, match="set KUBECONFIG to a kubeconfig file"):
         await KubernetesApi.connect(None)
+
+
+async def test_an_answer_that_is_no_document_counts_as_none(server: ScriptedServer, api: KubernetesApi) -> None:
+    server.text = "<html>sign in</html>"
+    with pytest.raises(ClusterUnavailable, match="GET /version: 200 without a document"):
+        await api.call("GET", "/version")
+
+
+async def test_a_proxy_of_the_environment_is_used_and_one_that_is_not_for_this_address_is_not(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", "elsewhere.example")
+    through = await KubernetesApi.connect(write(tmp_path / "through", "http://cluster.example"))
+    assert await through.call("GET", "/version") == {}
+    await through.close()
+    around = await KubernetesApi.connect(write(tmp_path / "around", "http://elsewhere.example.:1"))
+    await around.close()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    direct = await KubernetesApi.connect(write(tmp_path / "direct", server.url))
+    assert await direct.call("GET", "/version") == {}
+    await direct.close()
+    assert len(server.asked) == 2

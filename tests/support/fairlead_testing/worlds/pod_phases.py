@@ -62,13 +62,15 @@ class PodPhases:
 
     client: KubernetesClient
     starts: bool = True
+    pause: float = 0.05
+    """Seconds between two looks at all pods."""
     frozen: set[str] = field(default_factory=set)
     addresses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until `ending` is set: look at all pods every 50 ms."""
-        while not self.ending.wait(0.05):
+        """Until `ending` is set: look at all pods again and again."""
+        while not self.ending.wait(self.pause):
             for pod in self.client.call("GET", "/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool")["items"]:
                 self._move(pod)
 
@@ -87,9 +89,9 @@ class PodPhases:
 
 
 @contextmanager
-def running_pod_phases(client: KubernetesClient) -> Iterator[PodPhases]:
+def running_pod_phases(client: KubernetesClient, pause: float = 0.05) -> Iterator[PodPhases]:
     """Moves all pods of the cluster until the block ends."""
-    phases = PodPhases(client=client)
+    phases = PodPhases(client=client, pause=pause)
     thread = threading.Thread(target=phases.run, daemon=True)
     thread.start()
     try:
