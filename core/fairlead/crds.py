@@ -150,6 +150,22 @@ def _status_schema() -> dict[str, Any]:
                     "tpotAttainment": {"type": "number", "description": "Finished requests within the TPOT target."},
                 },
             },
+            "schedules": {
+                "type": "array",
+                "description": "The schedules, and which of them have a window open.",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {
+                        "name": _text("Name of the schedule."),
+                        "opened": _text("Start of the window that is open.", format="date-time"),
+                        "closes": _text("End of the window that is open.", format="date-time"),
+                        "next": _text("Next start of a window.", format="date-time"),
+                    },
+                },
+            },
             "specInForce": {
                 "type": "object",
                 "description": "The last spec that was accepted; it stays in force while a newer one is refused.",

@@ -6,10 +6,13 @@ as the sessions and requests that each instance still has. These dataclasses are
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from fairlead.instances import InstanceState, Role
 from fairlead.scaling.signals import PoolSignals
+from fairlead.schedules.windows import Window
+from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,21 @@ class InstanceReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulesInForce:
+    """What the schedules of the spec in force set at an instant, by the operator's clock.
+
+    `windows` are open. `slo` and `early_rejection` are the pool's, with what the windows override. `overruled` names,
+    for a schedule with an open window that decides nothing, those that decide.
+    """
+
+    at: datetime
+    windows: tuple[Window, ...]
+    slo: SloFacts
+    early_rejection: EarlyRejectionFacts
+    overruled: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
     """A pool as the operator sees it: the object's identity and verbatim spec, and all instances not yet gone.
 
@@ -51,6 +69,8 @@ class PoolState:
     changed_by: str
     problem: str | None = None
     conditions: tuple[dict[str, Any], ...] = ()
+    schedules: SchedulesInForce | None = None
+    """None: no spec was ever in force, or the pool is being deleted."""
     instances: tuple[InstanceReport, ...]
 
 

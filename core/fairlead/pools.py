@@ -6,11 +6,12 @@ Attribute names are the document's names in snake_case; durations are in seconds
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from fairlead.instances import Role
+from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, RoutingFacts, SessionFacts, SloFacts
@@ -185,6 +186,19 @@ class DrainSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolScalingSpec:
+    """What changes the number of instances without a person."""
+
+    schedules: tuple[ScheduleSpec, ...] = listing(
+        ScheduleSpec,
+        "Windows in time that bound the replicas of roles and override slo and earlyRejection; where several are open, the last to open decides.",
+        (),
+        key="name",
+        max_items=MAX_SCHEDULES,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
     """The part of a spec that goes into a RoutingTable.
 
@@ -240,6 +254,25 @@ class PoolSpec:
             field="roles",
             message="roles[].template is required unless engine.type is simulated",
         ),
+        Rule(
+            cel="!has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.roles) || "
+            "schedule.roles.all(bounds, self.roles.exists(role, role.name == bounds.name)))",
+            holds=lambda spec: not list(_unknown_roles(spec)),
+            fault=lambda spec: next(_unknown_roles(spec)),
+            message="scaling.schedules[].roles[].name must be one of the pool's roles",
+        ),
+        Rule(
+            cel="!has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.roles) || "
+            "schedule.roles.all(bounds, self.roles.all(role, role.name != bounds.name || ("
+            + " && ".join(
+                f"(!has(bounds.{name}) || (bounds.{name} >= role.minReplicas && bounds.{name} <= role.maxReplicas))"
+                for name in ("replicas", "minReplicas", "maxReplicas")
+            )
+            + "))))",
+            holds=lambda spec: not list(_bounds_outside(spec)),
+            fault=lambda spec: next(_bounds_outside(spec)),
+            message="the bounds in scaling.schedules[].roles must lie within the role's own minReplicas and maxReplicas in roles[]",
+        ),
     )
 
     model: str = text(
@@ -261,6 +294,7 @@ class PoolSpec:
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
     early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
     drain: DrainSpec = nested(DrainSpec, "How an instance is emptied before its pod is deleted.")
+    scaling: PoolScalingSpec = nested(PoolScalingSpec, "What changes the number of instances without a person.")
 
     @property
     def simulated(self) -> SimulatedSpec | None:
@@ -286,6 +320,29 @@ class PoolSpec:
             early_rejection=self.early_rejection,
             anchors_per_instance=self.routing.anchors_per_instance,
         )
+
+
+def _scheduled_roles(spec: PoolSpec) -> Iterator[tuple[str, ScheduledRole]]:
+    """The bounds of roles in all schedules, with their paths below the spec."""
+    for place, schedule in enumerate(spec.scaling.schedules):
+        for row, bounds in enumerate(schedule.roles):
+            yield f"scaling.schedules[{place}].roles[{row}]", bounds
+
+
+def _unknown_roles(spec: PoolSpec) -> Iterator[tuple[str, object]]:
+    """Path and name of each role in a schedule that the pool does not have."""
+    known = {role.name for role in spec.roles}
+    return ((f"{path}.name", bounds.name.value) for path, bounds in _scheduled_roles(spec) if bounds.name not in known)
+
+
+def _bounds_outside(spec: PoolSpec) -> Iterator[tuple[str, object]]:
+    """Path and value of each bound in a schedule that its role's own bounds do not allow."""
+    of_role = {role.name: range(role.min_replicas, role.max_replicas + 1) for role in spec.roles}
+    for path, bounds in _scheduled_roles(spec):
+        given = (("replicas", bounds.replicas), ("minReplicas", bounds.min_replicas), ("maxReplicas", bounds.max_replicas))
+        for name, replicas in given:
+            if replicas is not None and bounds.name in of_role and replicas not in of_role[bounds.name]:
+                yield f"{path}.{name}", replicas
 
 
 def _part(of: type[Facts], section: object, **others: Any) -> Facts:

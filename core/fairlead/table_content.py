@@ -4,10 +4,10 @@ Pure; a table gets a new version exactly when this content changes.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairlead.instances import ACCEPTING, REACHABLE
-from fairlead.pool_states import InstanceReport
+from fairlead.pool_states import InstanceReport, SchedulesInForce
 from fairlead.pools import PoolSpec, TableFacts
 from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
 
@@ -23,6 +23,12 @@ class MirroredFacts:
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
         return MirroredFacts(table=spec.facts(), migrate_sessions=spec.drain.migrate_sessions)
+
+    def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
+        """The facts with the SLO and early rejection that open windows set, or no longer set."""
+        if schedules is None:
+            return self
+        return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
 
 
 def table_of(pool: PoolKey, uid: str, generation: int, facts: TableFacts, instances: Iterable[InstanceReport]) -> RoutingTable:

@@ -108,7 +108,7 @@ class PoolWorker:
         least = self._turns.pace.least
         await asyncio.sleep(least)
         try:
-            await asyncio.wait_for(self._wish.wait(), max(0.0, due * (0.9 + 0.2 * self._turns.chance()) - least))
+            await asyncio.wait_for(self._wish.wait(), max(0.0, due * (0.8 + 0.2 * self._turns.chance()) - least))
         except TimeoutError:
             return
 

@@ -10,23 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.instances import Role
+from fairlead.scaling.bounds import RoleBounds
 from fairlead.schedules.specs import EarlyRejectionOverride, ScheduledRole, ScheduleSpec, SloOverride, overridden
 from fairlead.schedules.windows import Window, open_windows
 from fairlead.tables import EarlyRejectionFacts, SloFacts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleBounds:
-    """The bounds that schedules give a role now; None = the role's own. `schedules` are those that gave them."""
-
-    least: int | None
-    most: int | None
-    schedules: tuple[str, ...]
-
-    def clamp(self, replicas: int) -> int:
-        """The number nearest to `replicas` within the bounds."""
-        raised = replicas if self.least is None else max(replicas, self.least)
-        return raised if self.most is None else min(raised, self.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +24,14 @@ class InForce:
     """
 
     windows: tuple[Window, ...]
-    bounds: Mapping[Role, RoleBounds]
+    bounds: tuple[RoleBounds, ...]
     slo_override: SloOverride | None
     early_rejection_override: EarlyRejectionOverride | None
     deciding: Mapping[str, tuple[str, ...]]
+
+    def is_open(self, schedule: str) -> bool:
+        """Whether the schedule of this name has a window open."""
+        return any(window.schedule == schedule for window in self.windows)
 
     def slo(self, pool: SloFacts) -> SloFacts:
         """The pool's latency targets with what is overridden."""
@@ -83,7 +74,7 @@ def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
     roles = {role: names[role.value] for role in Role if role.value in names}
     return InForce(
         windows=windows,
-        bounds={role: _larger(role, [by_name[name] for name in found]) for role, found in roles.items()},
+        bounds=tuple(_larger(role, [by_name[name] for name in found]) for role, found in roles.items()),
         slo_override=by_name[slo[0]].slo if slo else None,
         early_rejection_override=by_name[early_rejection[0]].early_rejection if early_rejection else None,
         deciding=names | ({"slo": slo} if slo else {}) | ({"earlyRejection": early_rejection} if early_rejection else {}),
@@ -95,7 +86,8 @@ def _larger(role: Role, schedules: Sequence[ScheduleSpec]) -> RoleBounds:
     least = [item.least for item in bounds if item.least is not None]
     most = [item.most for item in bounds if item.most is not None]
     return RoleBounds(
-        least=max(least, default=None),
-        most=max(most) if len(most) == len(bounds) else None,
-        schedules=tuple(schedule.name for schedule in schedules),
+        role=role,
+        min_replicas=max(least, default=None),
+        max_replicas=max(most) if len(most) == len(bounds) else None,
+        schedule=" and ".join(schedule.name for schedule in schedules),
     )

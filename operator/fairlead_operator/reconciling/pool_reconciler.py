@@ -28,10 +28,11 @@ from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
 from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, ring_anchors, seconds_to_replacement, troubles_of
-from fairlead_operator.reconciling.roles import ScaleStep, desired_roles, scale_steps, wanted_replicas
+from fairlead_operator.reconciling.roles import ScaleStep, desired_roles, scale_steps, wanted_replicas, within_windows
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
+from fairlead_operator.reconciling.windows import WindowEvent, scheduled, window_events
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.times import format_second
 
@@ -132,14 +133,18 @@ class PoolReconciler:
         self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
     ) -> float:
         now = self._dependencies.clock()
-        wanted = wanted_replicas(in_force.spec, pool["metadata"])
+        schedules = scheduled(in_force.spec, now)
+        declared = wanted_replicas(in_force.spec, pool["metadata"])
+        wanted = within_windows(in_force.spec, declared, schedules.found.bounds if schedules is not None else ())
         desired, steps = desired_roles(in_force.spec, wanted), scale_steps(pool.get("status") or {}, wanted)
         observed = tuple(pod.instance for pod in pods)
         goal = DesiredPool(roles=desired) if desired else None
-        state = pool_state(pool, pods, in_force, weights(goal, observed, now))
+        told = schedules.told if schedules is not None else None
+        state = pool_state(pool, pods, in_force, weights(goal, observed, now), told)
         answer = await self._state_exchange.exchange(state)
         highest = last_ordinal(pool, pods)
         actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        self._record_windows(identity, window_events(pool.get("status") or {}, schedules, now), now)
         self._record_changes(identity, pool, in_force, steps, now)
         await self._restore_children(identity, in_force, desired, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
@@ -149,16 +154,19 @@ class PoolReconciler:
             instances=observed,
             observations=answer.known,
             api_problem=answer.problem,
-            slo_percentile=in_force.spec.slo.percentile if in_force.spec is not None else None,
+            slo_percentile=schedules.told.slo.percentile if schedules is not None else None,
             troubles=troubles_of(pods),
             apply_problem=self._retries.problem,
             strangers=strangers,
         )
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
-        changed = await self._write_status(identity, pool, in_force, facts, steps, ring_anchors(state, in_force), max(highest, made), now)
+        windows = schedules.status if schedules is not None else ()
+        anchors = ring_anchors(state, in_force)
+        changed = await self._write_status(identity, pool, in_force, facts, steps, windows, anchors, max(highest, made), now)
         if answer.trusted is not None:
             await self._recorder.deliver()
-        return self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
+        due = self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
+        return due if schedules is None else min(due, max(self._dependencies.settings.pace.least, schedules.wake_in))
 
     def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
         """Seconds until the next reconciliation.
@@ -179,6 +187,10 @@ class PoolReconciler:
             return pace.busy
         replacement = seconds_to_replacement(facts, self._dependencies.settings.limits, now)
         return min(pace.settled, max(pace.busy, replacement))
+
+    def _record_windows(self, identity: PoolIdentity, events: tuple[WindowEvent, ...], now: float) -> None:
+        for event in events:
+            self._recorder.record(identity, now, event.reason, event.message, after=event.figure)
 
     def _record_changes(
         self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, steps: tuple[ScaleStep, ...], now: float
@@ -239,6 +251,7 @@ class PoolReconciler:
         in_force: SpecInForce,
         facts: PoolFacts,
         steps: tuple[ScaleStep, ...],
+        schedules: tuple[dict[str, Any], ...],
         anchors: int,
         last_ordinal: int,
         now: float,
@@ -253,6 +266,7 @@ class PoolReconciler:
             facts,
             selector=identity.selector(),
             steps=steps,
+            schedules=schedules,
             anchors=anchors,
             last_ordinal=last_ordinal,
             now=format_second(now),

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
 from fairlead.instances import InstanceState
-from fairlead.pool_states import PoolState
+from fairlead.pool_states import PoolState, SchedulesInForce
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead.routing.knowledge.rings import anchor_count
@@ -19,11 +19,17 @@ from fairlead_operator.reconciling.specs import SpecInForce
 _ALL_WARM: Mapping[str, float] = MappingProxyType({})
 
 
-def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForce, warming: Mapping[str, float] = _ALL_WARM) -> PoolState:
+def pool_state(
+    pool: dict[str, Any],
+    pods: tuple[Pod, ...],
+    in_force: SpecInForce,
+    warming: Mapping[str, float] = _ALL_WARM,
+    schedules: SchedulesInForce | None = None,
+) -> PoolState:
     """The state that is sent to the control API.
 
-    The spec is that of the object, even when it is refused; addresses follow the spec in force. `warming` has the share
-    (0-1) of its weight for each instance that does not have all of it yet.
+    The spec is that of the object, even when it is refused; addresses and `schedules` follow the spec in force.
+    `warming` has the share (0-1) of its weight for each instance that does not have all of it yet.
     """
     metadata = pool["metadata"]
     port = in_force.spec.engine.port if in_force.spec is not None else 8000
@@ -36,6 +42,7 @@ def pool_state(pool: dict[str, Any], pods: tuple[Pod, ...], in_force: SpecInForc
         annotations=metadata.get("annotations") or {},
         changed_by=who_changed(pool),
         problem=in_force.problem.message if in_force.problem is not None else None,
+        schedules=schedules,
         conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
         instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
     )

@@ -1,12 +1,13 @@
 """What is wanted of each role of a pool, who asked for it, and what of it changed. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, RoleSpec
 from fairlead.reconciling.observed import DesiredRole, Warming
+from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
 from fairlead_operator.manifests import spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
 
@@ -57,6 +58,22 @@ def _declared(spec: PoolSpec, role: RoleSpec, metadata: Mapping[str, Any]) -> Wa
         return WantedReplicas(role=role.name, replicas=role.least, reason="nobody said how many, so the fewest")
     manager = spec_manager(metadata, "roles", role.name.value, "replicas")
     return WantedReplicas(role=role.name, replicas=role.replicas, reason=f"roles[{role.name}].replicas set by {manager}")
+
+
+def within_windows(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], windows: Sequence[RoleBounds]) -> tuple[WantedReplicas, ...]:
+    """The numbers wanted, within the bounds that open windows of schedules set."""
+    roles = {role.name: role for role in spec.roles} if spec is not None else {}
+    return tuple(_within(item, roles[item.role], windows) for item in wanted)
+
+
+def _within(item: WantedReplicas, role: RoleSpec, windows: Sequence[RoleBounds]) -> WantedReplicas:
+    declared = DeclaredRole(role=role.name, replicas=item.replicas, min_replicas=role.least, max_replicas=role.max_replicas)
+    bounds = bounds_in_force(declared, windows)
+    schedule = bounds.set_by(item.replicas)
+    if schedule is None:
+        return item
+    number = bounds.clamp(item.replicas)
+    return WantedReplicas(role=item.role, replicas=number, reason=f"schedule {schedule} bounds it to {bounds.lower} to {bounds.upper}")
 
 
 def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> tuple[DesiredRole, ...]:

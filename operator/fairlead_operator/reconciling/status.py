@@ -22,6 +22,7 @@ def status_document(
     anchors: int,
     last_ordinal: int,
     now: str,
+    schedules: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     """The whole status.
 
@@ -43,6 +44,8 @@ def status_document(
         "ring": _ring(old, facts, anchors),
         "slo": old.get("slo") or {},
     }
+    if schedules or "schedules" in old:
+        status["schedules"] = list(schedules)
     if facts.observations is not None:
         seen = facts.observations
         shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}

@@ -47,8 +47,9 @@ class PostgresPools:
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
             await note_revision(connection, row, pool, state, drafts, now)
-            in_force = facts or _stored_facts(row)
-            await note_slo(connection, row, facts, now)
+            told = facts or _stored_facts(row)
+            in_force = told.under(state.schedules) if told is not None else None
+            await note_slo(connection, row, in_force, now)
             await note_instances(connection, row.id, state.instances, now)
             version = row.table_version
             if in_force is not None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
+from fairlead.scaling.bounds import RoleBounds
 from fairlead.schedules.conflicts import WEEK, conflicts
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
@@ -33,8 +34,9 @@ def at(hour: float, day: int = 0) -> datetime:
 
 
 def bounds(instant: datetime, *schedules: ScheduleSpec) -> tuple[int | None, int | None] | None:
-    found = in_force(schedules, instant).bounds.get(Role.BOTH)
-    return None if found is None else (found.least, found.most)
+    for found in in_force(schedules, instant).bounds:
+        return found.min_replicas, found.max_replicas
+    return None
 
 
 def test_a_window_is_open_from_its_start_until_just_before_its_end() -> None:
@@ -87,8 +89,7 @@ def test_the_window_that_opened_last_decides() -> None:
 
 def test_windows_that_open_at_once_give_the_larger_bounds() -> None:
     one, other = schedule("one", replicas=(1, 6)), schedule("other", replicas=(2, 3))
-    found = in_force([one, other], at(9)).bounds[Role.BOTH]
-    assert (found.least, found.most, found.schedules) == (2, 6, ("one", "other"))
+    assert in_force([one, other], at(9)).bounds == (RoleBounds(role=Role.BOTH, min_replicas=2, max_replicas=6, schedule="one and other"),)
     open_upwards = schedule("open", roles=[{"name": "both", "minReplicas": 1}])
     assert bounds(at(9), one, open_upwards) == (1, None)
 
@@ -113,9 +114,7 @@ def test_a_window_that_decides_nothing_knows_who_overrules_it() -> None:
     assert in_force([small], at(3)).slo(SloFacts()) == SloFacts()
 
 
-def test_bounds_clamp_to_the_nearest_number() -> None:
-    clamp = in_force([schedule(replicas=(2, 4))], at(9)).bounds[Role.BOTH].clamp
-    assert [clamp(wanted) for wanted in (0, 2, 3, 9)] == [2, 2, 3, 4]
+def test_replicas_are_both_bounds_at_once() -> None:
     exact = schedule(roles=[{"name": "both", "replicas": 3}])
     assert bounds(at(9), exact) == (3, 3)
 

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fairlead.instances import Role
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import next_change
@@ -108,8 +107,10 @@ def expected(zone: str) -> npt.NDArray[np.int64]:
 
 
 def told(schedules: list[ScheduleSpec], instant: datetime) -> tuple[int, int]:
-    found = in_force(schedules, instant).bounds.get(Role.BOTH)
-    return (NONE, NONE) if found is None or found.least is None or found.most is None else (found.least, found.most)
+    for found in in_force(schedules, instant).bounds:
+        if found.min_replicas is not None and found.max_replicas is not None:
+            return found.min_replicas, found.max_replicas
+    return NONE, NONE
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])

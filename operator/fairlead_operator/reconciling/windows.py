@@ -1,0 +1,111 @@
+"""What the pool's schedules mean for this round: status, events, the state told to the API, the next wake-up. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+from fairlead.pool_states import SchedulesInForce
+from fairlead.pools import PoolSpec
+from fairlead.schedules.in_force import InForce, in_force
+from fairlead.schedules.windows import next_change, next_starts
+from fairlead_operator.times import format_second, parse_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowEvent:
+    """A window opened or closed since the status was written."""
+
+    reason: str
+    message: str
+    schedule: str
+    opened: str
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """The window as the pool's history has it."""
+        return {"schedule": self.schedule, "opened": self.opened}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """The schedules of a spec at an instant. In `wake_in` seconds a window opens or closes; infinite if none does."""
+
+    found: InForce
+    told: SchedulesInForce
+    status: tuple[dict[str, Any], ...]
+    wake_in: float
+
+
+def scheduled(spec: PoolSpec | None, now: float) -> Scheduled | None:
+    """What the spec's schedules set at `now` (Unix seconds); None without a spec."""
+    if spec is None:
+        return None
+    schedules, instant = spec.scaling.schedules, datetime.fromtimestamp(now, UTC)
+    found = in_force(schedules, instant)
+    change = next_change(schedules, instant)
+    overruled = {schedule.name: " and ".join(found.overruling(schedule)) for schedule in schedules if found.is_open(schedule.name)}
+    return Scheduled(
+        found=found,
+        told=SchedulesInForce(
+            at=instant,
+            windows=found.windows,
+            slo=found.slo(spec.slo),
+            early_rejection=found.early_rejection(spec.early_rejection),
+            overruled={name: by for name, by in overruled.items() if by},
+        ),
+        status=_status(spec, found, instant),
+        wake_in=inf if change is None else max(0.0, change.timestamp() - now),
+    )
+
+
+def _status(spec: PoolSpec, found: InForce, instant: datetime) -> tuple[dict[str, Any], ...]:
+    open_ = {window.schedule: window for window in found.windows}
+    lines = []
+    for schedule in spec.scaling.schedules:
+        line: dict[str, Any] = {"name": schedule.name}
+        if window := open_.get(schedule.name):
+            line |= {"opened": format_second(window.opens.timestamp()), "closes": format_second(window.closes.timestamp())}
+        if following := next(next_starts(schedule, instant), None):
+            line["next"] = format_second(following.timestamp())
+        lines.append(line)
+    return tuple(lines)
+
+
+def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float) -> tuple[WindowEvent, ...]:
+    """The windows that opened and closed since the status was written, in the order of closing and opening."""
+    if after is None:
+        return ()
+    before = _open(status.get("schedules") or ())
+    present = _open(after.status)
+    closed = [_closed(name, line, name in {item["name"] for item in after.status}, now) for name, line in before.items()]
+    same = {name for name, line in present.items() if before.get(name, {}).get("opened") == line["opened"]}
+    opened = [
+        WindowEvent(
+            reason="WindowOpened",
+            message=f"The window of schedule {name} is open from {line['opened']} until {line['closes']}",
+            schedule=name,
+            opened=line["opened"],
+        )
+        for name, line in present.items()
+        if name not in same
+    ]
+    return (*(event for event in closed if event.schedule not in same), *opened)
+
+
+def _open(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {line["name"]: line for line in lines if line.get("opened")}
+
+
+def _closed(name: str, line: Mapping[str, Any], exists: bool, now: float) -> WindowEvent:
+    closes = parse_time(line.get("closes"))
+    if not exists:
+        why = "the schedule was removed"
+    elif closes is not None and now >= closes:
+        why = f"its end was {line['closes']}"
+    else:
+        why = "the schedule was changed, skipped or paused, or the clock was set"
+    return WindowEvent(
+        reason="WindowClosed", message=f"The window of schedule {name} is closed: {why}", schedule=name, opened=str(line["opened"])
+    )

@@ -1,0 +1,136 @@
+"""Schedules in the operator: what is in force follows from now alone, on a fake cluster in virtual time."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fairlead.pool_states import SchedulesInForce
+from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
+
+DAY = 86_400.0
+
+
+def instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def schedule(*starts: float, **fields: Any) -> dict[str, Any]:
+    """A schedule that opens at these instants, and else once in a leap year."""
+    return {
+        "name": "peak",
+        "cron": "0 0 29 2 *",
+        "duration": "5m",
+        "runAt": [instant(start) for start in starts],
+        "roles": [{"name": "both", "minReplicas": 4}],
+        "slo": {"ttft": "2s"},
+        "earlyRejection": {"mode": "Load"},
+        **fields,
+    }
+
+
+async def staged(*schedules: dict[str, Any], ahead: float = 600) -> tuple[VirtualStage, float]:
+    """A settled pool of two instances, and an instant that is `ahead` of now."""
+    stage = VirtualStage()
+    start = float(int(stage.now + ahead))
+    stage.apply(replicas=2, scaling={"schedules": [one | {"runAt": [instant(start)]} for one in schedules]})
+    await stage.settle()
+    return stage, start
+
+
+def told(stage: VirtualStage) -> SchedulesInForce:
+    found = stage.api.states[-1].schedules
+    assert found is not None
+    return found
+
+
+async def test_a_window_scales_the_pool_changes_what_tables_carry_and_takes_both_back() -> None:
+    stage, start = await staged(schedule())
+    assert len(stage.pods()) == 2
+    assert stage.pool()["status"]["schedules"] == [{"name": "peak", "next": instant(start)}]
+    stage.now = start
+    await stage.settle()
+    assert len(stage.pods()) == 4
+    assert (told(stage).slo.ttft_seconds, told(stage).early_rejection.mode) == (2.0, "Load")
+    [line] = stage.pool()["status"]["schedules"]
+    assert (line["opened"], line["closes"]) == (instant(start), instant(start + 300))
+    [role] = stage.pool()["status"]["roles"]
+    assert role["lastScale"]["reason"] == "schedule peak bounds it to 4 to 64"
+    assert stage.pool()["spec"]["replicas"] == 2, "what a person declared stays"
+    stage.now = start + 300
+    await stage.settle()
+    for _ in range(10):
+        stage.now += 1
+        await stage.round()
+    assert len(stage.pods()) == 2
+    assert (told(stage).windows, told(stage).slo.ttft_seconds, told(stage).early_rejection.mode) == ((), 5.0, "Disabled")
+    events = {event.reason: event for event in stage.api.events if event.reason.startswith("Window")}
+    assert events["WindowOpened"].message == f"The window of schedule peak is open from {instant(start)} until {instant(start + 300)}"
+    assert events["WindowClosed"].message == f"The window of schedule peak is closed: its end was {instant(start + 300)}"
+    assert [stage.reasons().count(reason) for reason in ("WindowOpened", "WindowClosed")] == [1, 1]
+
+
+async def test_the_operator_wakes_at_the_next_change_at_the_latest() -> None:
+    stage, start = await staged(schedule())
+    stage.now = start - 3
+    due = await stage.round()
+    assert due is not None
+    assert due <= 3
+    stage.now = start - 10 * SETTINGS.pace.settled
+    assert await stage.round() == SETTINGS.pace.settled
+
+
+async def test_an_operator_that_was_away_at_the_start_does_what_is_in_force_now() -> None:
+    stage, start = await staged(schedule())
+    stage.restart()
+    stage.now = start + 100
+    await stage.settle()
+    assert len(stage.pods()) == 4
+    stage.restart()
+    await stage.settle()
+    assert stage.reasons().count("WindowOpened") == 1
+
+
+async def test_an_operator_that_was_away_for_the_whole_window_does_nothing() -> None:
+    stage, start = await staged(schedule())
+    stage.now = start + DAY
+    await stage.settle()
+    assert len(stage.pods()) == 2
+    assert "WindowOpened" not in stage.reasons()
+
+
+async def test_a_clock_that_jumps_back_and_forth_ends_where_it_would_have_been() -> None:
+    stage, start = await staged(schedule())
+    for now in (start + 10, start - 100, start + 20, start + DAY, start + 30):
+        stage.now = now
+        await stage.settle()
+    assert len(stage.pods()) == 4
+    assert told(stage).slo.ttft_seconds == 2.0
+
+
+async def test_a_pause_takes_back_what_the_window_set() -> None:
+    stage, start = await staged(schedule())
+    stage.now = start
+    await stage.settle()
+    stage.apply(replicas=2, scaling={"schedules": [schedule(start, paused=True)]})
+    await stage.settle()
+    assert told(stage).slo.ttft_seconds == 5.0
+    closed = [event.message for event in stage.api.events if event.reason == "WindowClosed"]
+    assert closed == ["The window of schedule peak is closed: the schedule was changed, skipped or paused, or the clock was set"]
+
+
+async def test_a_refused_edit_leaves_the_window_of_the_last_good_spec_open() -> None:
+    stage, start = await staged(schedule())
+    stage.apply(replicas=2, scaling={"schedules": [schedule(start, timeZone="Europe/Belin")]})
+    await stage.settle()
+    assert "spec.scaling.schedules[0].timeZone" in stage.condition("Ready")["message"]
+    assert "Europe/Berlin" in stage.condition("Ready")["message"]
+    stage.now = start
+    await stage.settle()
+    assert len(stage.pods()) == 4
+
+
+async def test_a_schedule_that_decides_nothing_is_told_with_who_does() -> None:
+    one, other = schedule(name="one", roles=[], earlyRejection=None), schedule(name="other", roles=[], earlyRejection=None)
+    stage, start = await staged(one, other)
+    stage.now = start
+    await stage.round()
+    assert told(stage).overruled == {"other": "one"}
