@@ -13,7 +13,7 @@ from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKin
 from fairlead_process import kubernetes_api
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
 
-_PATHS = {TargetKind.POOL: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}/{{}}"}
+_PATHS = {TargetKind.POOL: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}/{{}}", TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}"}
 CONFIGURE_SECONDS = 60
 """Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
@@ -33,9 +33,14 @@ class KubernetesCluster:
         return _object(await self._call(target, "GET"))
 
     async def patch(
-        self, target: Target, spec: Mapping[str, Any], resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
+        self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterObject:
-        body = {"metadata": {"resourceVersion": resource_version, "annotations": dict(annotations)}, "spec": dict(spec)}
+        body: dict[str, Any] = {"metadata": {"resourceVersion": resource_version, "annotations": dict(marks)}}
+        match target.kind:
+            case TargetKind.POOL:
+                body["spec"] = dict(change)
+            case TargetKind.INSTANCE:
+                body["metadata"]["annotations"] |= change
         query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
         return _object(await self._call(target, "PATCH", body, query))
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from fairlead.instances import Role
 from fairlead_client.resources.access import AccessRole
 
 
@@ -14,7 +15,8 @@ class PlanKind(StrEnum):
     """The kind of change that a plan makes.
 
     `scale` changes the number of instances; `policy`, `slo`, `early-rejection` and `ring` (anchors per instance) change
-    a part of the pool's spec.
+    a part of the pool's spec; `cordon` takes one instance out of service without replacing it, and `uncordon` lets it
+    serve again.
     """
 
     SCALE = "scale"
@@ -22,6 +24,8 @@ class PlanKind(StrEnum):
     SLO = "slo"
     EARLY_REJECTION = "early-rejection"
     RING = "ring"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
 
 
 NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
@@ -31,6 +35,8 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.SLO: AccessRole.ADMIN,
         PlanKind.EARLY_REJECTION: AccessRole.ADMIN,
         PlanKind.RING: AccessRole.ADMIN,
+        PlanKind.CORDON: AccessRole.OPERATOR,
+        PlanKind.UNCORDON: AccessRole.OPERATOR,
     }
 )
 """The role that a person needs to plan, apply or undo a change of a kind."""
@@ -64,7 +70,7 @@ class PlanEffect:
     requests_in_flight: int = 0
     """Requests now at the instances that leave; they are served to their end there."""
     key_share_moved: float = 0.0
-    """Share (0-1) of the hash ring that changes its owner, mean over both rings."""
+    """Share (0-1) of the keys on the hash ring that change their owner, mean over both rings."""
     predicted_attainment: float | None = None
     predicted_refusals: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -77,7 +83,7 @@ class PlanEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A previewed change of `target`, an object such as `InferencePool default/chat`.
+    """A previewed change of `target`, an object such as `InferencePool default/chat` or `Pod default/chat-bk2xz4`.
 
     It can be applied until `expires_at`, unless the object changed meanwhile.
     """
@@ -105,12 +111,15 @@ class Plan:
 class PlanRequest:
     """The change to plan.
 
-    `scale` takes `replicas`. The other kinds take `fields`: fields of their section of the spec as a manifest writes
-    them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its default.
+    `scale` takes `replicas`, and `role` in a pool of two roles. `cordon` and `uncordon` take `instance`. The other
+    kinds take `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A
+    field that is left out stays as it is, null goes back to its default.
     """
 
     kind: PlanKind
     replicas: int | None = None
+    role: Role | None = None
+    instance: str | None = None
     fields: dict[str, Any] | None = None
 
 

@@ -13,6 +13,7 @@ from typing import Any, get_origin
 
 import pytest
 
+from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
@@ -278,6 +279,20 @@ async def test_a_part_of_the_spec_is_planned_by_admins_applied_and_undone(door: 
         assert [(one["path"], one["after"]) for one in inverse.diff] == [(one["path"], one["before"]) for one in plan.diff]
 
 
+async def test_an_instance_is_cordoned_and_taken_back_by_operators(door: Door) -> None:
+    name = (await door.viewer.instances(door.pool)).items[0].id
+    plan = await door.operator.create_plan(door.pool, PlanRequest(kind=PlanKind.CORDON, instance=name))
+    assert differences(door.heard.document, Plan) == []
+    assert (plan.target, plan.owner) == (f"Pod {door.pool.namespace}/{name}", None)
+    assert [one["after"] for one in plan.diff] == ["true"]
+    assert (await door.operator.apply_plan(plan.id, ApplyRequest(confirm=door.pool.name, reason="try"))).state is PlanState.APPLIED
+    inverse = await door.operator.undo_plan(plan.id)
+    assert [(one["before"], one["after"]) for one in inverse.diff] == [("true", None)]
+    with pytest.raises(ApiProblem) as caught:
+        await door.operator.create_plan(door.pool, PlanRequest(kind=PlanKind.CORDON, instance="nobody"))
+    assert caught.value.problem.status == 404
+
+
 async def test_a_plan_of_another_shape_or_value_is_refused_with_its_field(door: Door) -> None:
     for request, field in (
         (PlanRequest(kind=PlanKind.SLO, fields={"ttft": "soon"}), "spec.slo.ttft"),
@@ -285,6 +300,10 @@ async def test_a_plan_of_another_shape_or_value_is_refused_with_its_field(door: 
         (PlanRequest(kind=PlanKind.SLO), "fields"),
         (PlanRequest(kind=PlanKind.SLO, replicas=3, fields={"ttft": "3s"}), "replicas"),
         (PlanRequest(kind=PlanKind.SCALE, replicas=3, fields={"ttft": "3s"}), "fields"),
+        (PlanRequest(kind=PlanKind.SCALE), "replicas"),
+        (PlanRequest(kind=PlanKind.SCALE, replicas=3, role=Role.PREFILL), "role"),
+        (PlanRequest(kind=PlanKind.CORDON), "instance"),
+        (PlanRequest(kind=PlanKind.UNCORDON, instance="a", replicas=1), "replicas"),
         (PlanRequest(kind=PlanKind.POLICY, fields={"policy": "nope"}), "spec.routing.policy"),
         (PlanRequest(kind=PlanKind.POLICY, fields={"policy": "ear", "parameters": {"x": 1}}), "spec.routing.parameters.x"),
         (PlanRequest(kind=PlanKind.RING, fields={"anchorsPerInstance": 0}), "spec.routing.anchorsPerInstance"),

@@ -1,4 +1,4 @@
-"""The change that a request asks for, as a merge patch of the object's spec, checked as a whole pool. Pure."""
+"""The change that a request asks for, as a merge patch of the object, checked as a whole pool. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
+from fairlead.instances import Role
 from fairlead.pools import MAX_REPLICAS, PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead_api.services.plans.merge_patches import merged, replacing
@@ -30,19 +31,48 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
 )
 
 
+CORDONED = "fairlead.dev/cordoned"
+"""The annotation of an instance's pod by which the operator takes it out of service while it says `true`."""
+
+TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
+    {
+        PlanKind.SCALE: ("replicas", "role"),
+        PlanKind.CORDON: ("instance",),
+        PlanKind.UNCORDON: ("instance",),
+        **dict.fromkeys(SECTIONS, ("fields",)),
+    }
+)
+"""What a request of each kind may say."""
+
+
+def check_shape(request: PlanRequest) -> None:
+    """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
+    takes = TAKES[request.kind]
+    for name in ("replicas", "role", "instance", "fields"):
+        value = getattr(request, name)
+        if value is not None and name not in takes:
+            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes)}")
+    if not getattr(request, takes[0]) and request.replicas != 0:
+        section = SECTIONS.get(request.kind)
+        remedy = f"write at least one of {', '.join(section.fields)}" if section else f"write it; a plan of kind {request.kind} needs it"
+        raise InvalidInput(takes[0], getattr(request, takes[0]), remedy)
+
+
+def annotation_patch(kind: PlanKind) -> dict[str, Any]:
+    """The merge patch of a pod's annotations that cordons the instance or ends that."""
+    return {CORDONED: "true" if kind is PlanKind.CORDON else None}
+
+
 def spec_patch(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch of the pool's spec that makes the change. Raises InvalidInput for a request of another shape."""
+    """The merge patch of the pool's spec that makes the change. Raises InvalidInput for what cannot be asked of it."""
+    check_shape(request)
     section = SECTIONS.get(request.kind)
     if section is None:
-        return {"replicas": _replicas(request)}
-    if request.replicas is not None:
-        raise InvalidInput("replicas", request.replicas, f"remove it; a plan of kind {request.kind} takes fields")
-    if not request.fields:
-        raise InvalidInput("fields", request.fields, f"write at least one of {', '.join(section.fields)}")
-    for name, value in request.fields.items():
+        return _replicas(request, spec)
+    wanted = dict(request.fields or {})
+    for name, value in wanted.items():
         if name not in section.fields:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(section.fields)}")
-    wanted = dict(request.fields)
     parameters = wanted.get("parameters")
     if isinstance(parameters, Mapping):
         wanted["parameters"] = replacing((spec.get(section.name) or {}).get("parameters") or {}, parameters)
@@ -64,9 +94,22 @@ def checked(spec: Mapping[str, Any], patch: Mapping[str, Any], policies: PolicyC
     return after
 
 
-def _replicas(request: PlanRequest) -> int:
-    if request.fields is not None:
-        raise InvalidInput("fields", request.fields, "remove it; a plan of kind scale takes replicas")
+def replicas_of(spec: PoolSpec, role: Role | None) -> int:
+    """The number of instances wanted of a role; of the only one if None."""
+    found = next((one for one in spec.roles if one.name is role), spec.roles[0])
+    if found.name is Role.BOTH:
+        return spec.replicas
+    return found.least if found.replicas is None else found.replicas
+
+
+def _replicas(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
     if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
         raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
-    return request.replicas
+    roles = spec.get("roles") or [{"name": Role.BOTH.value}]
+    names = [role.get("name") for role in roles]
+    role = Role.BOTH if request.role is None and Role.BOTH in names else request.role
+    if role not in names:
+        raise InvalidInput("role", request.role, f"write {' or '.join(names)}")
+    if role is Role.BOTH:
+        return {"replicas": request.replicas}
+    return {"roles": [{**one, "replicas": request.replicas} if one.get("name") == role else one for one in roles]}

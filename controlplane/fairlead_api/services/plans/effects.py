@@ -1,15 +1,54 @@
 """The effect of a change, by its kind: what is known is read here, what follows from it is computed beside."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from fairlead.pools import PoolSpec, TableFacts
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
+from fairlead_api.services.plans.changes import checked, replicas_of
+from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.evidence import EvidenceReader, Replay
+from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
 from fairlead_api.services.plans.scaling_effects import scale_effect
 from fairlead_api.services.plans.target_effects import limit_seconds, rejection_effect, slo_effect
 from fairlead_client.resources.plans import PlanEffect, PlanKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecQuestion:
+    """What would another spec of the pool do?"""
+
+    kind: PlanKind
+    before: PoolSpec
+    after: PoolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceQuestion:
+    """What would a mark on one instance do?"""
+
+    kind: PlanKind
+    instance: str
+
+
+Question = SpecQuestion | InstanceQuestion
+
+
+def question_of(kind: PlanKind, target: Target, part: Mapping[str, Any], change: Mapping[str, Any], policies: PolicyCatalogue) -> Question:
+    """The question that a change asks. Raises InvalidInput for a spec that the operator would refuse."""
+    if target.kind is TargetKind.INSTANCE:
+        return InstanceQuestion(kind=kind, instance=target.name)
+    after = checked(part, change, policies)
+    try:
+        return SpecQuestion(kind=kind, before=parse_spec(part), after=after)
+    except InvalidInput:  # the present spec is refused, and this repairs it
+        return SpecQuestion(kind=kind, before=after, after=after)
 
 
 class Effects:
@@ -19,12 +58,14 @@ class Effects:
         self._evidence = evidence
         self._policies = policies
 
-    async def of(self, kind: PlanKind, pool: PoolKey, replicas_before: int, after: PoolSpec, now: datetime) -> PlanEffect:
-        """What `after` would do to the pool. Raises NotFound for a pool whose spec was never usable."""
-        use, facts = await self._evidence.use(pool, now), after.facts()
-        match kind:
-            case PlanKind.SCALE:
-                return scale_effect(use, replicas_before, after.replicas)
+    async def of(self, question: Question, pool: PoolKey, now: datetime) -> PlanEffect:
+        """Raises NotFound for a pool whose spec was never usable, and for an instance that is not there."""
+        use = await self._evidence.use(pool, now)
+        if isinstance(question, InstanceQuestion):
+            cordons = question.kind is PlanKind.CORDON
+            return (cordon_effect if cordons else uncordon_effect)(use, question.instance, self._policies)
+        facts = question.after.facts()
+        match question.kind:
             case PlanKind.POLICY:
                 return policy_effect(use, facts, self._policies)
             case PlanKind.RING:
@@ -34,7 +75,15 @@ class Effects:
                 return slo_effect(use, facts.slo, in_time, await self._refused(pool, facts, now))
             case PlanKind.EARLY_REJECTION:
                 return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
+        role = _scaled(question)
+        return scale_effect(use, role, replicas_of(question.before, role), replicas_of(question.after, role))
 
     async def _refused(self, pool: PoolKey, facts: TableFacts, now: datetime) -> Replay | None:
         limit = limit_seconds(facts)
         return None if limit is None else await self._evidence.over_limit(pool, limit, now)
+
+
+def _scaled(question: SpecQuestion) -> Role:
+    """The role whose number differs, the first if none does."""
+    names = [role.name for role in question.after.roles]
+    return next((name for name in names if replicas_of(question.before, name) != replicas_of(question.after, name)), names[0])

@@ -7,11 +7,20 @@ from typing import Any, Protocol
 
 from fairlead.tables import PoolKey
 
+POOL_LABEL = "fairlead.dev/pool"
+"""The label of an instance's pod that names its pool."""
+
 
 class TargetKind(StrEnum):
     """The kind of object that a plan may change, by its Kubernetes name."""
 
     POOL = "InferencePool"
+    INSTANCE = "Pod"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where in the object plans change something: a pool's spec, an instance's annotations."""
+        return ("spec",) if self is TargetKind.POOL else ("metadata", "annotations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,10 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
+
+    @staticmethod
+    def of_instance(pool: PoolKey, name: str) -> "Target":
+        return Target(kind=TargetKind.INSTANCE, namespace=pool.namespace, name=name)
 
     @staticmethod
     def of_pool(pool: PoolKey) -> "Target":
@@ -42,6 +55,10 @@ class ClusterObject:
     annotations: Mapping[str, str]
     managers: tuple[str, ...]
 
+    def part(self, kind: TargetKind) -> Mapping[str, Any]:
+        """What plans may change of it."""
+        return self.spec if kind is TargetKind.POOL else self.annotations
+
 
 class ClusterGateway(Protocol):
     """The two calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
@@ -49,9 +66,9 @@ class ClusterGateway(Protocol):
     async def read(self, target: Target) -> ClusterObject: ...
 
     async def patch(
-        self, target: Target, spec: Mapping[str, Any], resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
+        self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterObject:
-        """Merge-patches spec and annotations.
+        """Merge-patches what plans may change of the object, and its annotations with the marks.
 
         Raises Conflict (`object-changed`) when the resource version is not the newest, InvalidInput when the API
         server refuses a value.

@@ -18,13 +18,13 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.audit.chain import AuditDraft
-from fairlead_api.services.errors import Conflict, ServiceError
-from fairlead_api.services.plans.changes import checked, spec_patch
-from fairlead_api.services.plans.effects import Effects
+from fairlead_api.services.errors import Conflict, NotFound, ServiceError
+from fairlead_api.services.plans.changes import annotation_patch, check_shape, spec_patch
+from fairlead_api.services.plans.effects import Effects, question_of
 from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.services.plans.merge_patches import holds, inverse, merged
-from fairlead_api.services.plans.objects import ClusterGateway, ClusterObject, Target
+from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, ClusterObject, Target, TargetKind
 from fairlead_api.services.plans.owners import owner_of
 from fairlead_api.services.pools.diffs import diff
 from fairlead_client.resources.audit import AuditAction, AuditResult
@@ -37,8 +37,8 @@ _TRIES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan with what only the server needs: the object it was made for, and the merge patches of its spec there and
-    back.
+    """A plan with what only the server needs: the object it was made for, and the merge patches there and back of what
+    plans may change of it.
     """
 
     plan: Plan
@@ -95,9 +95,18 @@ class Plans:
 
         Raises InvalidInput for a request that cannot be used or that changes nothing.
         """
-        target = Target.of_pool(pool)
-        found = await self._cluster.read(target)
-        return await self._preview(pool, request.kind, target, found, spec_patch(request, found.spec), caller, now)
+        check_shape(request)
+        if request.instance is None:
+            target = Target.of_pool(pool)
+            found = await self._cluster.read(target)
+            change = spec_patch(request, found.spec)
+        else:
+            target = Target.of_instance(pool, request.instance)
+            found = await self._cluster.read(target)
+            if found.labels.get(POOL_LABEL) != pool.name:
+                raise NotFound("instance", request.instance)
+            change = annotation_patch(request.kind)
+        return await self._preview(pool, request.kind, target, found, change, caller, now)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
         return await self._settled(await self._store.get(plan_id), now)
@@ -148,8 +157,9 @@ class Plans:
         if now > plan.undo_until:
             raise Conflict("undo-expired", f"plan {plan.id} could be undone until {plan.undo_until.isoformat()}; make a new plan")
         found = await self._cluster.read(stored.object)
-        if found.uid != stored.uid or found.generation != stored.applied_generation:
-            raise Conflict("object-changed", f"{plan.pool} was changed since plan {plan.id}; make a new plan")
+        part = found.part(stored.object.kind)
+        if found.uid != stored.uid or found.generation != stored.applied_generation or not holds(part, stored.change):
+            raise Conflict("object-changed", f"{stored.object} was changed since plan {plan.id}; make a new plan")
         return await self._preview(PoolKey.parse(plan.pool), plan.kind, stored.object, found, stored.inverse, caller, now, undo_of=plan.id)
 
     async def _preview(
@@ -164,11 +174,13 @@ class Plans:
         *,
         undo_of: str | None = None,
     ) -> Plan:
-        after = checked(found.spec, change, self._policies)
-        owner = owner_of(found.labels, found.annotations, found.managers)
-        changes = diff(found.spec, merged(found.spec, change) if owner else await self._tried(target, found, change), "/spec")
+        part = found.part(target.kind)
+        question = question_of(kind, target, part, change, self._policies)
+        owner = owner_of(found.labels, found.annotations, found.managers) if target.kind is TargetKind.POOL else None
+        after = merged(part, change) if owner else await self._tried(target, found, change)
+        changes = diff(part, after, "/" + "/".join(target.kind.path))
         if not changes:
-            raise InvalidInput(*_only(change), "the pool has that already; write another value")
+            raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
         plan = Plan(
             id=self._new_id(),
             pool=str(pool),
@@ -179,17 +191,17 @@ class Plans:
             expires_at=now + LIFE,
             state=PlanState.OPEN,
             diff=changes,
-            effect=await self._effects.of(kind, pool, int(found.spec.get("replicas", 1)), after, now),
+            effect=await self._effects.of(question, pool, now),
             owner=owner,
-            patch=yaml.safe_dump({"spec": change}, sort_keys=False, allow_unicode=True),
+            patch=yaml.safe_dump(_nested(change, target.kind.path), sort_keys=False, allow_unicode=True),
             undo_of=undo_of,
         )
         stored = StoredPlan(
-            plan=plan, object=target, uid=found.uid, generation=found.generation, change=change, inverse=inverse(found.spec, change)
+            plan=plan, object=target, uid=found.uid, generation=found.generation, change=change, inverse=inverse(part, change)
         )
         draft = caller.draft(AuditAction.PLAN_CREATED, str(pool))
-        after_words = {"kind": kind, **{item["path"]: item["after"] for item in changes}}
-        await self._store.add(stored, replace(draft, plan=plan.id, after=after_words), now)
+        told = {"kind": kind, **{item["path"]: item["after"] for item in changes}}
+        await self._store.add(stored, replace(draft, plan=plan.id, after=told), now)
         return plan
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
@@ -199,17 +211,18 @@ class Plans:
         return stored.plan
 
     async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None]) -> ClusterObject:
-        """Patches the object if its spec is still the planned one, and tries again when only its status changed.
+        """Patches the object if it still is as planned, and tries again when only its status changed.
 
         An object that carries this plan's mark was written by an earlier try whose answer was lost.
         """
         for attempt in range(1, _TRIES + 1):
             found = await self._cluster.read(stored.object)
-            if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and holds(found.spec, stored.change):
+            part = found.part(stored.object.kind)
+            if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and holds(part, stored.change):
                 return found
-            if found.uid != stored.uid or found.generation != stored.generation:
+            if (found.uid, found.generation, inverse(part, stored.change)) != (stored.uid, stored.generation, stored.inverse):
                 await self._store.set_state(stored.plan.id, PlanState.SUPERSEDED)
-                raise Conflict("object-changed", f"{stored.plan.pool} was changed since the plan was made; make a new plan")
+                raise Conflict("object-changed", f"{stored.object} was changed since the plan was made; make a new plan")
             try:
                 return await self._cluster.patch(stored.object, stored.change, found.resource_version, marks, dry_run=False)
             except Conflict:
@@ -218,16 +231,23 @@ class Plans:
         raise AssertionError("the last try returns or raises")
 
     async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The spec that the API server would make of it."""
-        for _ in range(_TRIES - 1):
+        """What the API server would make of it."""
+        for attempt in range(1, _TRIES + 1):
             try:
-                return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).spec
+                return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).part(target.kind)
             except Conflict:
+                if attempt == _TRIES:
+                    raise
                 found = await self._cluster.read(target)
-        return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).spec
+        raise AssertionError("the last try returns or raises")
 
 
-def _only(change: Mapping[str, Any], path: str = "spec") -> tuple[str, Any]:
+def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """The change as a patch of the whole object."""
+    return _nested({path[-1]: change}, path[:-1]) if path else change
+
+
+def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
     """Path and value of what a patch changes; of the first part that holds several values."""
     if len(change) != 1:
         return path, str(dict(change))

@@ -2,23 +2,23 @@
 
 import math
 
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse
 from fairlead_client.resources.plans import PlanEffect
 
 
-def scale_effect(pool: PoolUse, before: int, after: int) -> PlanEffect:
-    """The effect of scaling from `before` to `after` instances.
+def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffect:
+    """The effect of scaling a role from `before` to `after` instances.
 
     The instances removed are those that the operator would choose: first those that do not serve yet, then those with
     the least bound sessions × cached tokens.
     """
-    present = [use for use in pool.instances if use.state is not InstanceState.DRAINING]
+    present = [use for use in pool.instances if use.role is role and use.state is not InstanceState.DRAINING]
     ranked = sorted(present, key=_worth)
     victims = ranked[: max(0, min(len(ranked), before - after))]
     affected = sum(use.bound_sessions for use in victims)
     homeless = after == 0 or len(victims) == len(present)
-    predicted = _attainment(pool, after)
+    predicted = None if role is Role.DECODE else _attainment(pool, after)
     return PlanEffect(
         instances_added=max(0, after - before),
         instances_removed=max(0, before - after),

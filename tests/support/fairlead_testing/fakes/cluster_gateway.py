@@ -10,7 +10,7 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
 from fairlead_api.services.plans.merge_patches import merged
-from fairlead_api.services.plans.objects import ClusterObject, Target
+from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
 
 SECTIONS = {
     "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1},
@@ -38,10 +38,15 @@ class FakeClusterGateway:
         spec = {"model": "tiny", "replicas": replicas, **SECTIONS}
         self.objects[Target.of_pool(pool)] = ClusterObject(resource_version="10", generation=1, spec=spec, **values)
 
+    def add_instance(self, pool: PoolKey, name: str) -> None:
+        labels = {"fairlead.dev/pool": pool.name}
+        made = ClusterObject(uid=f"uid-{name}", resource_version="10", generation=1, spec={}, labels=labels, annotations={}, managers=())
+        self.objects[Target.of_instance(pool, name)] = made
+
     def edit(self, pool: PoolKey, **spec: Any) -> None:
         """Somebody else changes the spec."""
         target = Target.of_pool(pool)
-        self.objects[target] = _next(self.objects[target], spec, {})
+        self.objects[target] = _next(target, self.objects[target], spec, {})
 
     def spec(self, pool: PoolKey) -> Mapping[str, Any]:
         return self.objects[Target.of_pool(pool)].spec
@@ -52,7 +57,7 @@ class FakeClusterGateway:
         return self.objects[target]
 
     async def patch(
-        self, target: Target, spec: Mapping[str, Any], resource_version: str, annotations: Mapping[str, str | None], *, dry_run: bool
+        self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterObject:
         found = await self.read(target)
         if not dry_run and self.status_moves:
@@ -60,25 +65,29 @@ class FakeClusterGateway:
             found = self.objects[target] = replace(found, resource_version=str(int(found.resource_version) + 1))
         if resource_version != found.resource_version:
             raise Conflict("object-changed", "the object has been modified")
-        changed = _next(found, spec, annotations)
+        changed = _next(target, found, change, marks)
         if changed.spec.get("replicas", 1) > self.most:
             raise InvalidInput("spec", None, f"replicas must not be greater than roles[].maxReplicas ({self.most})")
         if dry_run:
             self.dry_runs += 1
             return changed
         self.objects[target] = changed
-        self.writes.append((spec, annotations))
+        self.writes.append((change, marks))
         if self.lose_answers:
             self.lose_answers -= 1
             raise ClusterUnavailable("the Kubernetes API does not answer: connection reset")
         return changed
 
 
-def _next(found: ClusterObject, spec: Mapping[str, Any], annotations: Mapping[str, str | None]) -> ClusterObject:
+def _next(target: Target, found: ClusterObject, change: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
+    """The object after a patch: like a real API, only a change of a spec counts as a generation."""
+    newer = str(int(found.resource_version) + 1)
+    if target.kind is TargetKind.INSTANCE:
+        return replace(found, annotations=merged(found.annotations, {**marks, **change}), resource_version=newer)
     return replace(
         found,
-        spec=merged(found.spec, spec),
-        annotations=merged(found.annotations, annotations),
+        spec=merged(found.spec, change),
+        annotations=merged(found.annotations, marks),
         generation=found.generation + 1,
-        resource_version=str(int(found.resource_version) + 1),
+        resource_version=newer,
     )

@@ -87,6 +87,7 @@ async def real_door(database_url: str) -> AsyncIterator[Door]:
     """
     cluster = FakeClusterGateway()
     cluster.add(CHAT, 2)
+    cluster.add_instance(CHAT, "a")
     async with running_api(database_url, overrides={"cluster": cluster}) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         now = datetime.now(UTC).timestamp()

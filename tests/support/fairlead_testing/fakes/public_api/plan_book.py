@@ -30,32 +30,39 @@ class PlanBook:
         """A new open plan for so many replicas."""
         return self.plan(pool, PlanKind.SCALE, {"replicas": replicas}, who)
 
-    def plan(self, pool: str, kind: PlanKind, change: dict[str, Any], who: str, undo_of: str | None = None) -> Plan:
-        """A new open plan for a merge patch of the spec."""
-        spec = self.world.spec(pool)
-        after = merged(spec, change)
+    def plan(
+        self, pool: str, kind: PlanKind, change: dict[str, Any], who: str, *, instance: str | None = None, undo_of: str | None = None
+    ) -> Plan:
+        """A new open plan for a merge patch of the spec, or of an instance's annotations."""
+        path = ("metadata", "annotations") if instance else ("spec",)
+        before = self.world.annotations(instance) if instance else self.world.spec(pool)
+        after = merged(before, change)
+        patch = {"metadata": {"annotations": change}} if instance else {"spec": change}
         plan = Plan(
             id=f"p-{len(self.plans) + 1:04d}",
             pool=pool,
             kind=kind,
-            target=f"InferencePool {pool}",
+            target=f"Pod {pool.partition('/')[0]}/{instance}" if instance else f"InferencePool {pool}",
             created_at=self.clock(),
             created_by=who,
             expires_at=self.clock() + timedelta(minutes=10),
             state=PlanState.OPEN,
-            diff=diff(spec, after, "/spec"),
-            effect=_scaling(pool, spec["replicas"], after["replicas"]) if kind is PlanKind.SCALE else EFFECTS[kind],
-            owner=self.world.owner[pool],
-            patch=yaml.safe_dump({"spec": change}, sort_keys=False),
+            diff=diff(before, after, "/" + "/".join(path)),
+            effect=_scaling(pool, before["replicas"], after["replicas"]) if kind is PlanKind.SCALE else EFFECTS[kind],
+            owner=None if instance else self.world.owner[pool],
+            patch=yaml.safe_dump(patch, sort_keys=False),
             undo_of=undo_of,
         )
-        self.plans[plan.id], self.changes[plan.id] = plan, (change, inverse(spec, change))
+        self.plans[plan.id], self.changes[plan.id] = plan, (change, inverse(before, change))
         return plan
 
     def carry_out(self, plan: Plan) -> None:
         """The world after the plan."""
         self.applied.append(plan.id)
         change, _ = self.changes[plan.id]
+        if plan.target.startswith("Pod "):
+            self.world.cordoned ^= {plan.target.rpartition("/")[2]}
+            return
         rest = dict(change)
         self.world.desired[plan.pool] = rest.pop("replicas", self.world.desired[plan.pool])
         before = self.world.spec_changes.get(plan.pool, {})
@@ -99,5 +106,15 @@ EFFECTS = {
         cache_tokens_lost=412_000,
         warnings=["About 18 of 96 sessions move with their next request, and lose their cache."],
         heavy=True,
+    ),
+    PlanKind.CORDON: PlanEffect(
+        key_share_moved=0.131,
+        sessions_moved=12,
+        cache_tokens_lost=268_000,
+        requests_in_flight=5,
+        warnings=["It is not replaced while it is cordoned: 6 instances of role both go on."],
+    ),
+    PlanKind.UNCORDON: PlanEffect(
+        key_share_moved=0.131, sessions_moved=9, warnings=["About 9 of 96 sessions follow their keys to it, and lose their cache."]
     ),
 }

@@ -11,13 +11,14 @@ from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.services.plans.changes import checked, spec_patch
+from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, spec_patch
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.answers import Refusal, as_json
 from fairlead_testing.fakes.public_api.plan_book import PlanBook
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
+from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
 
 
@@ -41,13 +42,18 @@ class Plans:
         asked = msgspec.json.decode(await request.body(), type=PlanRequest)
         self._reaches(request, asked.kind)
         pool = pool_named(request)
-        spec = self._world.spec(pool)
+        spec, who = self._world.spec(pool), self._access.identity(request).subject
         try:
+            check_shape(asked)
+            if asked.instance is not None:
+                if asked.instance not in INSTANCES[pool]:
+                    raise Refusal(404, "No such instance", f"There is no instance {asked.instance} in {pool}.")
+                return as_json(self._book.plan(pool, asked.kind, annotation_patch(asked.kind), who, instance=asked.instance), 201)
             change = spec_patch(asked, spec)
             checked(spec, change, BUILT_IN)
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field) from error
-        return as_json(self._book.plan(pool, asked.kind, change, self._access.identity(request).subject), 201)
+        return as_json(self._book.plan(pool, asked.kind, change, who), 201)
 
     async def _show_plan(self, request: Request) -> Response:
         return as_json(self._known(request))
@@ -82,7 +88,8 @@ class Plans:
             raise Refusal(409, "Nothing to undo", "This plan has not been applied.", "not-applied")
         self._reaches(request, plan.kind)
         _, back = self._book.changes[plan.id]
-        return as_json(self._book.plan(plan.pool, plan.kind, back, self._access.identity(request).subject, plan.id), 201)
+        who, instance = self._access.identity(request).subject, plan.target.rpartition("/")[2] if plan.target.startswith("Pod ") else None
+        return as_json(self._book.plan(plan.pool, plan.kind, back, who, instance=instance, undo_of=plan.id), 201)
 
     def _reaches(self, request: Request, kind: PlanKind) -> None:
         identity, role = self._access.identity(request), NEEDED_ROLE[kind]

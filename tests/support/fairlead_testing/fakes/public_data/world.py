@@ -32,6 +32,7 @@ class World:
     now: datetime
     spec_changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Merge patches of specs that applied plans have left."""
+    cordoned: set[str] = field(default_factory=set)
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
@@ -113,6 +114,10 @@ class World:
             owner=self.owner[pool],
             created_at=self.now - timedelta(days=3, hours=4),
         )
+
+    def annotations(self, instance: str) -> dict[str, Any]:
+        """Those of the instance's pod that plans change."""
+        return {"fairlead.dev/cordoned": "true"} if instance in self.cordoned else {}
 
     def spec(self, pool: str, revision: int | None = None) -> dict[str, Any]:
         found = self.pool(pool)

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.pools import TableFacts, parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import EarlyRejectionFacts, SloFacts
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse, Replay
 from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
 from fairlead_api.services.plans.scaling_effects import scale_effect
@@ -40,35 +42,42 @@ def a_use(*uses: tuple[str, str, int, int], rps: float | None = None) -> PoolUse
 
 def test_victims_are_the_cheapest_and_heaviness_counts_their_sessions() -> None:
     pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 1, 900), ("c", "Serving", 30, 10), ("d", "Starting", 0, 0))
-    assert scale_effect(pool, 4, 2).victims == ["d", "c"]
-    assert scale_effect(pool, 4, 3).victims == ["d"]
-    assert (scale_effect(pool, 4, 3).heavy, scale_effect(pool, 4, 2).heavy, scale_effect(pool, 4, 0).heavy) == (False, True, True)
-    assert scale_effect(pool, 4, 6).instances_added == 2
-    assert scale_effect(pool, 4, 6).predicted_attainment is None
-    assert (scale_effect(pool, 4, 2).requests_in_flight, scale_effect(pool, 4, 6).requests_in_flight) == (2, 0)
+    assert scale_effect(pool, Role.BOTH, 4, 2).victims == ["d", "c"]
+    assert scale_effect(pool, Role.BOTH, 4, 3).victims == ["d"]
+    assert (
+        scale_effect(pool, Role.BOTH, 4, 3).heavy,
+        scale_effect(pool, Role.BOTH, 4, 2).heavy,
+        scale_effect(pool, Role.BOTH, 4, 0).heavy,
+    ) == (False, True, True)
+    assert scale_effect(pool, Role.BOTH, 4, 6).instances_added == 2
+    assert scale_effect(pool, Role.BOTH, 4, 6).predicted_attainment is None
+    assert (scale_effect(pool, Role.BOTH, 4, 2).requests_in_flight, scale_effect(pool, Role.BOTH, 4, 6).requests_in_flight) == (2, 0)
 
 
 def test_sessions_move_while_somebody_is_left_to_take_them_and_are_lost_otherwise() -> None:
     pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 4, 900))
-    half, none = scale_effect(pool, 2, 1), scale_effect(pool, 2, 0)
+    half, none = scale_effect(pool, Role.BOTH, 2, 1), scale_effect(pool, Role.BOTH, 2, 0)
     assert (half.sessions_moved, half.sessions_lost) == (4, 0)
     assert (none.sessions_moved, none.sessions_lost) == (0, 14)
     assert any("14 of 14 sessions are lost" in warning for warning in none.warnings)
 
 
 def test_a_prediction_says_what_it_is_made_from_and_without_traffic_there_is_none() -> None:
-    busy, quiet = scale_effect(a_use(("a", "Serving", 1, 1), rps=12), 4, 3), scale_effect(a_use(("a", "Serving", 1, 1)), 4, 3)
+    busy, quiet = (
+        scale_effect(a_use(("a", "Serving", 1, 1), rps=12), Role.BOTH, 4, 3),
+        scale_effect(a_use(("a", "Serving", 1, 1)), Role.BOTH, 4, 3),
+    )
     assert busy.prediction_basis is not None and "12.0 requests/s" in busy.prediction_basis
     assert (quiet.predicted_attainment, quiet.prediction_basis) == (None, None)
 
 
 def test_more_instances_never_predict_worse() -> None:
     pool = a_use(("a", "Serving", 1, 1), rps=12)
-    found = [scale_effect(pool, 4, after).predicted_attainment or 0.0 for after in range(8)]
+    found = [scale_effect(pool, Role.BOTH, 4, after).predicted_attainment or 0.0 for after in range(8)]
     assert found == sorted(found)
     assert found[0] == found[2] == 0.0
     assert found[7] > 0.9
-    assert "faster than" in scale_effect(pool, 4, 2).warnings[0]
+    assert "faster than" in scale_effect(pool, Role.BOTH, 4, 2).warnings[0]
 
 
 def test_a_policy_that_keeps_homes_moves_nobody_and_one_that_does_not_moves_all() -> None:
@@ -110,3 +119,38 @@ def test_refusals_are_estimated_from_predicted_first_tokens() -> None:
     spec = parse_spec({"model": "m", "slo": {"ttft": "2s"}, "earlyRejection": {"mode": "Load", "headroom": 1.5}})
     assert limit_seconds(spec.facts()) == 3.0
     assert limit_seconds(facts()) is None
+
+
+def test_a_cordoned_instance_gives_its_keys_and_sessions_away_and_is_not_replaced() -> None:
+    pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 4, 900), ("c", "Draining", 9, 9))
+    effect = cordon_effect(pool, "b", BUILT_IN)
+    assert (effect.sessions_moved, effect.cache_tokens_lost, effect.requests_in_flight) == (4, 900, 1)
+    assert 0.3 < effect.key_share_moved < 0.7
+    assert "1 instance of role both go on" in effect.warnings[0]
+    assert cordon_effect(pool, "c", BUILT_IN).sessions_moved == 0
+
+
+def test_cordoning_the_last_instance_loses_its_sessions_and_is_heavy() -> None:
+    effect = cordon_effect(a_use(("a", "Serving", 10, 500), ("b", "Cordoned", 4, 900)), "a", BUILT_IN)
+    assert (effect.sessions_lost, effect.sessions_moved, effect.heavy) == (10, 0, True)
+    assert "every new request will be refused" in effect.warnings[0]
+
+
+def test_an_uncordoned_instance_takes_its_keys_back_with_sessions_that_follow_them() -> None:
+    pool = a_use(("a", "Serving", 100, 500), ("b", "Cordoned", 0, 0))
+    assert 30 < uncordon_effect(pool, "b", BUILT_IN).sessions_moved < 70
+    assert uncordon_effect(replace(pool, facts=facts(policy="fairlead")), "b", BUILT_IN).sessions_moved == 0
+    with pytest.raises(NotFound):
+        uncordon_effect(pool, "z", BUILT_IN)
+
+
+def test_a_role_is_scaled_by_itself_and_decoding_promises_no_first_token() -> None:
+    uses = [
+        InstanceUse(id=name, role=role, state=InstanceState.SERVING, bound_sessions=bound, cache_tokens=1, in_flight=0)
+        for name, role, bound in (("p1", Role.PREFILL, 5), ("p2", Role.PREFILL, 6), ("d1", Role.DECODE, 0), ("d2", Role.DECODE, 0))
+    ]
+    pool = replace(a_use(rps=12), instances=uses)
+    assert scale_effect(pool, Role.PREFILL, 2, 1).victims == ["p1"]
+    assert scale_effect(pool, Role.DECODE, 2, 1).victims == ["d1"]
+    assert scale_effect(pool, Role.PREFILL, 2, 1).predicted_attainment is not None
+    assert scale_effect(pool, Role.DECODE, 2, 1).predicted_attainment is None
