@@ -29,6 +29,7 @@ from fairlead_api.routes.moves import move_routes
 from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
 from fairlead_api.routes.rejections import rejection_routes
+from fairlead_api.routes.rings import ring_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
@@ -63,6 +64,7 @@ from fairlead_api.store.pools.history import PostgresPoolHistory
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.mirror import PostgresPools
 from fairlead_api.store.pools.reads import PostgresPoolReads
+from fairlead_api.store.pools.rings import PostgresRings
 from fairlead_api.store.pulse import Pulse
 from fairlead_api.store.reports.reports import PostgresReports
 from fairlead_api.store.streams import PostgresStream
@@ -153,6 +155,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition))
     app.include_router(access_routes(guard, access, clock))
     app.include_router(pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock))
+    app.include_router(ring_routes(guard, PostgresRings(reads), policies))
     app.include_router(session_routes(guard, PostgresSessions(reads)))
     app.include_router(move_routes(guard, migrations, reroutes, clock))
     app.include_router(decision_routes(guard, decisions, clock))

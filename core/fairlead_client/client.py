@@ -4,7 +4,7 @@ It never retries: the caller knows whether waiting is worth it. `with_token` giv
 pool, so that one web process can serve many people.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -27,11 +27,12 @@ from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRe
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 
 Answer = TypeVar("Answer")
-Query = Mapping[str, str | int | float | bool | None]
+Query = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
 
 
 class ControlApi:
@@ -116,6 +117,11 @@ class ControlApi:
 
     async def slo_versions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[SloVersion]:
         return await self._call("GET", f"/v1/pools/{_path(pool)}/slo", Page[SloVersion], query={"cursor": cursor, "limit": limit})
+
+    async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
+        """The arguments ask what a change would move: so many instances more, those that leave, other anchors."""
+        query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/ring", Ring, query=query)
 
     async def heatmap(
         self,

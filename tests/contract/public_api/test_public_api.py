@@ -28,6 +28,7 @@ from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
+from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.builders.wire_examples import differences
@@ -122,6 +123,20 @@ async def test_a_heatmap_has_a_row_per_instance_and_a_cell_per_column(door: Door
         assert (found.metric, found.unit) == (metric, unit)
         assert {row.instance for row in found.rows} == names
         assert all(len(row.values) == found.columns <= 30 for row in found.rows)
+
+
+async def test_a_ring_tells_shares_and_what_a_change_would_move(door: Door) -> None:
+    ring = await door.viewer.ring(door.pool)
+    assert differences(door.heard.document, Ring) == []
+    assert sum(one.key_share for one in ring.instances) == pytest.approx(1.0)
+    name = next(one.id for one in ring.instances if one.anchors)
+    asked = (await door.viewer.ring(door.pool, add=1, remove=[name], anchors=80)).change
+    assert differences(door.heard.document, Ring) == []
+    assert asked is not None
+    assert asked.moved_share == pytest.approx(sum(move.share for move in asked.moves))
+    with pytest.raises(ApiProblem) as caught:
+        await door.viewer.ring(door.pool, remove=["nobody"])
+    assert (caught.value.problem.status, caught.value.problem.field) == (422, "remove")
 
 
 async def test_no_json_path_of_the_api_is_left_without_an_answer(door: Door) -> None:

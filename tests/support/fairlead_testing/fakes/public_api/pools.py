@@ -1,15 +1,22 @@
 """Pools: lists of them and of what belongs to them, details, and heatmaps."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fairlead.errors import InvalidInput
+from fairlead.instances import ACCEPTING
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.tables import InstanceEntry, PoolKey
+from fairlead_api.services.pools.rings import RingQuestion, ring_of
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
+from fairlead_testing.builders.routing import table
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
@@ -43,6 +50,7 @@ class Pools:
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
+            Route(f"{POOL}/ring", guard(self._ring)),
             Route(POOL, guard(self._pool_detail)),
         ]
 
@@ -66,6 +74,28 @@ class Pools:
             raise Refusal(404, "No such instance", f"There is no instance {name} in {pool}.")
         one = self._world.instance(pool, name)
         return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one)))
+
+    async def _ring(self, request: Request) -> Response:
+        query, pool = request.query_params, pool_named(request)
+        anchors = int(query["anchors"]) if "anchors" in query else None
+        question = RingQuestion(add=int(query.get("add", 0)), remove=tuple(query.getlist("remove")), anchors=anchors)
+        instances = self._world.instances(pool)
+        entries = [
+            InstanceEntry(
+                id=one.id,
+                address=one.address or "",
+                role=one.role,
+                state=one.state,
+                weight=one.weight,
+                anchors=160 if one.state in ACCEPTING else 0,
+            )
+            for one in instances
+        ]
+        made = replace(table(entries, policy=self._world.pool(pool).policy), pool=PoolKey.parse(pool))
+        try:
+            return as_json(ring_of(made, 160, {one.id: one.bound_sessions for one in instances}, BUILT_IN, question))
+        except InvalidInput as error:
+            raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field, str(error.value)) from error
 
     async def _heatmap(self, request: Request) -> Response:
         query = request.query_params

@@ -1,0 +1,71 @@
+"""A pool's hash ring: who owns which share of the keys, and what a change of its instances would move."""
+
+from dataclasses import dataclass
+
+from fairlead.instances import InstanceState, Role
+from fairlead.routing.contracts.catalogues import RingUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingInstance:
+    """An instance's part of the ring: `anchors` points on each of two rings, and the share (0-1) of the keys that they
+    own, mean over both.
+
+    `fair_share` is what its anchors are of all anchors. `share_after` is the share after the change that was asked
+    about, None when none was.
+    """
+
+    id: str
+    role: Role
+    state: InstanceState
+    weight: float
+    anchors: int
+    key_share: float
+    fair_share: float
+    bound_sessions: int
+    share_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyMove:
+    """The share (0-1) of the keys that would leave one instance for another."""
+
+    source: str
+    target: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingChange:
+    """What a change would move: the share of the keys, from whom to whom, and about how many bound sessions.
+
+    Of an instance that leaves all sessions move. Elsewhere a session follows its key only under a policy that places
+    every request by the ring, and its key is not recorded: then as large a part of an instance's sessions is counted as
+    of its keys.
+    """
+
+    moved_share: float
+    sessions_moved: int
+    sessions_leaving: int
+    """Those of `sessions_moved` whose instance leaves: exact."""
+    imbalance: float | None
+    moves: list[KeyMove]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """The ring of the pool's present routing table.
+
+    `imbalance` is by how much the fullest instance exceeds its fair share (0.1 = a tenth), None when nobody is on the
+    ring. `change` answers the change that was asked about, None when none was.
+    """
+
+    pool: str
+    policy: str
+    ring_use: RingUse
+    table_version: int
+    anchors_per_instance: int
+    anchors: int
+    imbalance: float | None
+    instances: list[RingInstance]
+    change: RingChange | None = None
