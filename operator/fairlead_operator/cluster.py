@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import Any, Protocol
 
+from fairlead import pool_roles
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterError, ClusterRefused, ClusterUnavailable, KubernetesApi
 
@@ -15,6 +16,7 @@ class Resource(Enum):
     """A kind of object that the operator reads or writes: path prefix and plural."""
 
     POOLS = (f"/apis/{GROUP}/{VERSION}", PLURAL)
+    ROLES = (f"/apis/{GROUP}/{VERSION}", pool_roles.PLURAL)
     PODS = ("/api/v1", "pods")
     SERVICES = ("/api/v1", "services")
     BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
@@ -67,8 +69,9 @@ class HttpCluster:
         await self._api.close()
 
     async def serves_pools(self) -> bool:
-        """Whether the server answers and knows our resource. Raises ClusterError."""
-        return await self._api.call("GET", f"/apis/{GROUP}/{VERSION}", absent=404) is not None
+        """Whether the server answers and knows our resources. Raises ClusterError."""
+        found = await self._api.call("GET", f"/apis/{GROUP}/{VERSION}", absent=404) or {}
+        return {PLURAL, pool_roles.PLURAL} <= {resource.get("name") for resource in found.get("resources") or ()}
 
     async def may_list_definitions(self) -> bool:
         """Whether this operator has the right to watch which resources come and go. Raises ClusterUnavailable."""

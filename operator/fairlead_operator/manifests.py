@@ -7,7 +7,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead import pool_roles
 from fairlead.instances import InstanceState, Role
+from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, KIND, VERSION, PoolSpec
 from fairlead.reconciling.naming import instance_name
 
@@ -69,9 +71,9 @@ class PoolIdentity:
         metadata = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
         return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
 
-    def selector(self) -> str:
-        """Label selector of the pool's pods."""
-        return f"{POOL_LABEL}={self.name}"
+    def selector(self, role: Role | None = None) -> str:
+        """Label selector of the pool's pods, or of those of one role."""
+        return f"{POOL_LABEL}={self.name}" + (f",{ROLE_LABEL}={role.value}" if role is not None else "")
 
 
 def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
@@ -173,6 +175,20 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int) -> dict
         "kind": "PodDisruptionBudget",
         "metadata": _child_metadata(identity, f"{identity.name}-{role.value}"),
         "spec": {"minAvailable": max(0, replicas - 1), "maxUnavailable": None, "selector": selector},
+    }
+
+
+def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:
+    """The InferencePoolRole of a role.
+
+    `pinned` is the number that the pool declares, if it does. `replicas` None: the object has its own, which stays.
+    """
+    number = {} if replicas is None else {"replicas": replicas}
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": pool_roles.KIND,
+        "metadata": _child_metadata(identity, role_object_name(identity.name, role)),
+        "spec": {"pool": identity.name, "role": role.value, "pinned": pinned, **number},
     }
 
 

@@ -19,8 +19,9 @@ from typing import Protocol, cast
 
 import kopf
 
+from fairlead import pool_roles
 from fairlead.errors import InvalidInput
-from fairlead.pools import GROUP
+from fairlead.pools import GROUP, VERSION
 from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
@@ -41,15 +42,15 @@ logger = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 2.0
 
-_WATCHES = 6
-"""Streams that kopf keeps open: pools, pods, Services, budgets, definitions, namespaces."""
+_WATCHES = 7
+"""Streams that kopf keeps open: pools, their roles, pods, Services, budgets, definitions, namespaces."""
 
 
 class ServesPools(Protocol):
     """The check that the start waits for."""
 
     async def serves_pools(self) -> bool:
-        """Whether the server answers and knows our resource. Raises ClusterError."""
+        """Whether the server answers and knows our resources. Raises ClusterError."""
 
 
 class EndlessPauses:
@@ -151,7 +152,7 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Wait until the Kubernetes API answers and knows our resource.
+    """Wait until the Kubernetes API answers and knows our resources.
 
     Logs in one line what it waits for, and pauses 1, 2, 4, … 15 seconds between tries.
     """
@@ -160,7 +161,7 @@ async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
             if await cluster.serves_pools():
                 health.waiting_for = ""
                 return
-            health.waiting_for = "the CRD inferencepools.fairlead.dev; apply crds/"
+            health.waiting_for = "the CRDs inferencepools and inferencepoolroles.fairlead.dev; apply crds/"
         except ClusterError as error:
             health.waiting_for = f"the Kubernetes API; {error}"
         logger.warning("waiting", extra={"for": health.waiting_for, "next_look_seconds": pause})
@@ -187,7 +188,8 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
     kopf_settings.posting.event_name_prefix = "fairlead-"
     kopf_settings.watching.server_timeout = 300
     kopf_settings.networking.error_backoffs = EndlessPauses()
-    for group, version, plural in (("", "v1", "pods"), ("", "v1", "services"), ("policy", "v1", "poddisruptionbudgets")):
+    ours = (GROUP, VERSION, pool_roles.PLURAL)
+    for group, version, plural in (("", "v1", "pods"), ("", "v1", "services"), ("policy", "v1", "poddisruptionbudgets"), ours):
         kopf_settings.watching.label_selectors[group, version, plural] = POOL_LABEL
     kopf_settings.scanning.disabled = bool(settings.namespaces)
     if not settings.namespaces:

@@ -10,7 +10,7 @@ from fairlead.pools import KIND
 from fairlead_operator.applying.retrying import NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.manifests import INSTANCE_LABEL, MANAGED_BY, POOL_LABEL, PoolIdentity
-from fairlead_operator.merge_patches import merge_patch
+from fairlead_operator.merge_patches import merge_patch, without_nulls
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
@@ -59,7 +59,7 @@ async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, fo
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any], *, is_new: bool = False) -> None:
-    """Create a child, or restore the fields that the pool sets.
+    """Create a child, or restore the fields that the pool sets; a null takes a field away.
 
     Fields that others added stay. `is_new` = the pool has most likely no children yet, so creating is tried before
     looking. Raises ClusterError, NotOwned.
@@ -67,7 +67,7 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
     name = wanted["metadata"]["name"]
     found = None if is_new else await cluster.get(resource, identity.namespace, name)
     if found is None:
-        if await cluster.create(resource, identity.namespace, dict(wanted)):
+        if await cluster.create(resource, identity.namespace, without_nulls(wanted)):
             return
         found = await cluster.get(resource, identity.namespace, name)
     if found is None or found["metadata"].get("deletionTimestamp"):

@@ -1,9 +1,14 @@
-"""Children: after a change of a pool's Service or PodDisruptionBudget, the pool's worker checks both."""
+"""Children: after a change of a pool's Service, budgets or roles, the pool's worker checks all of them.
+
+A scaled InferencePoolRole is such a change.
+"""
 
 from typing import Any
 
 import kopf
 
+from fairlead.pool_roles import PLURAL
+from fairlead.pools import GROUP, VERSION
 from fairlead_operator.filtering import child_essence, is_news
 from fairlead_operator.manifests import POOL_LABEL
 from fairlead_operator.pool_worker import NO_WORKERS, Workers
@@ -11,6 +16,7 @@ from fairlead_operator.pool_worker import NO_WORKERS, Workers
 
 @kopf.on.event("", "v1", "services", labels={POOL_LABEL: kopf.PRESENT})
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
+@kopf.on.event(GROUP, VERSION, PLURAL, labels={POOL_LABEL: kopf.PRESENT})
 async def child_changed(
     event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, workers: Workers = NO_WORKERS, **_: Any
 ) -> None:

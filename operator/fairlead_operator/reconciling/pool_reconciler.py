@@ -10,25 +10,37 @@ from functools import partial
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import DesiredPool, DesiredRole
+from fairlead.reconciling.observed import DesiredPool
 from fairlead.reconciling.warming import weights
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.actions import Applier
-from fairlead_operator.applying.ownership import adopt, delete_others, orphaned_pods, restore, strange_pods
+from fairlead_operator.applying.ownership import adopt, orphaned_pods, strange_pods
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.events import EventRecorder, PostEvent
-from fairlead_operator.manifests import PoolIdentity, disruption_budget, service
+from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.observing.pods import Pod, read_pods
+from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
 from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, ring_anchors, seconds_to_replacement, troubles_of
-from fairlead_operator.reconciling.roles import ScaleStep, desired_roles, scale_steps, wanted_replicas, within_windows
+from fairlead_operator.reconciling.role_objects import read_role_objects, role_object_status
+from fairlead_operator.reconciling.roles import (
+    RoleObject,
+    ScaleStep,
+    WantedReplicas,
+    desired_roles,
+    scale_steps,
+    wanted_replicas,
+    within_windows,
+)
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
@@ -64,13 +76,12 @@ class PoolReconciler:
         self._finalization = Finalization(key, dependencies.control_plane, dependencies.settings.pace)
         self._retries = ActionRetries(self._recorder, dependencies.clock, dependencies.settings.pace.longest_retry)
         self._state_exchange = StateExchange(key, dependencies.control_plane, dependencies.settings.pace, dependencies.clock)
-        self._children: tuple[object, int, float] | None = None
-        self._child_changes = 0
+        self._children = Children(dependencies.cluster, self._retries, dependencies.settings.pace.children)
         self._status_written_at = 0.0
 
     def children_changed(self) -> None:
-        """Check the Service and the PodDisruptionBudgets next time, even if they were found right a moment ago."""
-        self._child_changes += 1
+        """Check the Service, budgets and roles' objects next time, even if they were found right a moment ago."""
+        self._children.changed()
 
     async def reconcile(self) -> float:
         """One reconciliation; seconds until the next if no event comes. Raises ClusterError."""
@@ -126,6 +137,12 @@ class PoolReconciler:
         """
         return await self._dependencies.cluster.find(Resource.PODS, self._key.namespace, identity.selector())
 
+    async def _read_role_objects(self, identity: PoolIdentity, spec: PoolSpec | None) -> dict[Role, RoleObject]:
+        if spec is None or all(role.name is Role.BOTH for role in spec.roles):
+            return {}
+        found = await self._dependencies.cluster.find(Resource.ROLES, self._key.namespace, identity.selector())
+        return read_role_objects(found, identity)
+
     def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
         return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
 
@@ -133,8 +150,9 @@ class PoolReconciler:
         self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
     ) -> float:
         now = self._dependencies.clock()
+        objects = await self._read_role_objects(identity, in_force.spec)
         schedules = scheduled(in_force.spec, now)
-        declared = wanted_replicas(in_force.spec, pool["metadata"])
+        declared = wanted_replicas(in_force.spec, pool, objects)
         wanted = within_windows(in_force.spec, declared, schedules.found.bounds if schedules is not None else ())
         desired, steps = desired_roles(in_force.spec, wanted), scale_steps(pool.get("status") or {}, wanted)
         observed = tuple(pod.instance for pod in pods)
@@ -146,7 +164,8 @@ class PoolReconciler:
         actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
         self._record_windows(identity, window_events(pool.get("status") or {}, schedules, now), now)
         self._record_changes(identity, pool, in_force, steps, now)
-        await self._restore_children(identity, in_force, desired, now)
+        self._record_bounded(identity, declared, objects, now)
+        await self._children.restore(identity, in_force, declared, desired, objects, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
         facts = PoolFacts(
             problem=in_force.problem,
@@ -163,6 +182,7 @@ class PoolReconciler:
         windows = schedules.status if schedules is not None else ()
         anchors = ring_anchors(state, in_force)
         changed = await self._write_status(identity, pool, in_force, facts, steps, windows, anchors, max(highest, made), now)
+        await self._write_role_statuses(identity, facts, declared, objects)
         if answer.trusted is not None:
             await self._recorder.deliver()
         due = self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
@@ -205,27 +225,13 @@ class PoolReconciler:
         if in_force.problem is None and was_refused(pool):
             self._recorder.record(identity, now, "SpecAccepted", f"Generation {in_force.generation} is in force")
 
-    async def _restore_children(self, identity: PoolIdentity, in_force: SpecInForce, desired: tuple[DesiredRole, ...], now: float) -> None:
-        """Restore the Service and a PodDisruptionBudget per role; delete the budgets of roles that the pool has not.
-
-        Skipped if they were found right and no event about them came since.
-        """
-        spec, is_new = in_force.spec, in_force.previous is None
-        if spec is None:
-            return
-        changed_times = self._child_changes
-        if self._children is not None:
-            known, count, at = self._children
-            if known == (spec, desired) and count == changed_times and 0 <= now - at < self._dependencies.settings.pace.children:
-                return
-        budgets = [disruption_budget(identity, role.role, role.replicas) for role in desired]
-        right = True
-        for resource, body in ((Resource.SERVICES, service(identity, spec)), *((Resource.BUDGETS, budget) for budget in budgets)):
-            act = partial(restore, self._dependencies.cluster, identity, resource, body, is_new=is_new)
-            right = await self._retries.attempt(identity, ("child", resource, body["metadata"]["name"]), act) and right
-        cleared = partial(delete_others, self._dependencies.cluster, identity, Resource.BUDGETS, budgets)
-        right = await self._retries.attempt(identity, ("others", Resource.BUDGETS), cleared) and right
-        self._children = ((spec, desired), changed_times, now) if right else None
+    def _record_bounded(
+        self, identity: PoolIdentity, declared: tuple[WantedReplicas, ...], objects: dict[Role, RoleObject], now: float
+    ) -> None:
+        """Say that a role is scaled to another number than was asked for, once; its object's status remembers it."""
+        for item in declared:
+            if item.bounded and (objects[item.role].document.get("status") or {}).get("message") != item.reason:
+                self._recorder.record(identity, now, "ScaleBounded", item.reason)
 
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:
         """Adopt instances that an earlier pool of this name left running.
@@ -279,6 +285,22 @@ class PoolReconciler:
             body = {"status": patch}
             await self._dependencies.cluster.patch(Resource.POOLS, identity.namespace, identity.name, body, subresource="status")
         return urgent
+
+    async def _write_role_statuses(
+        self, identity: PoolIdentity, facts: PoolFacts, declared: tuple[WantedReplicas, ...], objects: dict[Role, RoleObject]
+    ) -> None:
+        for (role, instances), item in zip(facts.by_role, declared, strict=True):
+            if role.role not in objects:
+                continue  # it is read when it was made
+            document = objects[role.role].document
+            status = role_object_status(document, role, item, instances, identity.selector(role.role))
+            patch, name = merge_patch(document.get("status") or {}, status), document["metadata"]["name"]
+            if patch:
+                write = partial(self._write_role_status, identity, name, patch)
+                await self._retries.attempt(identity, ("role status", name), write)
+
+    async def _write_role_status(self, identity: PoolIdentity, name: str, patch: dict[str, Any]) -> None:
+        await self._dependencies.cluster.patch(Resource.ROLES, identity.namespace, name, {"status": patch}, subresource="status")
 
     def _applier(self, identity: PoolIdentity) -> Applier:
         return Applier(

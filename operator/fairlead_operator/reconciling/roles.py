@@ -19,6 +19,17 @@ class WantedReplicas:
     role: Role
     replicas: int
     reason: str
+    bounded: bool = False
+    """Whether the role's own bounds make it another number than was asked for; the reason says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleObject:
+    """An InferencePoolRole of the pool: the number it asks for, and who wrote that."""
+
+    document: Mapping[str, Any]
+    replicas: int
+    manager: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +57,30 @@ class ScaleStep:
         return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
 
 
-def wanted_replicas(spec: PoolSpec | None, metadata: Mapping[str, Any]) -> tuple[WantedReplicas, ...]:
-    """The number wanted of every role, as the pool with this `metadata` declares it."""
-    return tuple(_declared(spec, role, metadata) for role in spec.roles) if spec is not None else ()
+def wanted_replicas(spec: PoolSpec | None, pool: Mapping[str, Any], objects: Mapping[Role, RoleObject]) -> tuple[WantedReplicas, ...]:
+    """The number wanted of every role, as the pool or the role's object declares it."""
+    return tuple(_declared(spec, role, pool, objects.get(role.name)) for role in spec.roles) if spec is not None else ()
 
 
-def _declared(spec: PoolSpec, role: RoleSpec, metadata: Mapping[str, Any]) -> WantedReplicas:
+def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: RoleObject | None) -> WantedReplicas:
     if role.name is Role.BOTH:
-        return WantedReplicas(role=role.name, replicas=spec.replicas, reason=f"spec.replicas set by {spec_manager(metadata, 'replicas')}")
-    if role.replicas is None:
-        return WantedReplicas(role=role.name, replicas=role.least, reason="nobody said how many, so the fewest")
-    manager = spec_manager(metadata, "roles", role.name.value, "replicas")
-    return WantedReplicas(role=role.name, replicas=role.replicas, reason=f"roles[{role.name}].replicas set by {manager}")
+        manager = spec_manager(pool["metadata"], "replicas")
+        return WantedReplicas(role=role.name, replicas=spec.replicas, reason=f"spec.replicas set by {manager}")
+    if role.replicas is not None:
+        manager = spec_manager(pool["metadata"], "roles", role.name.value, "replicas")
+        return WantedReplicas(role=role.name, replicas=role.replicas, reason=f"roles[{role.name}].replicas set by {manager}")
+    if found is None:
+        # The object is new, or somebody deleted it: what was wanted before goes on.
+        known = next((item.get("desired") for item in (pool.get("status") or {}).get("roles") or () if item["name"] == role.name), None)
+        number = min(max(known or 0, role.least), role.max_replicas)
+        return WantedReplicas(role=role.name, replicas=number, reason="its InferencePoolRole is made now")
+    number = min(max(found.replicas, role.least), role.max_replicas)
+    reason = f"replicas of its InferencePoolRole set by {found.manager}"
+    if number == found.replicas:
+        return WantedReplicas(role=role.name, replicas=number, reason=reason)
+    bound = "minReplicas" if number > found.replicas else "maxReplicas"
+    bounded = f"{found.replicas} {reason}; roles[{role.name}].{bound} makes it {number}"
+    return WantedReplicas(role=role.name, replicas=number, reason=bounded, bounded=True)
 
 
 def within_windows(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], windows: Sequence[RoleBounds]) -> tuple[WantedReplicas, ...]:

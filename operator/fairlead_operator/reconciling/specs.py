@@ -9,6 +9,7 @@ from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.schemas.writing import differences, written
+from fairlead_operator.merge_patches import without_nulls
 
 TOLD_SECTIONS = (
     ("routing", "PolicyChanged", "Routing"),
@@ -57,7 +58,7 @@ def read_spec_in_force(pool: Mapping[str, Any], policies: PolicyCatalogue) -> Sp
         if previous is None:
             return SpecInForce(spec=None, document=None, generation=None, problem=problem, previous=None)
         return SpecInForce(spec=previous, document=kept["spec"], generation=kept.get("generation"), problem=problem, previous=previous)
-    return SpecInForce(spec=spec, document=_without_nulls(document), generation=generation, problem=None, previous=previous)
+    return SpecInForce(spec=spec, document=without_nulls(document), generation=generation, problem=None, previous=previous)
 
 
 def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
@@ -79,11 +80,6 @@ def _reread(document: object, policies: PolicyCatalogue) -> PoolSpec | None:
         return accept(document, policies)
     except (InvalidInput, UnknownName):
         return None
-
-
-def _without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without nulls: a null means "left out", and a merge patch cannot store it."""
-    return {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in document.items() if value is not None}
 
 
 def _reason(error: InvalidInput | UnknownName) -> SpecRefusal:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fairlead.durations import format_duration
 from fairlead.errors import InvalidInput
+from fairlead.pool_roles import PoolRoleSpec
 from fairlead.pools import EngineSpec, PoolSpec, RoleSpec
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.specs import ScheduledRole, ScheduleSpec
@@ -167,7 +168,7 @@ class Judges:
         return None if bool(kubernetes) == (python is not None) else f"the API: {kubernetes or 'taken'}; read: {python or 'taken'}"
 
 
-RULED = (PoolSpec, EngineSpec, RoleSpec, ScheduleSpec, ScheduledRole)
+RULED = (PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole)
 """The classes that have rules."""
 
 
@@ -209,7 +210,7 @@ def test_every_rule_is_said_in_both_languages_unless_it_looks_at_the_spec_before
             if shape_of(item).of is not None:
                 yield from rules(shape_of(item).of)  # type: ignore[arg-type]  # just seen not to be None
 
-    found = list(rules(PoolSpec))
+    found = [*rules(PoolSpec), *rules(PoolRoleSpec)]
     assert [rule.cel for rule in found if (rule.holds is None) != ("oldSelf" in rule.cel)] == []
     assert sum(rule.holds is not None for rule in found) == len(list(twins()))
 

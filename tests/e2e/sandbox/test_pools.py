@@ -122,3 +122,30 @@ def test_kubectl_applies_shows_and_scales_a_pool(sandbox: RunningSandbox, tmp_pa
     pod = kubectl("get", "pods", "-l", "fairlead.dev/pool=by-kubectl", "-o", "name").splitlines()[0]
     assert kubectl("logs", pod)
     sandbox.delete_pool("by-kubectl")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed; the same calls are tested over HTTP")
+def test_kubectl_scales_one_role_of_a_pool_of_prefill_and_decode(sandbox: RunningSandbox) -> None:
+    roles = [{"name": "prefill", "minReplicas": 2, "maxReplicas": 3}, {"name": "decode", "replicas": 2}]
+    sandbox.apply_pool(pool("split", policy="static-pd", replicas=1, roles=roles)).raise_for_status()
+
+    def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["kubectl", "--kubeconfig", str(sandbox.kubeconfig), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    kubectl("wait", "--for=condition=Ready", "fpool/split", "--timeout=60s").check_returncode()
+    until(lambda: len(kubectl("get", "fprole").stdout.splitlines()) == 3, "both roles have their object")
+    header, decode, prefill = kubectl("get", "fprole").stdout.splitlines()
+    assert header.split() == ["NAME", "POOL", "ROLE", "REPLICAS", "PINNED", "DESIRED", "SERVING", "AGE"]
+    assert decode.split()[:5] == ["split-decode", "split", "decode", "2", "2"]
+    assert prefill.split()[:4] == ["split-prefill", "split", "prefill", "2"]
+    answer = sandbox.ask("/v1/pools/default/split")
+    assert (answer["pool"]["desired"], sorted(item["role"] for item in answer["instances"])) == (4, ["decode"] * 2 + ["prefill"] * 2)
+    assert kubectl("scale", "fprole/split-prefill", "--replicas=9").stdout.strip() == "inferencepoolrole.fairlead.dev/split-prefill scaled"
+    until(lambda: "ScaleBounded" in kubectl("describe", "fpool", "split").stdout, "the bound is told")
+    serving = "jsonpath={.status.roles[?(@.name=='prefill')].ready}"
+    until(lambda: kubectl("get", "fpool", "split", "-o", serving).stdout == "3", "the role has as many as it may")
+    refused = kubectl("scale", "fprole/split-decode", "--replicas=3")
+    assert "the InferencePool declares the replicas of this role" in refused.stderr
+    sandbox.delete_pool("split")
+    until(lambda: kubectl("get", "fprole").stdout == "", "the roles' objects go with their pool")

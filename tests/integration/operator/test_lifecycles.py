@@ -1,7 +1,7 @@
 """Pools from creation to deletion, with the operator as a process."""
 
 from fairlead.tables import PoolKey
-from fairlead_testing.running.operator_process import Stage, eventually
+from fairlead_testing.running.operator_process import ROLES, Stage, eventually
 
 
 def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: Stage) -> None:
@@ -64,6 +64,23 @@ def test_scaling_down_drains_the_cheapest_and_waits_for_what_runs_there(stage: S
     assert {"ScalingDown", "Draining", "Drained"} <= stage.kubernetes_events("shrinking")
     scale = stage.status("shrinking")["roles"][0]["lastScale"]
     assert (scale["from"], scale["to"]) == (4, 1)
+
+
+def test_one_role_is_scaled_through_its_own_object_and_the_other_is_left_alone(stage: Stage) -> None:
+    roles = [{"name": "prefill", "minReplicas": 2}, {"name": "decode", "minReplicas": 2}]
+    stage.apply("split", replicas=1, roles=roles)
+    stage.settle("split", 4)
+    decoding = {name for name in stage.names("split") if name.startswith("split-d")}
+    stage.client.merge(f"{ROLES}/split-prefill/scale?fieldManager=autoscaler", {"spec": {"replicas": 3}})
+    stage.settle("split", 5)
+    prefill, decode = stage.status("split")["roles"]
+    assert (prefill["ready"], prefill["lastScale"]["reason"]) == (3, "replicas of its InferencePoolRole set by autoscaler")
+    assert (decode["ready"], "lastScale" in decode) == (2, False)
+    eventually(lambda: stage.client.call("GET", f"{ROLES}/split-prefill/scale")["status"]["replicas"] == 3, "an autoscaler sees them")
+    stage.client.merge(f"{ROLES}/split-prefill/scale", {"spec": {"replicas": 2}})
+    stage.settle("split", 4)
+    assert {name for name in stage.names("split") if name.startswith("split-d")} == decoding
+    assert stage.condition("split", "Ready")["message"] == "2 of 2 prefill instances serve; 2 of 2 decode instances serve"
 
 
 def test_scaling_up_through_the_scale_subresource_keeps_what_serves_and_names_who_scaled(stage: Stage) -> None:

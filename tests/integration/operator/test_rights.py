@@ -12,7 +12,7 @@ from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_testing.fakes.system_api import running_fake_system_api
-from fairlead_testing.running.operator_process import ROOT, OperatorProcess, Stage, eventually, free_port, health
+from fairlead_testing.running.operator_process import ROLES, ROOT, OperatorProcess, Stage, eventually, free_port, health
 from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
@@ -51,7 +51,7 @@ def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingP
 
 
 def live_a_whole_life(stage: Stage, name: str) -> None:
-    """Everything the operator ever does: create, find a name taken, scale, restore children, drain, delete."""
+    """Everything the operator ever does: create, find a name taken, scale, restore, drain, delete; two roles."""
     pool = stage.apply(name, replicas=2)
     stage.settle(name, 2)
     third = instance_name(name, pool["metadata"]["uid"], Role.BOTH, 3)
@@ -69,13 +69,29 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
         )
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     left = stage.client.call("GET", f"{budgets}/{name}-both")["metadata"]["labels"]
-    of_an_earlier_pool = {"metadata": {"name": f"{name}-decode", "labels": left}, "spec": {"minAvailable": 1}}
-    stage.client.call("POST", budgets, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **of_an_earlier_pool})
-    eventually(lambda: len(stage.client.call("GET", budgets)["items"]) == 1, "a budget of a role that the pool has not is deleted")
+    of_an_earlier_pool = {"metadata": {"name": f"{name}-decode", "labels": left}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **of_an_earlier_pool, "spec": {"minAvailable": 1}}
+    role = {"pool": name, "role": "decode", "replicas": 1}
+    stage.client.call("POST", budgets, budget)
+    stage.client.call(
+        "POST", ROLES, {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePoolRole", **of_an_earlier_pool, "spec": role}
+    )
+    for path, left_over in ((budgets, 1), (ROLES, 0)):
+        eventually(
+            lambda path=path, left_over=left_over: len(stage.client.call("GET", path)["items"]) == left_over,  # type: ignore[misc]
+            "what belongs to a role that the pool has not is deleted",
+        )
     stage.edit(name, {"replicas": 1})
     stage.settle(name, 1)
-    stage.delete(name)
-    eventually(lambda: stage.pool(name) is None, "the pool is gone", 40)
+    split = f"{name}-split"
+    stage.apply(split, replicas=1, roles=[{"name": "prefill", "replicas": 1}, {"name": "decode"}])
+    stage.settle(split, 2)
+    stage.client.merge(f"{ROLES}/{split}-decode/scale", {"spec": {"replicas": 2}})
+    stage.settle(split, 3)
+    for one in (name, split):
+        stage.delete(one)
+    for one in (name, split):
+        eventually(lambda one=one: stage.pool(one) is None, "the pool is gone", 40)  # type: ignore[misc]
 
 
 def test_the_operator_asks_for_exactly_the_rights_of_the_manifest(proxied: tuple[Stage, RecordingProxy]) -> None:

@@ -40,5 +40,5 @@ def test_an_outage_of_ten_minutes_at_start_is_waited_for_and_a_missing_crd_too(c
     assert health.waiting_for == ""
     lines = [LogLines(as_json=False).format(record).partition(" waiting ")[2] for record in caplog.records]
     assert lines[0] == 'for="the Kubernetes API; connection refused" next_look_seconds=1.0'
-    assert lines[-1] == 'for="the CRD inferencepools.fairlead.dev; apply crds/" next_look_seconds=15.0'
+    assert lines[-1] == 'for="the CRDs inferencepools and inferencepoolroles.fairlead.dev; apply crds/" next_look_seconds=15.0'
     assert len(lines) < 60

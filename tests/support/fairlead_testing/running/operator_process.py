@@ -32,6 +32,7 @@ Never one that matters.
 """
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
+ROLES = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
 
 
 def eventually(look: Callable[[], Value | None], wish: str, seconds: float = 15.0) -> Value:
@@ -45,22 +46,24 @@ def eventually(look: Callable[[], Value | None], wish: str, seconds: float = 15.
         time.sleep(0.03)
 
 
-def install_definition(client: KubernetesClient) -> None:
-    """Server-side apply our CRD and wait until pools are served."""
-    definition = yaml.safe_load((ROOT / "crds" / "inferencepools.fairlead.dev.yaml").read_text(encoding="utf-8"))
-    path = f"{DEFINITIONS}/{definition['metadata']['name']}?fieldManager=fairlead-tests&force=true"
-    client.call("PATCH", path, definition, content="application/apply-patch+yaml")
-    eventually(lambda: client.session.get(client.server + POOLS, timeout=5).ok, "the CRD is served")
+def install_definitions(client: KubernetesClient) -> None:
+    """Server-side apply our CRDs and wait until they are served."""
+    for file in sorted((ROOT / "crds").glob("*.yaml")):
+        definition = yaml.safe_load(file.read_text(encoding="utf-8"))
+        path = f"{DEFINITIONS}/{definition['metadata']['name']}?fieldManager=fairlead-tests&force=true"
+        client.call("PATCH", path, definition, content="application/apply-patch+yaml")
+    for served in (POOLS, ROLES):
+        eventually(lambda path=served: client.session.get(client.server + path, timeout=5).ok, "the CRD is served")  # type: ignore[misc]
 
 
 @contextmanager
 def running_kubernetes_api(folder: Path) -> Iterator[str]:
-    """A Kubernetes API with our CRD; yields the path of a kubeconfig: the one named by the
+    """A Kubernetes API with our CRDs; yields the path of a kubeconfig: the one named by the
     environment, or the sandbox's.
     """
     given = os.environ.get(KUBECONFIG_VARIABLE)
     if given:
-        install_definition(KubernetesClient.of(given))
+        install_definitions(KubernetesClient.of(given))
         yield given
         return
     kubeconfig = folder / "kubeconfig"
@@ -80,7 +83,7 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
             eventually(
                 lambda: process.poll() is None and b"ready" in (folder / "kubernetes.log").read_bytes(), "the Kubernetes API is ready", 30
             )
-            install_definition(KubernetesClient.of(str(kubeconfig)))
+            install_definitions(KubernetesClient.of(str(kubeconfig)))
             yield str(kubeconfig)
         finally:
             process.terminate()

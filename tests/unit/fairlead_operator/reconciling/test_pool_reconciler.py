@@ -333,6 +333,8 @@ async def test_the_budgets_of_roles_that_an_earlier_pool_had_are_deleted() -> No
     stage.cluster.put(Resource.BUDGETS, {"metadata": {"name": "chat-decode", "labels": labels}, "spec": {}})
     stage.cluster.put(Resource.BUDGETS, {"metadata": {"name": "of-a-person", "labels": {"fairlead.dev/pool": "chat"}}, "spec": {}})
     await stage.settle()
+    stage.now += SETTINGS.pace.children
+    await stage.round()
     assert [budget["metadata"]["name"] for budget in stage.cluster.all(Resource.BUDGETS)] == ["chat-both", "of-a-person"]
 
 

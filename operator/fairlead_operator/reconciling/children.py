@@ -1,0 +1,84 @@
+"""Restores a pool's children: the Service, and per role a PodDisruptionBudget and, for prefill and decode, the
+InferencePoolRole.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec
+from fairlead.reconciling.observed import DesiredRole
+from fairlead_operator.applying.ownership import delete_others, restore
+from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.manifests import PoolIdentity, disruption_budget, pool_role, service
+from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas
+from fairlead_operator.reconciling.specs import SpecInForce
+
+
+class Children:
+    """The children of one pool.
+
+    It remembers when they were last found right, which only saves calls. They are looked at again after an event about
+    one of them, a change of what they follow from, and `recheck_seconds`.
+    """
+
+    def __init__(self, cluster: Cluster, retries: ActionRetries, recheck_seconds: float) -> None:
+        self._cluster = cluster
+        self._retries = retries
+        self._recheck_seconds = recheck_seconds
+        self._found_right: tuple[object, int, float] | None = None
+        self._changes = 0
+
+    def changed(self) -> None:
+        """Look at them next time, even if they were found right a moment ago."""
+        self._changes += 1
+
+    async def restore(
+        self,
+        identity: PoolIdentity,
+        in_force: SpecInForce,
+        declared: tuple[WantedReplicas, ...],
+        desired: tuple[DesiredRole, ...],
+        objects: Mapping[Role, RoleObject],
+        now: float,
+    ) -> None:
+        """Create what is missing, restore what was changed, delete budgets and roles' objects that the pool has not.
+
+        For a new pool nothing is looked for first, neither what exists already nor what is to be deleted.
+        """
+        spec, is_new = in_force.spec, in_force.previous is None
+        if spec is None:
+            return
+        changes, basis = self._changes, (spec, desired)
+        if self._found_right is not None:
+            known, count, at = self._found_right
+            if known == basis and count == changes and 0 <= now - at < self._recheck_seconds:
+                return
+        budgets = [disruption_budget(identity, role.role, role.replicas) for role in desired]
+        roles = list(_role_objects(identity, spec, declared, objects))
+        wanted = {Resource.SERVICES: [service(identity, spec)], Resource.BUDGETS: budgets, Resource.ROLES: roles}
+        right = True
+        for resource, bodies in wanted.items():
+            for body in bodies:
+                act = partial(restore, self._cluster, identity, resource, body, is_new=is_new)
+                right = await self._retries.attempt(identity, ("child", resource, body["metadata"]["name"]), act) and right
+        for resource in () if is_new else (Resource.BUDGETS, Resource.ROLES):
+            cleared = partial(delete_others, self._cluster, identity, resource, wanted[resource])
+            right = await self._retries.attempt(identity, ("others", resource), cleared) and right
+        self._found_right = (basis, changes, now) if right else None
+
+
+def _role_objects(
+    identity: PoolIdentity, spec: PoolSpec, declared: tuple[WantedReplicas, ...], objects: Mapping[Role, RoleObject]
+) -> Iterator[dict[str, Any]]:
+    """The objects of prefill and decode.
+
+    One that exists and is not pinned keeps its number: somebody may be changing it at this moment.
+    """
+    number = {item.role: item.replicas for item in declared}
+    for role in spec.roles:
+        if role.name is not Role.BOTH:
+            own = role.name in objects and role.replicas is None
+            yield pool_role(identity, role.name, replicas=None if own else number[role.name], pinned=role.replicas)
