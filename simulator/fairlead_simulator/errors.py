@@ -5,6 +5,7 @@ SimulatorError
 ├── ContextTooLong      the request can never fit the engine's KV cache (400)
 ├── TraceInvalid        a trace file cannot be read; names file, line and field
 ├── TimelineInvalid     a timeline file cannot be read; names file, event and field
+├── ScalingInvalid      a file of scaling rules cannot be read; names file and field
 ├── WorkloadImpossible  requests that the simulated pool could never serve
 └── OutputUnwritable    a file or folder for results cannot be written
 """
@@ -48,6 +49,10 @@ class TraceInvalid(SimulatorError):
 
 class TimelineInvalid(SimulatorError):
     """The message names file, event and field."""
+
+
+class ScalingInvalid(SimulatorError):
+    """The message names file and field."""
 
 
 class WorkloadImpossible(SimulatorError):

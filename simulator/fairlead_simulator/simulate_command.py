@@ -20,8 +20,9 @@ from fairlead_simulator.experiments.cells import Cell, CellResult, check_fits, r
 from fairlead_simulator.experiments.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates
 from fairlead_simulator.experiments.feasibility import check_duration, check_outputs, check_policies
 from fairlead_simulator.experiments.measuring import Targets
-from fairlead_simulator.experiments.result_tables import result_tables
+from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
+from fairlead_simulator.experiments.scaling_files import read_scaling
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
 from fairlead_simulator.option_types import NumberOption, WholeOption
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
@@ -81,6 +82,11 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
 )
+@click.option(
+    "--scaling",
+    type=click.Path(path_type=Path),
+    help="JSON file with a pool's sections scaling and ratio: the pool scales itself; see docs/simulator.md.",
+)
 @click.option("--jobs", type=WholeOption(1, 256), default=1, show_default=True, help="Processes.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
@@ -101,6 +107,7 @@ def _simulate(options: dict[str, Any]) -> None:
     policies = parse_policies(options["policies"])
     modes = early_rejection_modes(options["early_rejection"])
     timeline = () if options["timeline"] is None else read_timeline(options["timeline"])
+    scaling = None if options["scaling"] is None else read_scaling(options["scaling"], split=not spec.instances)
     check_policies(policies, spec, timeline)
     check_outputs(options["json_path"], options["plots"])
     workload = _workload(options, spec)
@@ -128,6 +135,7 @@ def _simulate(options: dict[str, Any]) -> None:
             ),
             quality=quality,
             timeline=timeline,
+            scaling=scaling,
             targets=targets,
         )
         for mode in modes
@@ -140,6 +148,8 @@ def _simulate(options: dict[str, Any]) -> None:
     results = _run(workload, cells, options, err)
     for table in result_tables(results):
         console.print(table)
+    for line in scaling_lines(results):
+        console.print(line, highlight=False, soft_wrap=True)
     if options["json_path"] is not None:
         _write_json(options["json_path"], results)
     if options["plots"] is not None:

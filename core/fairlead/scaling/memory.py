@@ -56,8 +56,13 @@ class RatioMemory:
     prefill_load: float | None = None
     decode_load: float | None = None
     """Smoothed; None before the first comparison after a start or a move."""
+    prefill_work: float | None = None
+    decode_work: float | None = None
+    """Instances kept busy by what arrives, smoothed; None where that is not known."""
     beyond: int = 0
     """Comparisons in a row that found prefill short of instances; negative = decode."""
+    worth: int = 0
+    """Of these, the last ones in a row after which a move was worth it by the work just seen."""
     moved_at: float | None = None
     told: str = ""
     """As in `RoleMemory`."""

@@ -1,13 +1,14 @@
 """Whether an instance should go from decode to prefill or back: the controller that Mooncake's paper leaves open.
 
-Every period the loads (predicted latencies over their SLO) are smoothed and compared. After `periods` comparisons in a
-row in which one role's load exceeds the other's by more than `band`, is above `receiver_load` itself and finds the
-other below `donor_load`, one instance moves; then nothing moves for `cooldown_seconds` and the smoothing begins anew.
+Every period the loads (predicted latencies over their SLO) and the work that arrives are smoothed. The roles are out of
+balance when one's load exceeds the other's by more than `band`, smoothed and as just seen, is above `receiver_load` and
+finds the other below `donor_load`. After `periods` comparisons in a row that are out of balance the same way one
+instance moves; then nothing moves for `cooldown_seconds`, and the loads are smoothed anew.
 
 Loads that swing against each other, as prefill and decode do under early rejection, fill no such row unless half a
 swing outlasts it. And a move must be worth it: by the work that arrives (`sizing`), or by the loads where that is not
-known, the busier role of the two must be less busy after the move than before. Under constant work each move thus
-lowers one and the same figure, so none is ever taken back.
+known, the busier role of the two must be less busy after the move than before, smoothed and in each comparison of the
+row. Under constant work each move thus lowers one and the same figure, so none is ever taken back.
 """
 
 from dataclasses import dataclass, replace
@@ -18,10 +19,10 @@ from fairlead.scaling.recommendations import Hold, Imbalance
 from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
-SMOOTHING = 0.5
-"""Weight of the newest load."""
+SMOOTHING = 0.3
+"""Weight of the newest figure."""
 
-_WORTH_IT = 0.02
+_WORTH_IT = 0.05
 """Share by which the busier role must become less busy."""
 
 
@@ -50,15 +51,27 @@ def compare(memory: RatioMemory, prefill: RoleShare, decode: RoleShare, spec: Ra
     if not is_due(memory.compared_at, now, spec.period_seconds) or prefill.load is None or decode.load is None:
         return memory, None
     if is_interrupted(memory.compared_at, now, spec.period_seconds):
-        memory = replace(memory, prefill_load=None, decode_load=None, beyond=0)
-    prefill_load = _smoothed(memory.prefill_load, prefill.load)
-    decode_load = _smoothed(memory.decode_load, decode.load)
-    beyond = _beyond(memory.beyond, prefill_load, decode_load, spec)
-    memory = replace(memory, compared_at=now, prefill_load=prefill_load, decode_load=decode_load, beyond=beyond)
+        memory = RatioMemory(shift=memory.shift, moved_at=memory.moved_at, told=memory.told)
+    prefill_load, decode_load = _smoothed(memory.prefill_load, prefill.load), _smoothed(memory.decode_load, decode.load)
+    beyond = _beyond(memory.beyond, (prefill_load, decode_load), (prefill.load, decode.load), spec)
+    memory = replace(
+        memory,
+        compared_at=now,
+        prefill_load=prefill_load,
+        decode_load=decode_load,
+        prefill_work=None if prefill.work is None else _smoothed(memory.prefill_work, prefill.work),
+        decode_work=None if decode.work is None else _smoothed(memory.decode_work, decode.work),
+        beyond=beyond,
+    )
+    receiver, donor = (Role.PREFILL, Role.DECODE) if beyond > 0 else (Role.DECODE, Role.PREFILL)
+    seen = {Role.PREFILL: prefill, Role.DECODE: decode}
+    memory = replace(memory, worth=memory.worth + 1 if beyond and _is_worth_it(seen[donor], seen[receiver]) else 0)
     if abs(beyond) < spec.periods:
         return memory, None
-    receiver, donor = (Role.PREFILL, Role.DECODE) if beyond > 0 else (Role.DECODE, Role.PREFILL)
-    shares = {Role.PREFILL: replace(prefill, load=prefill_load), Role.DECODE: replace(decode, load=decode_load)}
+    shares = {
+        Role.PREFILL: replace(prefill, load=prefill_load, work=memory.prefill_work),
+        Role.DECODE: replace(decode, load=decode_load, work=memory.decode_work),
+    }
     return memory, Move(
         receiver=receiver,
         hold=_hold(memory, shares[donor], shares[receiver], spec, now),
@@ -73,27 +86,28 @@ def compare(memory: RatioMemory, prefill: RoleShare, decode: RoleShare, spec: Ra
 
 
 def moved(memory: RatioMemory, receiver: Role, now: float) -> RatioMemory:
-    """The memory after one instance went to `receiver`: what was smoothed belongs to the old split."""
+    """The memory after one instance went to `receiver`: the loads smoothed so far belong to the old split."""
     change = 1 if receiver is Role.PREFILL else -1
-    return replace(memory, shift=memory.shift + change, moved_at=now, beyond=0, prefill_load=None, decode_load=None)
+    return replace(memory, shift=memory.shift + change, moved_at=now, beyond=0, worth=0, prefill_load=None, decode_load=None)
 
 
-def _smoothed(before: float | None, load: float) -> float:
-    return load if before is None else SMOOTHING * load + (1 - SMOOTHING) * before
+def _smoothed(before: float | None, seen: float) -> float:
+    return seen if before is None else SMOOTHING * seen + (1 - SMOOTHING) * before
 
 
-def _beyond(before: int, prefill: float, decode: float, spec: RatioSpec) -> int:
-    if prefill - decode > spec.band and decode < spec.donor_load and prefill > spec.receiver_load:
-        return max(before, 0) + 1
-    if decode - prefill > spec.band and prefill < spec.donor_load and decode > spec.receiver_load:
-        return min(before, 0) - 1
+def _beyond(before: int, smoothed: tuple[float, float], seen: tuple[float, float], spec: RatioSpec) -> int:
+    """Comparisons in a row that found prefill short; negative = decode. Pairs are the loads of prefill and decode."""
+    for sign, taker, giver in ((1, 0, 1), (-1, 1, 0)):
+        apart = min(pair[taker] - pair[giver] for pair in (smoothed, seen))
+        if apart > spec.band and smoothed[giver] < spec.donor_load and smoothed[taker] > spec.receiver_load:
+            return sign * (max(sign * before, 0) + 1)
     return 0
 
 
 def _hold(memory: RatioMemory, giver: RoleShare, taker: RoleShare, spec: RatioSpec, now: float) -> Hold | None:
     if giver.replicas - 1 < max(1, giver.least) or taker.replicas + 1 > taker.most:
         return Hold.AT_BOUND
-    if not _is_worth_it(giver, taker):
+    if memory.worth < spec.periods or not _is_worth_it(giver, taker):
         return Hold.NOT_WORTH_IT
     if memory.moved_at is not None and now - memory.moved_at < spec.cooldown_seconds:
         return Hold.COOLDOWN
@@ -102,6 +116,8 @@ def _hold(memory: RatioMemory, giver: RoleShare, taker: RoleShare, spec: RatioSp
 
 def _is_worth_it(giver: RoleShare, taker: RoleShare) -> bool:
     """Whether the busier role is less busy after the move, if a role's instances share its load."""
+    if giver.replicas < 2:
+        return False
     given, taken = giver.work, taker.work
     if given is None or taken is None:
         given, taken = (giver.load or 0.0) * giver.replicas, (taker.load or 0.0) * taker.replicas

@@ -122,6 +122,8 @@ class Recommendation:
 
     @property
     def line(self) -> str:
-        """Equal for recommendations that say the same."""
-        bounds = f"{self.bounds.lower}..{self.bounds.upper}"
-        return f"{self.controller} {self.role} {self.current}>{self.recommended}>{self.replicas} {self.verdict} {self.hold or '-'} {bounds}"
+        """Equal for recommendations that say the same; while one is held, only its direction counts, not its number."""
+        said = f"{self.controller} {self.role} {self.verdict} {self.hold or '-'} {self.bounds.lower}..{self.bounds.upper} "
+        if self.verdict is Verdict.HELD:
+            return said + ("up" if self.recommended > self.current else "down")
+        return said + f"{self.current}>{self.recommended}>{self.replicas}"

@@ -111,7 +111,7 @@ class RatioSpec:
     )
     band: float = number("Loads of prefill and decode that differ by no more than this are in balance.", 0.3, minimum=0.01, maximum=10)
     donor_load: float = number("A role gives an instance away only while its load is below this.", 0.7, minimum=0.01, maximum=10)
-    receiver_load: float = number("A role is given an instance only while its load is above this.", 0.5, minimum=0, maximum=10)
+    receiver_load: float = number("A role is given an instance only while its load is above this.", 0.8, minimum=0, maximum=10)
     period_seconds: float = duration("Time from one comparison of the loads to the next.", "30s", minimum=1.0, maximum=_HOUR)
     periods: int = whole(
         "Comparisons in a row that must be out of balance the same way before an instance moves.", 3, minimum=1, maximum=100

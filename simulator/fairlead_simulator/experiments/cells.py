@@ -13,6 +13,7 @@ from typing import Any
 from fairlead_simulator.errors import WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, plan_jobs
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
+from fairlead_simulator.simulation.autoscaling import SimulatedScaling, SizeChange
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
@@ -29,6 +30,8 @@ class Cell:
     plan: ArrivalPlan
     quality: ObservationQuality = field(default_factory=ObservationQuality)
     timeline: tuple[TimelineEvent, ...] = ()
+    scaling: SimulatedScaling | None = None
+    """None: the pool keeps its size but for the timeline."""
     targets: Targets
 
 
@@ -45,6 +48,8 @@ class CellResult:
     loads: tuple[tuple[float, dict[str, int]], ...] = ()
     moves: tuple[tuple[float, str, str], ...] = ()
     """(time, kind, source, target)"""
+    sizes: tuple[SizeChange, ...] = ()
+    """What scaling changed, in order of time."""
 
     def document(self) -> dict[str, Any]:
         """The row for a JSON file."""
@@ -59,6 +64,7 @@ class CellResult:
         row |= {
             "refusals": dict(sorted(self.refusals.items())),
             "instances": cell.spec.instances or cell.spec.prefill_instances + cell.spec.decode_instances,
+            "sizes": [{"at": change.at, "role": change.role.value, "replicas": change.replicas} for change in self.sizes],
             "preset": cell.spec.preset.name,
             "mode": cell.spec.preset.mode,
             "events": self.events,
@@ -93,7 +99,10 @@ def simulate_cell(
     started, cpu = time.perf_counter(), time.process_time()
     with _without_collecting():
         jobs = plan_jobs(workload, cell.plan)
-        result = Simulation(cell.spec, jobs, quality=cell.quality, timeline=cell.timeline, on_progress=on_progress, probe=probe).run()
+        simulation = Simulation(
+            cell.spec, jobs, quality=cell.quality, timeline=cell.timeline, scaling=cell.scaling, on_progress=on_progress, probe=probe
+        )
+        result = simulation.run()
     cpu_seconds = time.process_time() - cpu
     figures = measure(result, ideal, cell.plan.warmup, cell.targets)
     kept = CellResult(
@@ -104,6 +113,7 @@ def simulate_cell(
         cpu_seconds=cpu_seconds,
         events=result.events,
         loads=tuple((point.at, point.pending) for point in result.loads) if keep_loads else (),
+        sizes=() if simulation.autoscaler is None else tuple(simulation.autoscaler.changes),
         moves=tuple((move.at, move.source, move.target) for move in (*result.migrations, *result.reroutes)) if keep_loads else (),
     )
     return kept, result

@@ -5,6 +5,7 @@ from math import fsum
 
 from rich.table import Table
 
+from fairlead.instances import Role
 from fairlead_simulator.experiments.cells import CellResult
 
 GOODPUT_ATTAINMENT = 0.9
@@ -47,6 +48,20 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
             held = goodput([result for result in of_mode if result.cell.label == label])
             goodputs.add_row(label, "none tested" if held is None else f"{held:.2f}/s")
         yield goodputs
+
+
+def scaling_lines(results: Sequence[CellResult]) -> Iterator[str]:
+    """For each run of a pool that scales itself and role: its sizes one after the other, with their times."""
+    for result in results:
+        if result.cell.scaling is None:
+            continue
+        spec, plan = result.cell.spec, result.cell.plan
+        begun = {Role.BOTH: spec.instances, Role.PREFILL: spec.prefill_instances, Role.DECODE: spec.decode_instances}
+        for role, count in begun.items():
+            steps = [f"{change.replicas} at {change.at:,.0f} s" for change in result.sizes if change.role is role]
+            if count:
+                sizes = " → ".join([str(count), *steps])
+                yield f"{result.cell.label} at {plan.rate:.2f}/s, seed {plan.seed}, instances of role {role.value}: {sizes}"
 
 
 def goodput(results: Sequence[CellResult]) -> float | None:

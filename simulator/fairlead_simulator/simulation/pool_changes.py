@@ -1,6 +1,6 @@
 """From events on the timeline to new routing tables, as the control API and the operator would make them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
@@ -8,7 +8,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table, with_state
-from fairlead_simulator.simulation.timeline import Fail, Override, ScaleTo, TimelineEvent
+from fairlead_simulator.simulation.timeline import Fail, Flip, Override, ScaleTo, TimelineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class _Departed:
     names: tuple[str, ...]
 
 
-PlannedChange = ScaleTo | Fail | Override | _Started | _Detected | _Departed
+PlannedChange = ScaleTo | Flip | Fail | Override | _Started | _Detected | _Departed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +43,27 @@ class PoolChange:
     later: tuple[PlannedChange, ...] = ()
 
 
-class PoolChanges:
-    """Applies a timeline. `draining` are the instances that leave when their last request has."""
+CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
 
-    def __init__(self, spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
+
+class PoolChanges:
+    """Applies a timeline.
+
+    `draining` are the instances that leave when their last request has. `cheapest_first` sorts instances by what their
+    leaving would cost.
+    """
+
+    def __init__(self, spec: SimulatedPool, timeline: Sequence[TimelineEvent], cheapest_first: CheapestFirst = sorted) -> None:
         self._spec = spec
+        self._cheapest_first = cheapest_first
         self._timeline = tuple(sorted(timeline, key=lambda event: event.at))
         self._created = spec.instances + spec.prefill_instances + spec.decode_instances
         self._restarts: dict[str, int] = {}
         self._dead: set[str] = set()
         """Failed and not recovered; the table shows them as accepting until that is detected."""
         self.draining: set[str] = set()
+        self._flipping: dict[str, Role] = {}
+        """Of these, the ones that stay in another role."""
 
     def planned(self) -> tuple[PlannedChange, ...]:
         """The timeline in order of time."""
@@ -68,36 +78,67 @@ class PoolChanges:
             return self._scale(event, table)
         if isinstance(event, Fail):
             return self._fail(event, table)
+        if isinstance(event, Flip):
+            return self._flip(event, table)
         if isinstance(event, Override):
             return PoolChange(table=self._override(event, table))
         if isinstance(event, _Started):
-            self._dead.difference_update(event.names)
-            entries = tuple(self._serving(entry) if entry.id in event.names else entry for entry in table.instances)
-            return PoolChange(table=next_table(table, entries), started=event.names)
+            names = tuple(name for name in event.names if name not in self.draining)
+            self._dead.difference_update(names)
+            entries = tuple(self._serving(entry) if entry.id in names else entry for entry in table.instances)
+            return PoolChange(table=next_table(table, entries), started=names)
         if isinstance(event, _Detected):
             entries = tuple(with_state(entry, InstanceState.LOST) if entry.id == event.name else entry for entry in table.instances)
             return PoolChange(table=next_table(table, entries))
         self.draining.difference_update(event.names)
-        return PoolChange(
-            table=next_table(table, (entry for entry in table.instances if entry.id not in event.names)) if event.names else None
+        if not event.names:
+            return PoolChange()
+        entries = tuple(
+            self._in_role(entry, self._flipping.pop(entry.id)) if entry.id in event.names else entry
+            for entry in table.instances
+            if entry.id not in event.names or entry.id in self._flipping
         )
+        return PoolChange(table=next_table(table, entries))
 
     def departures(self, scheduler: PoolScheduler, now: float) -> PlannedChange:
         """The draining instances that have nothing left to do."""
         busy = {one.instance for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(self.draining - busy)))
 
+    def _staying(self, role: Role, table: RoutingTable) -> list[InstanceEntry]:
+        """The instances that have the role, or will have it once they have drained."""
+        return [
+            entry
+            for entry in table.instances
+            if entry.state is not InstanceState.LOST
+            and (self._flipping.get(entry.id) is role if entry.id in self.draining else entry.role is role)
+        ]
+
+    def _drain(self, names: Sequence[str], table: RoutingTable) -> PoolChange:
+        self.draining.update(names)
+        entries = (with_state(entry, InstanceState.DRAINING) if entry.id in names else entry for entry in table.instances)
+        return PoolChange(table=next_table(table, entries))
+
+    def _flip(self, event: Flip, table: RoutingTable) -> PoolChange:
+        serving = [entry.id for entry in self._staying(event.source, table) if entry.id not in self.draining and entry.accepting]
+        if not serving:
+            return PoolChange()
+        victim = self._cheapest_first(serving)[0]
+        self._flipping[victim] = event.target
+        return self._drain([victim], table)
+
+    def _in_role(self, entry: InstanceEntry, role: Role) -> InstanceEntry:
+        return replace(entry, role=role, state=InstanceState.SERVING, anchors=0 if role is Role.DECODE else self._spec.anchors)
+
     def _scale(self, event: ScaleTo, table: RoutingTable) -> PoolChange:
-        alive = [entry for entry in table.instances if entry.role is event.role and entry.state is not InstanceState.LOST]
-        staying = [entry for entry in alive if entry.id not in self.draining]
+        staying = self._staying(event.role, table)
         missing = event.instances - len(staying)
         if missing == 0:
             return PoolChange()
         if missing < 0:
-            leaving = {entry.id for entry in staying[missing:]}
-            self.draining |= leaving
-            entries = tuple(with_state(entry, InstanceState.DRAINING) if entry.id in leaving else entry for entry in table.instances)
-            return PoolChange(table=next_table(table, entries))
+            there = [entry.id for entry in staying if entry.id not in self.draining]
+            leaving = there[missing:] if event.victims == "newest" else self._cheapest_first(there)[:-missing]
+            return self._drain(leaving, table)
         fresh = tuple(self._spec.entry(self._created + number, event.role) for number in range(missing))
         self._created += missing
         names = tuple(entry.id for entry in fresh)

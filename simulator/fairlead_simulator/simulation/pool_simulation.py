@@ -15,6 +15,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead_process.policies import installed_policies
 from fairlead_simulator.engine_model.steps import StepResult
+from fairlead_simulator.simulation.autoscaling import Autoscaler, SimulatedScaling
 from fairlead_simulator.simulation.events import EventQueue
 from fairlead_simulator.simulation.fleet import Fleet
 from fairlead_simulator.simulation.instances import SimulatedInstance
@@ -25,6 +26,7 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 from fairlead_simulator.simulation.transfers import Transfers
+from fairlead_simulator.simulation.victims import cheapest_first
 
 _SAMPLE_SECONDS = 1.0
 
@@ -33,7 +35,8 @@ class Simulation:
     """Runs `jobs` through a pool. `scheduler` is another one than that of the pool's first table, such as one that logs
     its calls.
 
-    `probe` is shown the simulation at every sample (`metrics_seconds` apart), with the time.
+    `probe` is shown the simulation at every sample (`metrics_seconds` apart), with the time. With `scaling` the pool is
+    scaled by itself, and `autoscaler` has the history of that.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Simulation:
         tick_seconds: float = 0.25,
         on_progress: Callable[[int], None] | None = None,
         probe: "Callable[[Simulation, float], None] | None" = None,
+        scaling: SimulatedScaling | None = None,
     ) -> None:
         self.spec = spec
         self.quality = quality or ObservationQuality()
@@ -59,7 +63,9 @@ class Simulation:
         self.fleet = Fleet(spec.preset, (entry.id for entry in table.instances), self._events, self._step_ended)
         self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.scheduler, self._lost)
         self._recorder = RunRecorder(self.scheduler, self.result)
-        self._changes = PoolChanges(spec, timeline)
+        self._changes = PoolChanges(spec, timeline, self._cheapest_first)
+        self.autoscaler = None if scaling is None else Autoscaler(spec, scaling)
+        self._meter = None if self.autoscaler is None else self.autoscaler.meter
         self._jobs: dict[str, Job] = {}
         self._open = 0
         """Jobs that have arrived or will, and have not ended."""
@@ -113,6 +119,8 @@ class Simulation:
         )
         job.request = request
         self._jobs[request.id] = job
+        if self._meter is not None:
+            self._meter.arrived(job, now)
         self._see(self.scheduler.submit(request, now), now)
 
     def _tick(self, _: None, now: float) -> None:
@@ -146,11 +154,15 @@ class Simulation:
         if job.first_token_at < 0 or job.request is None:
             return  # its engine died before the news arrived
         job.heard_first = True
+        if self._meter is not None:
+            self._meter.first_token(job, now)
         self._see(self.scheduler.first_token(job.request.id, now), now)
 
     def _hear_completion(self, job: Job, now: float) -> None:
         if job.request is None or job.request.id not in self._jobs:
             return  # refused meanwhile
+        if self._meter is not None:
+            self._meter.completed(job, now)
         self._see(self.scheduler.complete(job.request.id, now, job.output_tokens, job.hit_tokens), now)
         self._close(job)
 
@@ -183,6 +195,8 @@ class Simulation:
         job = self._jobs[outcome.request.id]
         if isinstance(outcome, Refusal):
             self.result.count_refusal(outcome.reason.value)
+            if self._meter is not None:
+                self._meter.refused(now)
             if job.phase is Phase.FINISHED:  # the news of its first token came after its last
                 self._close(job)
                 return
@@ -218,6 +232,10 @@ class Simulation:
             self.fleet.forget_usages()
             self._see(self.scheduler.update_table(change.table, now), now)
 
+    def _cheapest_first(self, names: Sequence[str]) -> list[str]:
+        sessions = {job.session for job in self.result.jobs if job.session is not None and job.request is not None}
+        return cheapest_first(self.scheduler, sessions, names, self.spec.prefill_tokens_per_second)
+
     def _lost(self, job: Job, instance: str, now: float) -> None:
         """The connection broke: tried again elsewhere before the first byte, else failed."""
         assert job.request is not None, "only routed jobs reach an engine"
@@ -243,6 +261,9 @@ class Simulation:
             self._events.at(now + self.quality.delay_seconds, self._observe, usages)
         else:
             self._observe(usages, now)
+        if self.autoscaler is not None:
+            for event in self.autoscaler.second(self.scheduler.loads(), now):
+                self._change(event, now)
         if self._changes.draining:
             self._change(self._changes.departures(self.scheduler, now), now)
         self._see(self.scheduler.tick(now), now)

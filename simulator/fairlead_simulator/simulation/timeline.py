@@ -1,9 +1,13 @@
-"""What happens to the pool while the requests run: scaling, failures, recoveries, and what a schedule overrides."""
+"""What happens to the pool while the requests run: scaling, role flips, failures, recoveries, and what a schedule
+overrides.
+"""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fairlead.instances import Role
+
+Victims = Literal["newest", "cheapest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +19,20 @@ class ScaleTo:
     instances: int
     role: Role = Role.BOTH
     startup_seconds: float = 0.0
+    victims: Victims = "newest"
+    """Which ones go: those made last, or those whose sessions, caches and requests are worth least, as the operator
+    chooses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """At `at` seconds the cheapest instance of role `source` drains; when it has nothing left to do it takes the role
+    `target`, with its memory.
+    """
+
+    at: float
+    source: Role
+    target: Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,4 +59,4 @@ class Override:
     """Parameters of the new `policy`, or of the present one, which keeps no others."""
 
 
-TimelineEvent = ScaleTo | Fail | Override
+TimelineEvent = ScaleTo | Flip | Fail | Override

@@ -1,11 +1,12 @@
 """Generators by name, for the command line."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.workloads.agents import AgentShape, generate_agents
 from fairlead_simulator.workloads.conversations import ConversationShape, generate_conversations
+from fairlead_simulator.workloads.phases import PhaseShape, generate_phases
 from fairlead_simulator.workloads.prefix_groups import PrefixGroupShape, generate_prefix_groups
 from fairlead_simulator.workloads.tool_agents import ToolAgentShape, generate_tool_agents
 
@@ -51,9 +52,21 @@ def _prefix_groups(rate: float | None, median_input: float | None, seed: int) ->
     return generate_prefix_groups(shape, seed)
 
 
+def _phases(rate: float | None, median_input: float | None, seed: int) -> Iterator[TraceRow]:
+    default = PhaseShape()
+    faster = 1.0 if rate is None else rate / default.requests_per_second
+    longer = 1.0 if median_input is None else median_input / default.phases[0].input_median
+    phases = (
+        replace(phase, requests_per_second=phase.requests_per_second * faster, input_median=phase.input_median * longer)
+        for phase in default.phases
+    )
+    return generate_phases(PhaseShape(phases=tuple(phases)), seed)
+
+
 KINDS: dict[str, Kind] = {
     "conversation": Kind(about="chat sessions below one system prompt", rows=_conversations),
     "tool-agent": Kind(about="two tools with long instructions, and chats", rows=_tool_agents),
     "agentic": Kind(about="agents with few giant sessions, closed-loop capable", rows=_agents),
     "prefix-groups": Kind(about="tenants with a long prompt each, at a rising rate", rows=_prefix_groups),
+    "phases": Kind(about="20 minutes of long prompts, 20 minutes of long answers, in turn", rows=_phases),
 }

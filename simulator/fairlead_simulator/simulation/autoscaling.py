@@ -1,0 +1,101 @@
+"""The operator's part of scaling in virtual time: the same `fairlead.scaling`, asked every few seconds."""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairlead.instances import Role
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.scaling.bounds import DeclaredRole
+from fairlead.scaling.memory import ScalingMemory
+from fairlead.scaling.recommendations import Recommendation
+from fairlead.scaling.sizing import Capacity
+from fairlead.scaling.specs import RatioMethod, RatioSpec, ScalingSpec
+from fairlead.scaling.targets import Declared, ScalingOutcome, step
+from fairlead.schemas.shapes import Rule, duration, nested, whole
+from fairlead.tables import SloFacts
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.simulation.signals import SignalMeter
+from fairlead_simulator.simulation.timeline import Flip, ScaleTo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedScaling:
+    """How a simulated pool is scaled: the sections of a pool's spec, and what a cluster adds."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            holds=lambda rules: rules.min_replicas <= rules.max_replicas,
+            field="minReplicas",
+            message="minReplicas must not be greater than maxReplicas",
+        ),
+    )
+
+    scaling: ScalingSpec = nested(ScalingSpec, "As `spec.scaling` of a pool.")
+    ratio: RatioSpec = nested(RatioSpec, "As `spec.ratio` of a pool.")
+    min_replicas: int = whole("Never fewer instances of a role than this.", 1, minimum=1, maximum=10_000)
+    max_replicas: int = whole("Never more instances of a role than this.", 64, minimum=1, maximum=10_000)
+    startup_seconds: float = duration("From a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
+    round_seconds: float = duration("From one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeChange:
+    """At `at` seconds the role was to have `replicas` instances."""
+
+    at: float
+    role: Role
+    replicas: int
+
+
+class Autoscaler:
+    """Asks for the targets of one run's pool. `changes` and `recommendations` (with their times) are its history."""
+
+    def __init__(self, pool: SimulatedPool, rules: SimulatedScaling) -> None:
+        self.meter = SignalMeter(pool)
+        self.changes: list[SizeChange] = []
+        self.recommendations: list[tuple[float, Recommendation]] = []
+        self._rules = rules
+        self._memory = ScalingMemory()
+        self._due_at = rules.round_seconds
+        numbers = (
+            {Role.BOTH: pool.instances} if pool.instances else {Role.PREFILL: pool.prefill_instances, Role.DECODE: pool.decode_instances}
+        )
+        self._sizes = numbers
+        self._declared = Declared(
+            roles=tuple(
+                DeclaredRole(role=role, replicas=number, min_replicas=rules.min_replicas, max_replicas=rules.max_replicas)
+                for role, number in numbers.items()
+            ),
+            scaling=rules.scaling,
+            ratio=rules.ratio,
+            slo=SloFacts(ttft_seconds=pool.slo_ttft_seconds, tpot_seconds=pool.slo_tpot_seconds),
+            capacity=Capacity(prefill_tokens_per_second=pool.prefill_tokens_per_second, kv_cache_tokens=pool.preset.kv_tokens),
+        )
+
+    def second(self, loads: Sequence[InstanceLoad], now: float) -> tuple[ScaleTo | Flip, ...]:
+        """See one more second; when a round is due, what is to change."""
+        self.meter.sample(loads, now)
+        if now < self._due_at:
+            return ()
+        self._due_at = now + self._rules.round_seconds
+        self._memory, outcome = step(self._memory, self._declared, self.meter.signals(loads, now), now)
+        self.recommendations += [(now, one) for one in outcome.recommendations]
+        return self._events(outcome, now)
+
+    def _events(self, outcome: ScalingOutcome, now: float) -> tuple[ScaleTo | Flip, ...]:
+        before, self._sizes = self._sizes, {target.role: target.replicas for target in outcome.targets}
+        changed = {role: number - before[role] for role, number in self._sizes.items() if number != before[role]}
+        self.changes += [SizeChange(at=now, role=role, replicas=self._sizes[role]) for role in changed]
+        givers = [role for role, change in changed.items() if change < 0]
+        takers = [role for role, change in changed.items() if change > 0]
+        events: list[ScaleTo | Flip] = []
+        if givers and takers and self._rules.ratio.method is RatioMethod.ROLE_FLIP:
+            giver, taker = givers[0], takers[0]
+            events += [Flip(at=now, source=giver, target=taker)] * min(-changed[giver], changed[taker])
+        startup = self._rules.startup_seconds
+        events += [ScaleTo(at=now, instances=self._sizes[role], role=role, startup_seconds=startup, victims="cheapest") for role in changed]
+        return tuple(events)

@@ -1,0 +1,151 @@
+"""Measures of a running simulated pool what the control API measures of a real one: the signals of scaling.
+
+Rates, loads and attainment are of the last `WINDOW_SECONDS`; what belongs to the engine and the workload (throughput,
+cached share, lengths) is of the last `MEMORY_SECONDS`, as it needs more requests to be known.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from fairlead.instances import Role
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
+from fairlead_simulator.engine_model.presets import EnginePreset
+from fairlead_simulator.simulation.jobs import Job
+from fairlead_simulator.simulation.pools import SimulatedPool
+
+WINDOW_SECONDS = 30.0
+MEMORY_SECONDS = 300.0
+LEAST_BUSY_SECONDS = 10
+"""Throughput is not told before instances were busy for so long together."""
+
+
+class RollingSums:
+    """Sums of what was added in the last `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._added: deque[tuple[float, dict[str, float]]] = deque()
+        self._sums: dict[str, float] = {}
+        self._begun_at: float | None = None
+
+    def add(self, now: float, **amounts: float) -> None:
+        """Count more of what the names say."""
+        if self._begun_at is None:
+            self._begun_at = now
+        self._added.append((now, amounts))
+        for name, amount in amounts.items():
+            self._sums[name] = self._sums.get(name, 0.0) + amount
+
+    def forget(self, now: float) -> None:
+        """Leave out what is older than the window."""
+        while self._added and self._added[0][0] <= now - self._seconds:
+            for name, amount in self._added.popleft()[1].items():
+                self._sums[name] -= amount
+
+    def rate(self, name: str, now: float) -> float:
+        """Per second; of the time since the first addition while that is shorter than the window."""
+        seconds = min(self._seconds, now - self._begun_at) if self._begun_at is not None else 0.0
+        return self.total(name) / seconds if seconds > 0 else 0.0
+
+    def total(self, name: str) -> float:
+        """The sum, never negative for rounding."""
+        return max(0.0, self._sums.get(name, 0.0))
+
+    def mean(self, name: str, of: str) -> float | None:
+        """One sum over another; None while the other is nothing."""
+        return self.total(name) / self.total(of) if self.total(of) > 1e-9 else None
+
+
+class SignalMeter:
+    """Told of every request and every second of one run."""
+
+    def __init__(self, pool: SimulatedPool) -> None:
+        self._pool = pool
+        self._preset: EnginePreset = pool.preset
+        self._recent = RollingSums(WINDOW_SECONDS)
+        self._long = RollingSums(MEMORY_SECONDS)
+
+    def arrived(self, job: Job, now: float) -> None:
+        """A request came, whatever becomes of it."""
+        self._recent.add(now, requests=1, prompt=job.input_tokens)
+
+    def refused(self, now: float) -> None:
+        """It was refused or lost: its first token is not in time."""
+        self._recent.add(now, first=1)
+
+    def first_token(self, job: Job, now: float) -> None:
+        """Its prompt is computed."""
+        in_time = job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
+        self._recent.add(now, first=1, first_in_time=in_time)
+        self._long.add(now, prompt=job.input_tokens, hit=job.hit_tokens, computed=job.input_tokens - job.hit_tokens)
+
+    def completed(self, job: Job, now: float) -> None:
+        """Its last token is out."""
+        self._long.add(now, finished=1, output=job.output_tokens)
+        if job.output_tokens > 1:
+            seconds = (job.finished_at - job.first_token_at) / (job.output_tokens - 1)
+            self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
+
+    def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
+        """One more second of all instances."""
+        for window in (self._recent, self._long):
+            window.forget(now)
+        serving = [load for load in loads if load.entry.accepting]
+        prefilling = [load for load in serving if load.entry.role is not Role.DECODE]
+        decoding = [load for load in serving if load.entry.role is not Role.PREFILL]
+        self._long.add(
+            now,
+            busy=sum(load.pending_prefill_tokens > 0 for load in prefilling),
+            contexts=sum(load.decode_tokens for load in decoding),
+            decodes=sum(load.decoding for load in decoding),
+        )
+        if prefilling:
+            self._recent.add(now, prefill_load=sum(map(self._prefill_load, prefilling)) / len(prefilling), prefill_samples=1)
+        if decoding:
+            self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
+
+    def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:
+        """What is known now, of each role that has instances."""
+        roles = [Role.BOTH] if self._pool.instances else [Role.PREFILL, Role.DECODE]
+        return PoolSignals(
+            window_seconds=WINDOW_SECONDS,
+            age_seconds=0.0,
+            roles=tuple(self._role(role, [load for load in loads if load.entry.role is role], now) for role in roles),
+        )
+
+    def _role(self, role: Role, loads: Sequence[InstanceLoad], now: float) -> RoleSignals:
+        recent, long, decode = self._recent, self._long, self._preset.decode
+        prefills, decodes = role is not Role.DECODE, role is not Role.PREFILL
+        cached = long.mean("hit", "prompt")
+        return RoleSignals(
+            role=role,
+            serving=sum(load.entry.accepting for load in loads),
+            in_flight=sum(load.waiting + load.prefilling + load.decoding for load in loads),
+            waiting=sum(load.waiting for load in loads),
+            prompt_tokens_per_second=recent.rate("prompt", now),
+            cached_share=None if cached is None else min(1.0, cached),
+            output_tokens_per_second=recent.rate("requests", now) * (long.mean("output", "finished") or 0.0),
+            prefill_tokens_per_second=long.mean("computed", "busy") if long.total("busy") >= LEAST_BUSY_SECONDS else None,
+            pending_prefill_tokens=sum(load.pending_prefill_tokens for load in loads),
+            decode_step=DecodeStep(
+                fixed_seconds=decode.fixed,
+                seconds_per_request=decode.per_sequence,
+                seconds_per_context_token=decode.per_context_token,
+            ),
+            decode_context_tokens=long.mean("contexts", "decodes"),
+            prefill_load=recent.mean("prefill_load", "prefill_samples") if prefills else None,
+            decode_load=recent.mean("decode_load", "decode_samples") if decodes else None,
+            ttft_attainment=recent.mean("first_in_time", "first"),
+            tpot_attainment=recent.mean("paced_in_time", "paced"),
+        )
+
+    def _prefill_load(self, load: InstanceLoad) -> float:
+        return load.pending_prefill_tokens / self._pool.prefill_tokens_per_second / self._pool.slo_ttft_seconds
+
+    def _decode_load(self, load: InstanceLoad) -> float:
+        """The step of what fits the KV memory at once, longer in proportion to what does not."""
+        tokens, decode = load.decode_tokens, self._preset.decode
+        fitting = min(1.0, self._preset.kv_tokens / tokens) if tokens else 1.0
+        step = decode.fixed + fitting * (decode.per_context_token * tokens + decode.per_sequence * load.decoding)
+        return step / fitting / self._pool.slo_tpot_seconds

@@ -1,0 +1,108 @@
+"""Simulated pools that scale themselves by the operator's own controllers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, takewhile
+
+from fairlead.instances import Role
+from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec, ScaleDownSpec, ScalingMode, ScalingSpec
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
+from fairlead_simulator.simulation.autoscaling import SimulatedScaling
+from fairlead_simulator.simulation.jobs import Job, Phase
+from fairlead_simulator.simulation.pool_simulation import Simulation
+from fairlead_simulator.simulation.pools import SimulatedPool
+from fairlead_simulator.workloads import phases
+from fairlead_simulator.workloads.phases import PhaseShape, generate_phases
+
+WHOLE = SimulatedPool(preset=preset("dualmap-910b4-qwen7b"), instances=4, policy="fairlead", prefill_tokens_per_second=6250.0)
+SPLIT = SimulatedPool(
+    preset=preset("mooncake-a800-llama70b"),
+    instances=0,
+    prefill_instances=4,
+    decode_instances=4,
+    policy="mooncake",
+    early_rejection="Load",
+    slo_ttft_seconds=30.0,
+    slo_tpot_seconds=0.045,
+    prefill_tokens_per_second=16_000.0,
+)
+AUTO = SimulatedScaling(ratio=RatioSpec(mode=RatioMode.AUTO))
+
+
+def jobs_of(*of: phases.Phase, cycles: int = 1) -> list[Job]:
+    shape = PhaseShape(phases=of)
+    rows = list(takewhile(lambda row: row.timestamp_ms < 1e3 * cycles * shape.seconds, generate_phases(shape, 0)))
+    loaded = load_workload(rows, requests=None, max_input=None, infer_sessions=False)
+    return plan_jobs(loaded, ArrivalPlan(rate=loaded.native_rate, spread="even"))
+
+
+def simulated(pool: SimulatedPool, jobs: Sequence[Job], scaling: SimulatedScaling) -> Simulation:
+    simulation = Simulation(pool, jobs, scaling=scaling)
+    simulation.run()
+    assert simulation.scheduler.discrepancies() == ()
+    assert not any(job.phase is Phase.FAILED for job in jobs)
+    return simulation
+
+
+def attainment(jobs: Sequence[Job], pool: SimulatedPool, begin: float = 0.0, end: float = float("inf")) -> float:
+    asked = [job for job in jobs if begin <= job.arrives_at < end]
+    return sum(job.phase is Phase.FINISHED and job.first_token_at - job.arrives_at < pool.slo_ttft_seconds for job in asked) / len(asked)
+
+
+def sizes(simulation: Simulation, role: Role = Role.BOTH) -> list[int]:
+    assert simulation.autoscaler is not None
+    return [change.replicas for change in simulation.autoscaler.changes if change.role is role]
+
+
+def test_a_pool_grows_out_of_an_overload_and_shrinks_with_the_load() -> None:
+    calm = phases.Phase(seconds=180.0, requests_per_second=3.0, input_median=5000, output_median=200)
+    rush, night = replace(calm, seconds=300.0, requests_per_second=7.0), replace(calm, seconds=600.0, requests_per_second=2.0)
+    jobs = jobs_of(calm, rush, night)
+    down = ScaleDownSpec(stabilization_window_seconds=60.0, cooldown_seconds=30.0)
+    simulation = simulated(WHOLE, jobs, SimulatedScaling(scaling=ScalingSpec(mode=ScalingMode.SLO, scale_down=down)))
+    assert simulation.autoscaler is not None
+    begun = next(change.at for change in simulation.autoscaler.changes if change.replicas > 4 and change.at > 180) + 30.0
+    assert attainment(jobs, WHOLE, 180, begun) < 0.9
+    assert attainment(jobs, WHOLE, begun + 60, 480) > 0.95
+    found = sizes(simulation)
+    largest = found.index(max(found))
+    assert found[: largest + 1] == sorted(found[: largest + 1]) and max(found) >= 8 and found[-1] <= 3
+    shrinking = [change.at for change in simulation.autoscaler.changes if change.at > 480]
+    assert all(attainment(jobs, WHOLE, at, at + 60) >= 0.9 for at in shrinking)
+
+
+def test_a_pool_that_is_told_a_number_keeps_it() -> None:
+    jobs = jobs_of(phases.Phase(seconds=200.0, requests_per_second=8.0, input_median=5000, output_median=200))
+    assert sizes(simulated(WHOLE, jobs, SimulatedScaling())) == []
+    assert sizes(simulated(WHOLE, jobs_of(phases.PREFILL_HEAVY), SimulatedScaling(scaling=ScalingSpec(mode=ScalingMode.ADVISE)))) == []
+
+
+def test_instances_follow_the_work_from_prefill_to_decode_without_losing_a_request() -> None:
+    shifting = [replace(phase, seconds=600.0) for phase in (phases.PREFILL_HEAVY, phases.DECODE_HEAVY)]
+    for method in RatioMethod:
+        rules = replace(AUTO, ratio=RatioSpec(mode=RatioMode.AUTO, method=method))
+        simulation = simulated(SPLIT, jobs_of(*shifting), rules)
+        assert simulation.autoscaler is not None
+        moves = [change.at for change in simulation.autoscaler.changes if change.role is Role.PREFILL]
+        assert sizes(simulation, Role.PREFILL)[0] == 5 and sizes(simulation, Role.PREFILL)[-1] < 4
+        assert [before + after for before, after in zip(sizes(simulation, Role.PREFILL), sizes(simulation, Role.DECODE), strict=True)] == [
+            8
+        ] * len(moves)
+        assert all(later - earlier >= 120 for earlier, later in pairwise(moves))
+        names = {entry.id for entry in SPLIT.first_table().instances}
+        kept = {entry.id for entry in simulation.scheduler.table.instances} <= names
+        assert kept is (method is RatioMethod.ROLE_FLIP)
+
+
+def test_work_that_swings_faster_than_instances_can_follow_moves_none() -> None:
+    swinging = [replace(phase, seconds=60.0) for phase in (phases.PREFILL_HEAVY, phases.DECODE_HEAVY)]
+    simulation = simulated(SPLIT, jobs_of(*swinging, cycles=10), AUTO)
+    assert simulation.autoscaler is not None
+    assert [change for change in simulation.autoscaler.changes if change.at <= 1200] == []
+
+
+def test_constant_work_is_split_once() -> None:
+    pool = replace(SPLIT, prefill_instances=3, decode_instances=1)
+    jobs = jobs_of(phases.Phase(seconds=3600.0, requests_per_second=1.8, input_median=8000, output_median=1000))
+    assert sizes(simulated(pool, jobs, AUTO), Role.PREFILL) == [2]
