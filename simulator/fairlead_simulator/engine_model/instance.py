@@ -109,8 +109,9 @@ class Instance(Generic[RequestT]):
             self._cut_short(now)
 
     def release(self, request: RequestT, now: float) -> None:
-        """The KV of a request that was prefilled here has reached its decode instance."""
+        """The KV of a request that was prefilled here has reached its decode instance, or is not wanted any more."""
         self._occupancy.leaving.discard(request)
+        self._occupancy.kept.discard(request)
         self._occupancy.let_go(request, request.input_tokens)
         self._stir(now)
 
@@ -230,7 +231,10 @@ class Instance(Generic[RequestT]):
             request.first_token_at = now
             result.first_tokens.append(request)
         if request.generated >= request.output_tokens:
-            occupancy.let_go(request, request.context_tokens - 1)
+            if request.kept:
+                occupancy.kept.add(request)
+            else:
+                occupancy.let_go(request, request.context_tokens - 1)
             self._finish(request, now, result)
         elif request.decode_instance is not None and request.decode_instance != self.name:
             request.phase = Phase.TRANSFERRING

@@ -11,7 +11,7 @@ from fairlead_simulator.engine_model.settings import EngineSettings
 
 
 class Occupancy(Generic[RequestT]):
-    """Who is where. A request is in exactly one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`."""
+    """Who is where. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or over."""
 
     def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
         self.memory = memory
@@ -23,6 +23,8 @@ class Occupancy(Generic[RequestT]):
         self.batch: DecodeBatch[RequestT] = DecodeBatch(settings.decode, settings.block_tokens)
         self.leaving: set[RequestT] = set()
         """Prefilled here, their KV on the way to another instance."""
+        self.kept: set[RequestT] = set()
+        """Finished here, their KV held for an engine that may fetch it. They count nowhere else."""
         self.blocked = False
         """The oldest waiting prompt was found not to fit; nothing that could change this has happened since."""
         self.preemptions = 0

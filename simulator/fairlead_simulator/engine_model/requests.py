@@ -41,6 +41,8 @@ class EngineRequest:
     instance: str = ""
     decode_instance: str | None = None
     """Where it decodes, if not where it is prefilled."""
+    kept: bool = False
+    """Of one token: its KV stays where it was computed until `Instance.release`, for another engine to fetch."""
     admitted_at: float = -1.0
     first_token_at: float = -1.0
     """Of the attempt that succeeded."""

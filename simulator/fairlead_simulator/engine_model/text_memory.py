@@ -53,6 +53,23 @@ class TextMemory(KvBlockPool):
         self.allocate(new)
         return True
 
+    def missing_tokens(self, text: bytes, tokens: int) -> int:
+        """Of the whole blocks of the first `tokens` of a text, the tokens in blocks that are not here."""
+        full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
+        known, _ = self.match(text, full)
+        return (full - known) * self._block_tokens
+
+    def adopt(self, text: bytes, tokens: int) -> int:
+        """Whole blocks of the first `tokens` of a text came from another engine and are cached, as far as there is room
+        beside what runs; how many tokens are new here.
+        """
+        full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
+        node, known = self.pin(text, full)
+        new = min(full - known, self.available)
+        self.allocate(new)
+        self.release(self.share(node, known, text, known + new))
+        return new * self._block_tokens
+
     def computed(self, request: TextRequest) -> None:
         """Its whole blocks are visible from now on."""
         self._share(request, request.context_tokens)

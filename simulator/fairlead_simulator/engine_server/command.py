@@ -15,13 +15,14 @@ import uvloop
 
 from fairlead.errors import InvalidInput
 from fairlead_process.starting import bind
-from fairlead_simulator.engine_model.costs import PrefillCost
+from fairlead_simulator.engine_model.costs import PrefillCost, TransferCost
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.engine_model.settings import EngineSettings, Mode
 from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
 from fairlead_simulator.engine_server.engine import ServedEngine
+from fairlead_simulator.engine_server.kv_transfers import KvTransfers, TransferSettings
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
 from fairlead_simulator.engine_server.served_instance import InstanceSettings, ServedInstance
@@ -54,6 +55,30 @@ _DEFAULTS = preset("dualmap-910b4-qwen7b")
 @click.option(
     "--responses-store/--no-responses-store", default=True, show_default=True, help="Keep responses to be retrieved and continued."
 )
+@click.option("--kv-bytes-per-token", type=_COUNT, default=_DEFAULTS.transfer.bytes_per_token, show_default=True)
+@click.option(
+    "--kv-transfer-bytes-per-second",
+    type=_POSITIVE,
+    default=_DEFAULTS.transfer.bytes_per_second,
+    show_default=True,
+    help="Of the link by which other engines fetch KV blocks from here; they share it.",
+)
+@click.option("--kv-transfer-latency-ms", type=click.FloatRange(min=0), default=_DEFAULTS.transfer.latency_seconds * 1e3, show_default=True)
+@click.option(
+    "--kv-lease-seconds",
+    type=_POSITIVE,
+    default=30.0,
+    show_default=True,
+    help="How long KV blocks are held for an engine that fetches them.",
+)
+@click.option(
+    "--kv-load-failure-policy",
+    type=click.Choice(("recompute", "fail")),
+    default="recompute",
+    show_default=True,
+    help="When KV blocks cannot be fetched: compute the prompt here, or fail the request (vLLM's default).",
+)
+@click.option("--kv-side-channel-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 chooses a free one.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the words in answers.")
 def engine(
     model: str,
@@ -72,6 +97,12 @@ def engine(
     startup_seconds: float,
     stream_interval_ms: float,
     responses_store: bool,
+    kv_bytes_per_token: int,
+    kv_transfer_bytes_per_second: float,
+    kv_transfer_latency_ms: float,
+    kv_lease_seconds: float,
+    kv_load_failure_policy: str,
+    kv_side_channel_port: int,
     seed: int,
 ) -> None:
     """Serve a simulated engine that behaves like vLLM."""
@@ -86,6 +117,16 @@ def engine(
         max_sequences=max_running,
         prefill=PrefillCost(per_token=1 / prefill_tokens_per_second),
         decode=replace(_DEFAULTS.decode, fixed=decode_step_ms / 1e3),
+    )
+    transfer_settings = TransferSettings(
+        cost=TransferCost(
+            bytes_per_token=kv_bytes_per_token,
+            bytes_per_second=kv_transfer_bytes_per_second,
+            latency_seconds=kv_transfer_latency_ms / 1e3,
+        ),
+        lease_seconds=kv_lease_seconds,
+        fails=kv_load_failure_policy == "fail",
+        port=kv_side_channel_port,
     )
     listener = bind("--host/--port", host, port)
     listener.listen(2048)
@@ -106,7 +147,8 @@ def engine(
         model_engine = ServedEngine(settings, bytes_per_token=bytes_per_token, max_waiting=max_waiting, statistics=statistics)
         pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3)
         connections: Connections = {}
-        instance = ServedInstance(instance_settings, pacer, AnswerBook(seed, bytes_per_token))
+        transfers = KvTransfers(pacer, transfer_settings)
+        instance = ServedInstance(instance_settings, pacer, transfers, AnswerBook(seed, bytes_per_token))
         app = EngineApp(instance, connections, ResponseStore() if responses_store else None)
         server = uvicorn.Server(
             uvicorn.Config(

@@ -47,8 +47,23 @@ class ServedEngine:
         if self.instance.waiting >= self._max_waiting:
             self.statistics.refused += 1
             raise EngineOverloaded(self.instance.waiting)
-        generation.arrived_at = now
+        if generation.arrived_at < 0:
+            generation.arrived_at = now
         self.instance.submit(generation, now)
+
+    def release(self, generation: Generation, now: float) -> None:
+        """The KV that was kept for another engine is not needed any more."""
+        self.advance(now)
+        self.instance.release(generation, now)
+
+    def missing_tokens(self, prompt: bytes, tokens: int) -> int:
+        """Of the first `tokens` of a prompt, those in whole blocks that are not cached here."""
+        return self.memory.missing_tokens(prompt, tokens)
+
+    def adopt(self, prompt: bytes, tokens: int, now: float) -> int:
+        """Blocks of a prompt came from another engine; how many tokens are new here."""
+        self.advance(now)
+        return self.memory.adopt(prompt, tokens)
 
     def abort(self, generation: Generation, now: float) -> None:
         """Give a generation up; its memory is free once the step in progress has ended.

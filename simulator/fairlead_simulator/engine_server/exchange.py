@@ -44,6 +44,12 @@ class Exchange:
     def fails(self, kind: FailureKind) -> bool:
         return self.failure is not None and self.failure.kind is kind
 
+    @property
+    def host(self) -> str:
+        """The address at which the client reached this engine."""
+        server = self._scope.get("server")
+        return server[0] if server else "127.0.0.1"
+
     def query(self, field: str) -> str | None:
         """A field of the query string."""
         values = parse_qs(self._scope.get("query_string", b"").decode("latin-1")).get(field)

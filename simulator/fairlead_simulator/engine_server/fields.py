@@ -76,7 +76,6 @@ def choice(document: Mapping[str, Any], field: str, known: tuple[str, ...]) -> s
 _NOT_SIMULATED: Mapping[str, str] = {
     "best_of": "leave it out",
     "echo": "leave it out",
-    "kv_transfer_params": "send the request to an engine that prefills and decodes",
     "logprobs": "leave it out",
     "prompt_embeds": "send the prompt as text or token ids",
     "prompt_logprobs": "leave it out",

@@ -37,7 +37,8 @@ def _lines(engine: ServedEngine, model: str) -> Iterator[str]:
     cached = statistics.prompt_tokens_cached
     yield _single("prompt_tokens_cached_total", "counter", "Those of them that the cache had.", labels, cached)
     yield _header("prompt_tokens_by_source_total", "counter", "Prompt tokens by where they came from.")
-    sources = {"local_compute": statistics.prompt_tokens - cached, "local_cache_hit": cached, "external_kv_transfer": 0}
+    external = statistics.prompt_tokens_external
+    sources = {"local_compute": statistics.prompt_tokens - cached, "local_cache_hit": cached - external, "external_kv_transfer": external}
     for source, count in sources.items():
         yield f'vllm:prompt_tokens_by_source_total{{{labels},source="{source}"}} {count}\n'
     yield _single("generation_tokens_total", "counter", "Tokens generated.", labels, statistics.generation_tokens)
@@ -54,9 +55,12 @@ def _lines(engine: ServedEngine, model: str) -> Iterator[str]:
         ("request_time_per_output_token_seconds", "Mean time between a request's tokens.", statistics.time_per_output_token),
         ("request_prompt_tokens", "Prompt tokens of a request.", statistics.request_prompt_tokens),
         ("request_generation_tokens", "Tokens generated for a request.", statistics.request_generation_tokens),
+        ("nixl_xfer_time_seconds", "Transfer of a prompt's KV blocks from another engine.", statistics.transfer_time),
     ):
         yield _header(name, "histogram", text)
         yield from _histogram(name, histogram, labels)
+    yield _single("nixl_num_failed_transfers_total", "counter", "KV blocks not fetched.", labels, statistics.transfers_failed)
+    yield _single("nixl_num_kv_expired_reqs_total", "counter", "Prompts whose blocks nobody fetched.", labels, statistics.transfers_expired)
     yield _header("cache_config_info", "gauge", "Shape of the KV cache.")
     info = f'block_size="{settings.block_tokens}",num_gpu_blocks="{settings.capacity_blocks}",enable_prefix_caching="True",engine="0"'
     yield f"vllm:cache_config_info{{{info}}} 1\n"

@@ -115,6 +115,23 @@ class EnginePacer:
         self._deliver()
         self._arm()
 
+    def release(self, generation: Generation) -> None:
+        """Let go of the KV that a finished generation kept for another engine."""
+        self.engine.release(generation, self.now())
+        self._deliver()
+        self._arm()
+
+    def adopt(self, prompt: bytes, tokens: int) -> int:
+        """Blocks of a prompt came from another engine; how many tokens are new here."""
+        fetched = self.engine.adopt(prompt, tokens, self.now())
+        self._deliver()
+        self._arm()
+        return fetched
+
+    def wall_seconds(self, engine_seconds: float) -> float:
+        """What so many seconds of engine time take here."""
+        return engine_seconds / self._time_scale
+
     def advance(self) -> None:
         """Bring the model up to now (before its state is read)."""
         self.engine.advance(self.now())

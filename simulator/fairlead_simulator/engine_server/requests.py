@@ -13,6 +13,15 @@ class Generation(TextRequest):
     pooled: bool = False
     """Only the prompt is computed, as for an embedding: `output_tokens` is 1, and that token is neither produced nor
     counted."""
+    fetched_tokens: int = 0
+    """Tokens of the prompt whose KV came from another engine."""
+    prefill_cached_tokens: int | None = None
+    """What the engine that prefilled had cached, when its blocks were fetched: usage tells that, as vLLM's does."""
     arrived_at: float = -1.0
     last_token_at: float = -1.0
     """When the last token came that a prefill brought, or the last one before the request left the decode batch."""
+
+    @property
+    def external_tokens(self) -> int:
+        """Of `hit_tokens`, those that came from another engine."""
+        return min(self.fetched_tokens, self.hit_tokens)

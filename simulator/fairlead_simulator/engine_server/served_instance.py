@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.failures import FailureKind
+from fairlead_simulator.engine_server.kv_transfers import KvTransfers
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.requests import Generation
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
@@ -38,7 +39,14 @@ class InstanceSettings:
 class ServedInstance:
     """One simulated instance behind HTTP. `now` is Unix seconds, for times in answers."""
 
-    def __init__(self, settings: InstanceSettings, pacer: EnginePacer, answers: AnswerBook, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        settings: InstanceSettings,
+        pacer: EnginePacer,
+        transfers: KvTransfers,
+        answers: AnswerBook,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.settings = settings
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.pacer = pacer
@@ -46,6 +54,7 @@ class ServedInstance:
         """Requests being served on the paths that compute."""
         self.answered: dict[tuple[str, str, str], int] = {}
         """HTTP answers by handler, method and class of status."""
+        self._transfers = transfers
         self._answers = answers
         self._now = now
         self._numbers = itertools.count()
@@ -62,9 +71,15 @@ class ServedInstance:
         """An id no other answer has."""
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
-    def submit(self, work: Work, *, slow_factor: float = 1.0, streaming: bool = False) -> Run:
-        """Queue work. Raises ContextTooLong or EngineOverloaded."""
+    def submit(
+        self, work: Work, *, slow_factor: float = 1.0, streaming: bool = False, arrived_at: float = -1.0, fetched: int | None = None
+    ) -> Run:
+        """Queue work that arrived then (engine time; -1 = now). `fetched` tokens of its prompt came from elsewhere.
+
+        Raises ContextTooLong or EngineOverloaded.
+        """
         start = self._answers.start_of(work.prompt)
+        remote = work.handover.fetches
         ticket = self.pacer.submit(
             Generation(
                 prompt=work.prompt,
@@ -74,6 +89,10 @@ class ServedInstance:
                 slow_factor=slow_factor,
                 finish_reason=work.finish_reason,
                 pooled=work.pooled,
+                kept=work.handover.holds and work.max_tokens == 1 and not streaming,
+                arrived_at=arrived_at,
+                fetched_tokens=fetched or 0,
+                prefill_cached_tokens=None if fetched is None or remote is None else remote.cached_tokens,
             ),
             streaming,
         )
@@ -90,6 +109,8 @@ class ServedInstance:
                 return None
             for run in runs:
                 await run.ticket.end()
+                if run.ticket.generation.kept and not run.ticket.gone:
+                    run.held = await self._transfers.hold(run.ticket.generation, self.new_id("kv-"), exchange.host)
             return None if any(run.ticket.gone for run in runs) else runs
 
     async def stream(self, exchange: Exchange, work: Work, form: StreamForm) -> Run | None:
@@ -134,7 +155,11 @@ class ServedInstance:
 
         watch: asyncio.Future[None] | None = None
         try:
-            runs.extend(self.submit(work, slow_factor=slow_factor, streaming=streaming) for work in works)
+            for work in works:
+                remote = work.handover.fetches
+                arrived_at = self.pacer.now()
+                fetched = None if remote is None else await self._transfers.fetch(remote, work.prompt)
+                runs.append(self.submit(work, slow_factor=slow_factor, streaming=streaming, arrived_at=arrived_at, fetched=fetched))
             watch = exchange.watch()
             watch.add_done_callback(give_up)
             yield runs

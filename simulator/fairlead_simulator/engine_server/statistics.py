@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fairlead_simulator.engine_server.requests import Generation
 
 TTFT_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
+TRANSFER_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 5.0)
 INTER_TOKEN_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 TIME_PER_TOKEN_BUCKETS = (*INTER_TOKEN_BUCKETS[2:], 20.0, 40.0, 80.0)
 TOKEN_BUCKETS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
@@ -44,7 +45,13 @@ class EngineStatistics:
     prefix_hits_tokens: int = 0
     prompt_tokens: int = 0
     prompt_tokens_cached: int = 0
-    """Tokens of `prompt_tokens` that the cache had."""
+    """Tokens of `prompt_tokens` that the cache had, or another engine."""
+    prompt_tokens_external: int = 0
+    """Tokens of those that came from another engine."""
+    transfers_failed: int = 0
+    transfers_expired: int = 0
+    """Prompts whose blocks nobody fetched in time."""
+    transfer_time: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BUCKETS))
     generation_tokens: int = 0
     preemptions: int = 0
     ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0))
@@ -67,8 +74,12 @@ class EngineStatistics:
     def admitted(self, request: Generation, now: float) -> None:
         """The prompt was looked up in the cache, and its time in the queue is over."""
         self.prefix_queries_tokens += request.context_tokens
-        self.prefix_hits_tokens += request.hit_tokens
+        self.prefix_hits_tokens += request.hit_tokens - request.external_tokens
         self._observe(self.queue_time, now - request.arrived_at)
+
+    def transferred(self, seconds: float) -> None:
+        """KV blocks took so long from another engine to this one."""
+        self._observe(self.transfer_time, seconds)
 
     def prefilled(self, request: Generation, now: float) -> None:
         """The first token, or after a preemption the next one."""
@@ -76,6 +87,7 @@ class EngineStatistics:
         if request.first_token_at < 0:
             self.prompt_tokens += request.input_tokens
             self.prompt_tokens_cached += request.hit_tokens
+            self.prompt_tokens_external += request.external_tokens
             self._observe(self.time_to_first_token, now - request.arrived_at)
             self._observe(self.prefill_time, now - request.admitted_at)
         else:

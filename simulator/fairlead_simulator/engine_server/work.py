@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from fairlead_simulator.engine_model.requests import Phase
 from fairlead_simulator.engine_server.answers import AnswerBook
+from fairlead_simulator.engine_server.kv_transfers import NO_HANDOVER, Handover
 from fairlead_simulator.engine_server.pacing import Turn
 
 
@@ -20,6 +21,7 @@ class Work:
     finish_reason: str = "length"
     pooled: bool = False
     """Only the prompt is computed, as for an embedding; nothing is generated."""
+    handover: Handover = NO_HANDOVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +41,13 @@ class Usage:
 class Run:
     """A piece of work in the engine."""
 
-    __slots__ = ("_answers", "_block_tokens", "_start", "ticket", "work")
+    __slots__ = ("_answers", "_block_tokens", "_start", "held", "ticket", "work")
 
     def __init__(self, work: Work, ticket: Turn, answers: AnswerBook, block_tokens: int) -> None:
         self.work = work
         self.ticket = ticket
+        self.held: dict[str, Any] | None = None
+        """Where its KV blocks are held, as told to who may fetch them."""
         self._answers = answers
         self._start = answers.start_of(work.prompt)
         self._block_tokens = block_tokens
@@ -68,7 +72,7 @@ class Run:
         return Usage(
             prompt_tokens=prompt,
             completion_tokens=0 if self.work.pooled else generation.generated,
-            cached_tokens=generation.hit_tokens,
+            cached_tokens=generation.hit_tokens if generation.prefill_cached_tokens is None else generation.prefill_cached_tokens,
             created_tokens=max(0, prompt // self._block_tokens * self._block_tokens - generation.hit_tokens),
         )
 

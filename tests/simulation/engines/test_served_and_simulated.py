@@ -18,6 +18,7 @@ from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.engine import ServedEngine
+from fairlead_simulator.engine_server.kv_transfers import KvTransfers, TransferSettings
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.served_instance import InstanceSettings, ServedInstance
 from fairlead_simulator.engine_server.statistics import EngineStatistics
@@ -81,6 +82,7 @@ def simulated(engine: EnginePreset, jobs: list[Job]) -> None:
 
 def an_app(engine: EnginePreset) -> EngineApp:
     served = ServedEngine(engine, bytes_per_token=BYTES_PER_TOKEN, max_waiting=REQUESTS, statistics=EngineStatistics())
+    pacer = EnginePacer(served, SPEED, 0.02, clock=asyncio.get_running_loop().time)
     instance = ServedInstance(
         InstanceSettings(
             model="m",
@@ -92,7 +94,8 @@ def an_app(engine: EnginePreset) -> EngineApp:
             created=0,
             version="1",
         ),
-        EnginePacer(served, SPEED, 0.02, clock=asyncio.get_running_loop().time),
+        pacer,
+        KvTransfers(pacer, TransferSettings(cost=engine.transfer, lease_seconds=30.0, fails=False)),
         AnswerBook(0, BYTES_PER_TOKEN),
     )
     return EngineApp(instance, {}, None)

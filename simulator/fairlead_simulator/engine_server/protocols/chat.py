@@ -84,7 +84,7 @@ def _completion(instance: ServedInstance, exchange: Exchange, request_id: str, r
         "prompt_logprobs": None,
         "prompt_token_ids": None,
         "prompt_text": None,
-        "kv_transfer_params": None,
+        "kv_transfer_params": runs[0].held,
         "ec_transfer_params": None,
         "metrics": None,
         **(runs[0].timing() if exchange.timing else {}),

@@ -100,7 +100,7 @@ def _completion(instance: ServedInstance, exchange: Exchange, request_id: str, r
         "service_tier": None,
         "system_fingerprint": instance.settings.version,
         "usage": usage_document(usage, None),
-        "kv_transfer_params": None,
+        "kv_transfer_params": runs[0].held,
         "ec_transfer_params": None,
         "metrics": None,
         **(runs[0].timing() if exchange.timing else {}),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead_simulator.engine_server import fields
+from fairlead_simulator.engine_server.kv_transfers import read_handover
 from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.work import Work
 
@@ -13,8 +14,9 @@ OWN_LENGTH_TOKENS = 128
 
 def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...], context_tokens: int, default: int | None = None) -> Work:
     """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model
-    pleases.
+    pleases; and what becomes of its KV blocks.
     """
+    handover = read_handover(document)
     for field in limits:
         limit = fields.count(document, field)
         if limit is not None:
@@ -24,7 +26,7 @@ def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...],
                     f" (parameter={field}, value={limit})",
                     field,
                 )
-            return Work(prompt=prompt, max_tokens=limit)
+            return Work(prompt=prompt, max_tokens=limit, handover=handover)
     if default is not None:
-        return Work(prompt=prompt, max_tokens=default)
-    return Work(prompt=prompt, max_tokens=OWN_LENGTH_TOKENS, finish_reason="stop")
+        return Work(prompt=prompt, max_tokens=default, handover=handover)
+    return Work(prompt=prompt, max_tokens=OWN_LENGTH_TOKENS, finish_reason="stop", handover=handover)

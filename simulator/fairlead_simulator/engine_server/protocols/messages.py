@@ -43,6 +43,7 @@ async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
             "model": instance.settings.model,
             "stop_reason": _STOP_REASONS[work.finish_reason],
             "usage": _usage_document(run.usage()),
+            **({} if run.held is None else {"kv_transfer_params": run.held}),
             **(run.timing() if exchange.timing else {}),
         }
     )

@@ -129,6 +129,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
         "status": "incomplete" if limited else "completed",
         "output": [message],
         "usage": _usage_document(run.usage()),
+        "kv_transfer_params": run.held,
     }
 
 

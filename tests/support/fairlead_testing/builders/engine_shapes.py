@@ -163,15 +163,16 @@ def shape_of(client: httpx.Client, model: str, method: str, path: str, body: dic
     if media_type is not None and media_type.startswith("text/event-stream"):
         answer: Shape = _events(response.text)
     else:
-        answer = _shape(response.json()) if response.content else None
+        answer = shape_of_document(response.json()) if response.content else None
     return {"status": response.status_code, "media_type": media_type, "answer": answer}
 
 
-def _shape(value: Any, name: str = "") -> Shape:
+def shape_of_document(value: Any, name: str = "") -> Shape:
+    """The shape of a JSON document, or of its field `name`."""
     if isinstance(value, dict):
-        return {field: _shape(inner, field) for field, inner in value.items()}
+        return {field: shape_of_document(inner, field) for field, inner in value.items()}
     if isinstance(value, list):
-        shapes = [_shape(inner) for inner in value]
+        shapes = [shape_of_document(inner) for inner in value]
         return shapes[:1] if shapes and all(shape == shapes[0] for shape in shapes) else shapes
     if name in _COMPARED and value is not None:
         return value
@@ -188,7 +189,7 @@ def _events(text: str) -> list[Shape]:
     for event in text.strip().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in event.split("\n"))
         data = lines["data"]
-        shape = data if data == "[DONE]" else _shape(json.loads(data))
+        shape = data if data == "[DONE]" else shape_of_document(json.loads(data))
         if isinstance(shape, dict):
             shape.pop("sequence_number", None)
         told = {"event": lines.get("event"), "data": shape}

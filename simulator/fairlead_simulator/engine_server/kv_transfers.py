@@ -1,0 +1,228 @@
+"""KV blocks on their way from one served engine to another: vLLM's handshake, and the modelled time of the transfer.
+
+The engine that prefilled holds the blocks and says where (`kv_transfer_params` of its answer); the engine that decodes
+connects to that side channel, waits as long as the transfer takes, says so, and has the prompt's whole blocks in its
+cache. Blocks nobody fetches in time are freed. No KV exists here: both engines know the text, and what is sent is the
+question whether the blocks are still held.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from fairlead_simulator.engine_model.costs import TransferCost
+from fairlead_simulator.engine_server.pacing import EnginePacer
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
+from fairlead_simulator.engine_server.requests import Generation
+
+FIELD = "kv_transfer_params"
+_REMOTE = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port")
+CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteBlocks:
+    """Where another engine holds the KV blocks of a prompt, of which it had `cached_tokens` in its own cache."""
+
+    engine: str
+    request: str
+    host: str
+    port: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """What a request asks of its KV blocks: to hold them for another engine, or to fetch them from one."""
+
+    holds: bool = False
+    fetches: RemoteBlocks | None = None
+
+
+NO_HANDOVER = Handover()
+
+
+def read_handover(document: Mapping[str, Any]) -> Handover:
+    """The request's `kv_transfer_params`. Incomplete ones transfer nothing, as in vLLM. Raises RequestInvalid."""
+    params = document.get(FIELD)
+    if params is None:
+        return NO_HANDOVER
+    if not isinstance(params, dict):
+        raise unsuitable(FIELD, params, "a valid dictionary")
+    engine, request, host, port = (params.get(field) for field in _REMOTE)
+    if not (params.get("do_remote_prefill") and params.get("remote_block_ids") and engine and request and host and isinstance(port, int)):
+        return Handover(holds=bool(params.get("do_remote_decode")))
+    cached = params.get("remote_prefill_cached_tokens")
+    return Handover(
+        fetches=RemoteBlocks(
+            engine=str(engine), request=str(request), host=str(host), port=port, cached_tokens=cached if isinstance(cached, int) else 0
+        )
+    )
+
+
+class HeldBlocks:
+    """The blocks of one finished prompt, until they are fetched or their lease ends."""
+
+    __slots__ = ("expiry", "generation")
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self.expiry: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferSettings:
+    """`lease_seconds` (of engine time) is how long blocks are held; `fails`: a request whose blocks cannot be fetched
+    fails instead of being computed again.
+    """
+
+    cost: TransferCost
+    lease_seconds: float
+    fails: bool
+    port: int = 0
+
+
+class KvTransfers:
+    """Both ends of one engine. The side channel opens when blocks are held for the first time."""
+
+    def __init__(self, pacer: EnginePacer, settings: TransferSettings) -> None:
+        self._pacer = pacer
+        self._settings = settings
+        self._statistics = pacer.engine.statistics
+        self._engine_id = str(uuid.uuid4())
+        self._held: dict[str, HeldBlocks] = {}
+        self._sending = 0
+        self._server: asyncio.Server | None = None
+        self._opening = asyncio.Lock()
+
+    # ---- the end that prefilled
+
+    async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
+        """Hold the blocks of a finished prompt; what the engine that decodes must be told, which reaches this one at
+        `host`.
+        """
+        port = await self._side_channel(host)
+        name = f"{request}-0-{uuid.uuid4().hex[:8]}"
+        held = self._held[name] = HeldBlocks(generation)
+        self._lease(name, held)
+        settings = self._pacer.engine.settings
+        blocks = -(-generation.input_tokens // settings.block_tokens)
+        first = len(self._held) % max(1, settings.capacity_blocks - blocks + 1)
+        return {
+            "do_remote_prefill": True,
+            "do_remote_decode": False,
+            "remote_block_ids": [list(range(first, first + blocks))],
+            "remote_engine_id": self._engine_id,
+            "remote_request_id": name,
+            "remote_host": host,
+            "remote_port": port,
+            "tp_size": 1,
+            "dcp_size": 1,
+            "pp_size": 1,
+            "remote_num_tokens": generation.input_tokens,
+            "remote_blocks_expiry_time": None,
+            "transfer_mode": "pull",
+            "remote_prefill_cached_tokens": generation.hit_tokens,
+        }
+
+    async def _side_channel(self, host: str) -> int:
+        async with self._opening:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._serve, host, self._settings.port)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def _lease(self, name: str, held: HeldBlocks) -> None:
+        seconds = self._pacer.wall_seconds(self._settings.lease_seconds)
+        held.expiry = asyncio.get_running_loop().call_later(seconds, self._expire, name)
+
+    def _expire(self, name: str) -> None:
+        self._statistics.transfers_expired += 1
+        self._free(name)
+
+    def _free(self, name: str) -> None:
+        held = self._held.pop(name, None)
+        if held is not None:
+            if held.expiry is not None:
+                held.expiry.cancel()
+            self._pacer.release(held.generation)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one fetch: how many tokens are held and how many transfers share the link; then wait for its end."""
+        try:
+            asked = orjson.loads(await reader.readline())
+            name = asked["request"]
+            held = self._held.get(name) if asked["engine"] == self._engine_id else None
+            answer = {"tokens": 0 if held is None else held.generation.input_tokens, "sending": self._sending}
+            writer.write(orjson.dumps(answer) + b"\n")
+            await writer.drain()
+            if held is None:
+                return
+            if held.expiry is not None:
+                held.expiry.cancel()  # the open connection renews the lease
+            self._sending += 1
+            try:
+                done = await reader.readline()
+            finally:
+                self._sending -= 1
+            if done:
+                self._free(name)
+            elif name in self._held:
+                self._lease(name, held)
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # not an engine that asks
+        finally:
+            writer.close()
+
+    # ---- the end that decodes
+
+    async def fetch(self, remote: RemoteBlocks, prompt: bytes) -> int | None:
+        """Bring the prompt's whole blocks here; how many tokens came, None when they are not held any more.
+
+        Raises RequestInvalid when this engine is set to fail then.
+        """
+        try:
+            fetched = await self._fetch(remote, prompt)
+        except (OSError, ValueError, KeyError, TimeoutError, asyncio.IncompleteReadError):
+            fetched = None
+        if fetched is None:
+            self._statistics.transfers_failed += 1
+            if self._settings.fails:
+                message = f"the KV blocks of {remote.request} could not be loaded from {remote.host}:{remote.port}"
+                raise RequestInvalid(message, status=500, kind="InternalServerError")
+        return fetched
+
+    async def _fetch(self, remote: RemoteBlocks, prompt: bytes) -> int | None:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(remote.host, remote.port)
+        try:
+            writer.write(orjson.dumps({"engine": remote.engine, "request": remote.request}) + b"\n")
+            async with asyncio.timeout(CONNECT_SECONDS):
+                answer = orjson.loads(await reader.readline())
+            if not answer["tokens"]:
+                return None
+            missing = self._pacer.engine.missing_tokens(prompt, answer["tokens"])
+            seconds = self._settings.cost.seconds(missing, answer["sending"]) if missing else 0.0
+            if await self._lost(reader, self._pacer.wall_seconds(seconds)):
+                return None
+            self._statistics.transferred(seconds)
+            fetched = self._pacer.adopt(prompt, answer["tokens"])
+            writer.write(b"done\n")
+            await writer.drain()
+            return fetched
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
+        """Wait so long; True when the other engine was gone before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return not await reader.read(1)
+        return False
