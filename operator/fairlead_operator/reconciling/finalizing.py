@@ -80,14 +80,14 @@ class Finalization:
     ) -> float | None:
         """Wait for the instances, then tell the control API.
 
+        Those whose pods terminate already are waited for too: in a foreground deletion all do, with requests in flight.
         Returns seconds until the next step, None when the pool may go.
         """
         deleted_at = parse_time(pool["metadata"]["deletionTimestamp"]) or now
         elapsed = max(0.0, now - deleted_at)
-        if not has_finalizer(pool, _ORPHAN) and elapsed < min(drain_timeout, self._pace.finalizing_drain):
-            waiting = [pod for pod in pods if not pod.instance.terminating and not is_drained(observations, pod.instance.id)]
-            if waiting:
-                return self._pace.busy / 2
+        waits = not has_finalizer(pool, _ORPHAN) and elapsed < min(drain_timeout, self._pace.finalizing_drain)
+        if waits and not all(is_drained(observations, pod.instance.id) for pod in pods):
+            return self._pace.busy / 2
         self.is_unreported = not await self.report()
         if self.is_unreported and elapsed < self._pace.finalizing:
             return self._pace.busy

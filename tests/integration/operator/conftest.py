@@ -26,7 +26,7 @@ def stage(kubeconfig: str, tmp_path: Path) -> Iterator[Stage]:
         try:
             yield stage
         finally:
-            api.up, api.state.pretence.acknowledges, phases.starts = True, True, True
+            api.up, api.state.pretence.acknowledges, phases.starts, phases.ends = True, True, True, True
             api.state.pretence.in_flight.clear()
             for name in stage.made:
                 if stage.pool(name) is not None:

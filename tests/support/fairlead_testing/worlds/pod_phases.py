@@ -58,10 +58,12 @@ def _written(data: str, kubeconfig: str, name: str) -> str:
 
 @dataclass(slots=True)
 class PodPhases:
-    """Moves pods on. `frozen` pods are left as they are; with `starts` off, new pods stay pending."""
+    """Moves pods on. `frozen` pods are left as they are; with `starts` off, new pods stay pending, with `ends`
+    off, deleted ones stay terminating."""
 
     client: KubernetesClient
     starts: bool = True
+    ends: bool = True
     pause: float = 0.05
     """Seconds between two looks at all pods."""
     frozen: set[str] = field(default_factory=set)
@@ -77,6 +79,8 @@ class PodPhases:
     def _move(self, pod: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
         if pod["metadata"].get("deletionTimestamp"):
+            if not self.ends:
+                return
             self.client.session.delete(self.client.server + path, json={"gracePeriodSeconds": 0}, timeout=10)
         elif pod["metadata"]["name"] not in self.frozen and self.starts and not (pod.get("status") or {}).get("podIP"):
             status = {"phase": "Running", "podIP": f"127.50.0.{next(self.addresses)}", "conditions": [_READY]}

@@ -1,0 +1,248 @@
+"""Every condition of a living pool is driven to each of its values and back, through the reconciler.
+
+Each step says what happened, and what one condition then is: status, reason, and words of its message. The transition
+time must change with the status and only then, and the observed generation must be the pool's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fairlead.conditions.facts import ConditionType
+from fairlead_operator.cluster import ClusterRefused, Resource
+from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Something happens, time passes, and the condition is this. `rounds` reconciliations are made, a second apart."""
+
+    happens: Callable[[VirtualStage], None]
+    status: str
+    reason: str
+    words: str
+    rounds: int = 12
+    kubelet: bool = True
+    """Pods become ready."""
+
+
+def status_of_pods(stage: VirtualStage, status: dict[str, Any], *, only_first: bool = True) -> None:
+    for pod in stage.pods()[: 1 if only_first else None]:
+        pod["status"] = status
+
+
+def not_ready(stage: VirtualStage) -> None:
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]
+    status_of_pods(stage, {"phase": "Running", "podIP": "127.0.0.9", "conditions": conditions})
+
+
+def on_a_lost_node(stage: VirtualStage) -> None:
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    status_of_pods(stage, {"phase": "Running", "podIP": "127.0.0.9", "conditions": conditions})
+
+
+def cannot_pull(stage: VirtualStage) -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    status_of_pods(stage, {"phase": "Pending", "containerStatuses": [{"restartCount": 0, "state": {"waiting": waiting}}]})
+
+
+def crash_loops(stage: VirtualStage) -> None:
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
+    status_of_pods(stage, {"phase": "Running", "podIP": "1", "containerStatuses": [{"restartCount": 4, "state": {"waiting": waiting}}]})
+
+
+def unschedulable(stage: VirtualStage) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+    status_of_pods(stage, {"phase": "Pending", "conditions": [condition]})
+
+
+def evicted(stage: VirtualStage) -> None:
+    status_of_pods(stage, {"phase": "Failed", "reason": "Evicted"})
+
+
+def no_quota(stage: VirtualStage) -> None:
+    def refuse(verb: str, resource: Resource, name: str) -> ClusterRefused | None:
+        wanted = (verb, resource) == ("create", Resource.PODS)
+        return ClusterRefused(403, "Forbidden", "exceeded quota: gpus") if wanted else None
+
+    stage.cluster.refuse = refuse
+    stage.apply(replicas=3)
+
+
+def quota_again(stage: VirtualStage) -> None:
+    stage.cluster.refuse = lambda verb, resource, name: None
+
+
+def api_away(stage: VirtualStage) -> None:
+    stage.api.up = False
+
+
+def api_back(stage: VirtualStage) -> None:
+    stage.api.up = True
+
+
+def attained(share: float | None) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        stage.api.attainment = share
+
+    return happens
+
+
+def acknowledges(whether: bool) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        stage.api.acknowledges = whether
+
+    return happens
+
+
+def applied(**spec: Any) -> Callable[[VirtualStage], None]:
+    return lambda stage: stage.apply(**spec)
+
+
+def cordons(value: str) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/cordoned"] = value
+
+    return happens
+
+
+with_a_minimum = applied(roles=[{"name": "both", "minReplicas": 2}])
+
+
+def nothing(stage: VirtualStage) -> None:
+    """Time passes."""
+
+
+WELL = applied(replicas=2)
+BAD = applied(routing={"policy": "dualmap", "parameters": {"slo_fraction": "most"}})
+SERVES = Step(happens=nothing, status="True", reason="AllServing", words="2 of 2 instances serve")
+FINE = Step(happens=nothing, status="False", reason="AsExpected", words="Nothing is wrong")
+
+HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
+    (ConditionType.READY, "a refused spec"): (
+        Step(happens=WELL, status="True", reason="AllServing", words="2 of 2 instances serve"),
+        Step(happens=BAD, status="False", reason="InvalidRouting", words="the last good spec stays in force"),
+        Step(happens=WELL, status="True", reason="AllServing", words="2 of 2 instances serve"),
+    ),
+    (ConditionType.INSTANCES_READY, "scaled and lost"): (
+        Step(happens=WELL, status="False", reason="InstancesStarting", words="0 of 2 instances serve", rounds=3, kubelet=False),
+        SERVES,
+        Step(happens=not_ready, status="False", reason="InstancesLost", words="1 of 2 instances serve, 1 lost", rounds=3, kubelet=False),
+        SERVES,
+        Step(happens=applied(replicas=0), status="True", reason="ScaledToZero", words="No instance is wanted"),
+        Step(happens=WELL, status="False", reason="InstancesStarting", words="0 of 2 instances serve", rounds=2, kubelet=False),
+        SERVES,
+    ),
+    (ConditionType.RING_SYNCED, "routers lag, the API goes"): (
+        Step(happens=WELL, status="True", reason="Acknowledged", words="All 1 live routers route by table version 1"),
+        Step(happens=acknowledges(False), status="False", reason="WaitingForRouters", words="table version 1"),
+        Step(happens=acknowledges(True), status="True", reason="Acknowledged", words="table version 1"),
+        Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="the last table", rounds=20),
+        Step(happens=api_back, status="True", reason="Acknowledged", words="table version 1"),
+    ),
+    (ConditionType.PROGRESSING, "scaled"): (
+        Step(happens=WELL, status="True", reason="Scaling", words="2 of 2 instances exist, 2 start", rounds=3, kubelet=False),
+        Step(happens=nothing, status="False", reason="Settled", words="Nothing to do"),
+        Step(
+            happens=applied(replicas=4), status="True", reason="Scaling", words="4 of 4 instances exist, 2 start", rounds=3, kubelet=False
+        ),
+        Step(happens=nothing, status="False", reason="Settled", words="Nothing to do"),
+    ),
+    (ConditionType.SLO_MET, "attainment"): (
+        Step(happens=WELL, status="Unknown", reason="NoTraffic", words="No request finished"),
+        Step(happens=attained(0.97), status="True", reason="TargetMet", words="97% of the requests"),
+        Step(happens=attained(0.5), status="False", reason="TargetMissed", words="50% of the requests"),
+        Step(happens=attained(0.95), status="True", reason="TargetMet", words="95% of the requests"),
+        Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="not known", rounds=20),
+        Step(happens=api_back, status="True", reason="TargetMet", words="95% of the requests"),
+        Step(happens=attained(None), status="Unknown", reason="NoTraffic", words="No request finished"),
+    ),
+    (ConditionType.CONTROL_PLANE_REACHABLE, "an outage"): (
+        Step(happens=api_away, status="Unknown", reason="NotAnsweredYet", words="has not answered yet", rounds=1),
+        Step(happens=api_back, status="True", reason="Answered", words="took the pool's state"),
+        Step(happens=api_away, status="True", reason="Answered", words="took the pool's state", rounds=5),
+        Step(happens=nothing, status="False", reason="NoAnswer", words="connection refused; what serves goes on", rounds=15),
+        Step(happens=api_back, status="True", reason="Answered", words="took the pool's state"),
+    ),
+    (ConditionType.DEGRADED, "an image that cannot be pulled"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="", rounds=3, kubelet=False),
+        Step(
+            happens=cannot_pull,
+            status="True",
+            reason="ImagePullBackOff",
+            words="ImagePullBackOff (Back-off pulling image)",
+            rounds=3,
+            kubelet=False,
+        ),
+        FINE,
+    ),
+    (ConditionType.DEGRADED, "a crash loop"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=crash_loops, status="True", reason="CrashLoopBackOff", words="restarting failed container", rounds=3, kubelet=False),
+        FINE,
+    ),
+    (ConditionType.DEGRADED, "no node has room"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="", rounds=3, kubelet=False),
+        Step(happens=unschedulable, status="True", reason="Unschedulable", words="0/3 nodes are available", rounds=3, kubelet=False),
+        FINE,
+    ),
+    (ConditionType.DEGRADED, "an eviction"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong", rounds=5),
+        Step(happens=evicted, status="True", reason="InstancesLost", words="(Evicted)", rounds=2, kubelet=False),
+        FINE,
+    ),
+    (ConditionType.DEGRADED, "a lost node"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=on_a_lost_node, status="True", reason="InstancesLost", words="(NodeUnreachable)", rounds=3, kubelet=False),
+        Step(happens=nothing, status="False", reason="AsExpected", words="Nothing is wrong", rounds=90, kubelet=False),
+    ),
+    (ConditionType.DEGRADED, "no quota"): (
+        Step(happens=WELL, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=no_quota, status="True", reason="ActionFailed", words="exceeded quota: gpus"),
+        Step(happens=quota_again, status="False", reason="AsExpected", words="Nothing is wrong", rounds=40),
+    ),
+    (ConditionType.DEGRADED, "below the minimum"): (
+        Step(happens=with_a_minimum, status="False", reason="AsExpected", words="Nothing is wrong"),
+        Step(happens=cordons("true"), status="True", reason="BelowMinimum", words="1 instances take requests, less than the minimum of 2"),
+        Step(happens=cordons("false"), status="False", reason="AsExpected", words="Nothing is wrong"),
+    ),
+    (ConditionType.READY, "a cordon"): (
+        SERVES,
+        Step(happens=cordons("true"), status="False", reason="InstancesCordoned", words="1 of 2 instances serve, 1 are cordoned"),
+        Step(happens=cordons("false"), status="True", reason="AllServing", words="2 of 2 instances serve"),
+    ),
+}
+
+
+def test_every_condition_has_a_history_that_shows_each_of_its_values() -> None:
+    for kind in ConditionType:
+        seen = {step.status for (of, _), steps in HISTORIES.items() if of is kind for step in steps}
+        assert {"True", "False"} <= seen, kind
+    for kind in (ConditionType.RING_SYNCED, ConditionType.SLO_MET, ConditionType.CONTROL_PLANE_REACHABLE):
+        assert "Unknown" in {step.status for (of, _), steps in HISTORIES.items() if of is kind for step in steps}, kind
+
+
+@pytest.mark.parametrize(("kind", "name"), HISTORIES, ids=lambda value: str(value))
+async def test_a_condition_goes_to_each_of_its_values_and_back(kind: ConditionType, name: str) -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2)
+    before: dict[str, Any] | None = None
+    for number, step in enumerate(HISTORIES[kind, name]):
+        step.happens(stage)
+        for _ in range(step.rounds):
+            if step.kubelet:
+                stage.pods_become_ready()
+            stage.now += 1
+            await stage.round()
+        found = stage.condition(kind)
+        told = f"step {number} of {name}: {found}"
+        assert (found["status"], found["reason"]) == (step.status, step.reason), told
+        assert step.words in found["message"], told
+        if found["reason"] != "NotAnsweredYet" and stage.api.up:
+            assert found["observedGeneration"] == stage.pool()["metadata"]["generation"], told
+        if before is not None:
+            assert (found["lastTransitionTime"] != before["lastTransitionTime"]) == (found["status"] != before["status"]), told
+        before = found
+    assert SETTINGS.pace.silence == 10, "the outages above are shorter or longer than this"
