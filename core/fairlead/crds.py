@@ -166,6 +166,20 @@ def _status_schema() -> dict[str, Any]:
                     },
                 },
             },
+            "rollout": {
+                "type": "object",
+                "description": "The rollout that is not finished; left out when every instance is up to date.",
+                "properties": {
+                    "key": _text("Changes with the revision and with spec.rollout; then the rollout is judged anew."),
+                    "beganAt": _text("When it began.", format="date-time"),
+                    "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when it began."},
+                    "updated": _count("Most updated instances that served at once."),
+                    "updatedAt": _text("When that number grew last.", format="date-time"),
+                    "worseSince": _text("Since when something is worse than before.", format="date-time"),
+                    "measured": _text("What is worse."),
+                    "regressed": {"type": "boolean", "description": "Whether the rollout was stopped for that."},
+                },
+            },
             "specInForce": {
                 "type": "object",
                 "description": "The last spec that was accepted; it stays in force while a newer one is refused.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from fairlead.instances import Role
+from fairlead.rollout_specs import RolloutSpec
 from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
@@ -295,6 +296,7 @@ class PoolSpec:
     early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
     drain: DrainSpec = nested(DrainSpec, "How an instance is emptied before its pod is deleted.")
     scaling: PoolScalingSpec = nested(PoolScalingSpec, "What changes the number of instances without a person.")
+    rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
 
     @property
     def simulated(self) -> SimulatedSpec | None:

@@ -13,7 +13,7 @@ from fairlead_operator.manifests import PoolIdentity
 
 logger = logging.getLogger(__name__)
 
-WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "ScaleBounded", "SpecRefused", *ActionFailureReason})
+WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "RolloutRegressed", "ScaleBounded", "SpecRefused", *ActionFailureReason})
 
 _BACKLOG = 1000
 _BATCH = 100

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble
 
 
 class ConditionType(StrEnum):
@@ -85,6 +86,10 @@ class PoolFacts:
     troubles: tuple[Trouble, ...]
     apply_problem: ActionFailure | None
     strangers: tuple[str, ...] = ()
+    rollout: Rollout | None = None
+    """The rollout that is not finished."""
+    rollout_trouble: tuple[RolloutTrouble, str] | None = None
+    """Why a rollout does not go on, and that in words."""
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

@@ -34,6 +34,9 @@ def progressing(facts: PoolFacts) -> Condition:
     live = [instance for instance in facts.instances if instance.draining_since is None and not instance.terminating]
     current = {role.role: role.spec_hash for role in facts.desired}
     old = sum(1 for instance in live if current and instance.spec_hash != current.get(instance.role))
+    if old and facts.rollout_trouble is not None:
+        reason, why = facts.rollout_trouble
+        return Condition(type=kind, status="False", reason=reason, message=f"{why}; {old} instances still have the old template")
     if old:
         return Condition(type=kind, status="True", reason="RollingReplacement", message=f"{old} instances still have the old template")
     if draining:

@@ -41,6 +41,7 @@ from fairlead_operator.reconciling.roles import (
     wanted_replicas,
     within_windows,
 )
+from fairlead_operator.reconciling.rollouts import rollout_round
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
@@ -156,14 +157,16 @@ class PoolReconciler:
         wanted = within_windows(in_force.spec, declared, schedules.found.bounds if schedules is not None else ())
         desired, steps = desired_roles(in_force.spec, wanted), scale_steps(pool.get("status") or {}, wanted)
         observed = tuple(pod.instance for pod in pods)
-        goal = DesiredPool(roles=desired) if desired else None
         told = schedules.told if schedules is not None else None
-        state = pool_state(pool, pods, in_force, weights(goal, observed, now), told)
+        state = pool_state(pool, pods, in_force, weights(DesiredPool(roles=desired), observed, now), told)
         answer = await self._state_exchange.exchange(state)
+        rollout = rollout_round(pool, in_force.spec, desired, observed, answer.trusted, now)
         highest = last_ordinal(pool, pods)
-        actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        actions = next_actions(rollout.goal(desired), observed, answer.trusted, now, self._dependencies.settings.limits, highest)
         self._record_windows(identity, window_events(pool.get("status") or {}, schedules, now), now)
         self._record_changes(identity, pool, in_force, steps, now)
+        if (news := rollout.news()) is not None:
+            self._recorder.record(identity, now, *news)
         self._record_bounded(identity, declared, objects, now)
         await self._children.restore(identity, in_force, declared, desired, objects, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
@@ -177,6 +180,8 @@ class PoolReconciler:
             troubles=troubles_of(pods),
             apply_problem=self._retries.problem,
             strangers=strangers,
+            rollout=rollout.now,
+            rollout_trouble=rollout.trouble,
         )
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
         windows = schedules.status if schedules is not None else ()

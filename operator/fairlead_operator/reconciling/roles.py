@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, RoleSpec
-from fairlead.reconciling.observed import DesiredRole, Warming
+from fairlead.reconciling.observed import DesiredRole, RolloutBounds, Warming
 from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
 from fairlead_operator.manifests import spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
@@ -112,6 +112,7 @@ def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> 
             max_replicas=role.max_replicas,
             spec_hash=spec_hash(spec, role.name),
             drain_timeout_seconds=spec.drain.timeout_seconds,
+            rollout=RolloutBounds(max_surge=spec.rollout.max_surge, max_unavailable=spec.rollout.max_unavailable),
             warming=Warming(seconds=spec.routing.warming.duration_seconds, first_weight=spec.routing.warming.first_weight),
             prefill_tokens_per_second=spec.facts().engine.prefill_tokens_per_second,
         )

@@ -9,6 +9,7 @@ from fairlead.conditions.roles import count
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead_operator.reconciling.roles import ScaleStep
+from fairlead_operator.reconciling.rollouts import rollout_document
 from fairlead_operator.reconciling.specs import SpecInForce
 
 
@@ -46,6 +47,8 @@ def status_document(
     }
     if schedules or "schedules" in old:
         status["schedules"] = list(schedules)
+    if facts.rollout is not None:
+        status["rollout"] = rollout_document(facts.rollout)
     if facts.observations is not None:
         seen = facts.observations
         shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}

@@ -17,6 +17,7 @@ from fairlead.durations import format_duration
 from fairlead.errors import InvalidInput
 from fairlead.pool_roles import PoolRoleSpec
 from fairlead.pools import EngineSpec, PoolSpec, RoleSpec
+from fairlead.rollout_specs import RolloutSpec
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.specs import ScheduledRole, ScheduleSpec
 from fairlead.schedules.zones import parse_zone
@@ -168,7 +169,7 @@ class Judges:
         return None if bool(kubernetes) == (python is not None) else f"the API: {kubernetes or 'taken'}; read: {python or 'taken'}"
 
 
-RULED = (PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole)
+RULED = (RolloutSpec, PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole)
 """The classes that have rules."""
 
 

@@ -241,8 +241,9 @@ def test_a_rollout_holds_its_bounds_at_every_moment(replicas: int, minimum: int,
     changed = wanted(replicas, minimum=minimum, maximum=maximum, rollout=rollout, spec_hash="two")
     world.desired = DesiredPool(roles=(changed,))
     bounded = surge > 0 or unavailable > 0
-    for _ in range(replicas * 10 + 10):
-        world.quiet_round()
+    for step in range(replicas * 20 + 20):
+        world.requests_arrive()
+        world.quiet_round(finish=step % 4 == 3)
         serving = [pod for pod in world.pods.values() if pod.state is InstanceState.SERVING]
         assert len(serving) >= minimum
         assert len([pod for pod in world.pods.values() if not pod.terminating]) <= replicas + (

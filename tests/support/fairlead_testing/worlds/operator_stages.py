@@ -31,6 +31,7 @@ class FakeControlPlane:
     refuses_events: bool = False
     live_routers: int = 1
     attainment: float | None = None
+    slo_attainment: float | None = None
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -51,6 +52,7 @@ class FakeControlPlane:
             table_acknowledged=self.acknowledges,
             live_routers=self.live_routers,
             ttft_attainment=self.attainment,
+            slo_attainment=self.slo_attainment,
             requests_per_second=0.0,
             instances=instances,
         )

@@ -1,0 +1,115 @@
+"""Watches a rollout: does it go on, is it paused, is it worse than what it replaces?
+
+What must be known of the past (when it began, the attainment then, since when something is wrong) is a record in the
+pool's status, so a restarted operator judges alike. A record belongs to one revision under one declaration: any change
+of either begins a new one, which is how a stopped rollout is resumed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fairlead.instances import InstanceState
+from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
+from fairlead.rollout_specs import RolloutSpec
+
+
+class RolloutTrouble(StrEnum):
+    """Why a rollout does not go on: the reason of Progressing=False."""
+
+    PAUSED = "RolloutPaused"
+    REGRESSED = "RolloutRegressed"
+    LATE = "ProgressDeadlineExceeded"
+    """It goes on, but no other instance was updated for too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
+
+    key: str
+    """Of the revision and the declaration it is judged by."""
+    began_at: float
+    attainment_before: float | None
+    """The SLO attainment when it began; None = nothing was measured then."""
+    updated: int = 0
+    """Most updated instances that ever served at once."""
+    updated_at: float
+    """When `updated` grew last."""
+    worse_since: float | None = None
+    measured: str = ""
+    """What has been worse since then, in words."""
+    regressed: bool = False
+
+    def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
+        """Why it does not go on, and that in words; None while it does."""
+        if self.regressed:
+            return RolloutTrouble.REGRESSED, f"{self.measured}; change the pool to go on, or apply the former template"
+        if spec.paused:
+            return RolloutTrouble.PAUSED, "rollout.paused is true"
+        if now - self.updated_at >= spec.progress_deadline_seconds:
+            return RolloutTrouble.LATE, f"{self.updated} instances updated, none more for {now - self.updated_at:.0f} s"
+        return None
+
+
+def halts(rollout: Rollout | None, spec: RolloutSpec) -> bool:
+    """Whether nothing outdated may be replaced now."""
+    return spec.paused or (rollout is not None and rollout.regressed)
+
+
+def watch(
+    before: Rollout | None,
+    key: str,
+    spec: RolloutSpec,
+    desired: tuple[DesiredRole, ...],
+    observed: Iterable[ObservedInstance],
+    observations: PoolObservations | None,
+    now: float,
+) -> Rollout | None:
+    """The rollout as it stands now, None when every instance is up to date.
+
+    `before` is what this returned the last time for the pool; `key` differs when the revision or the declaration does.
+    """
+    hashes = {role.role: role.spec_hash for role in desired}
+    live = [item for item in observed if item.role in hashes and item.draining_since is None and not item.terminating]
+    fresh = [item for item in live if item.spec_hash == hashes[item.role]]
+    if len(fresh) == len(live):
+        return None
+    attainment = observations.slo_attainment if observations is not None else None
+    updated = sum(1 for item in fresh if item.state is InstanceState.SERVING)
+    if before is None or before.key != key:
+        return Rollout(key=key, began_at=now, attainment_before=attainment, updated=updated, updated_at=now)
+    if before.regressed:
+        return before
+    if spec.paused:
+        return replace(before, updated_at=now, worse_since=None, measured="")
+    seen = replace(
+        before,
+        attainment_before=attainment if before.attainment_before is None and updated == 0 else before.attainment_before,
+        updated=max(before.updated, updated),
+        updated_at=now if updated > before.updated or before.updated_at > now else before.updated_at,
+    )
+    measured = _worse(seen, spec, fresh, attainment)
+    if measured is None:
+        return replace(seen, worse_since=None, measured="")
+    since = now if before.worse_since is None or before.worse_since > now else before.worse_since
+    return replace(seen, worse_since=since, measured=measured, regressed=now - since >= spec.regression.window_seconds)
+
+
+def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], attainment: float | None) -> str | None:
+    """What is worse than before, in words: updated instances that fail, or the SLO attainment."""
+    failing = sorted(item.id for item in fresh if _fails(item))
+    if failing:
+        return f"{len(failing)} of {len(fresh)} updated instances fail ({failing[0]})"
+    before = rollout.attainment_before
+    if attainment is None or before is None or (before - attainment) * 100 <= spec.regression.attainment_drop:
+        return None
+    return f"SLO attainment {attainment * 100:.1f}%, {before * 100:.1f}% when the rollout began"
+
+
+def _fails(instance: ObservedInstance) -> bool:
+    """Whether an updated instance is lost by its own fault, or follows one that was. A lost node is nobody's fault."""
+    if instance.state is InstanceState.LOST:
+        return instance.health is not PodHealth.UNREACHABLE
+    return instance.failures > 0 and instance.state is not InstanceState.SERVING

@@ -1,0 +1,47 @@
+"""The section `spec.rollout` of an InferencePool."""
+
+# ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairlead.schemas.shapes import Rule, duration, nested, number, truth, whole
+
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionSpec:
+    """What stops a rollout as worse than what it replaces."""
+
+    attainment_drop: float = number(
+        "Percentage points by which the SLO attainment may be below that at the rollout's start; 100 = it is not looked at.",
+        10,
+        minimum=0,
+        maximum=100,
+    )
+    window_seconds: float = duration(
+        "How long attainment must be down, or updated instances fail, until the rollout stops.", "60s", minimum=0.0, maximum=_DAY
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutSpec:
+    """How instances are replaced after a change of their template or engine."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.maxSurge) || !has(self.maxUnavailable) || self.maxSurge > 0 || self.maxUnavailable > 0",
+            holds=lambda rollout: rollout.max_surge > 0 or rollout.max_unavailable > 0,
+            field="maxSurge",
+            message="maxSurge and maxUnavailable must not both be 0, because nothing could be replaced",
+        ),
+    )
+
+    max_surge: int = whole("Instances above the wanted number while others are replaced.", 1, maximum=4096)
+    max_unavailable: int = whole("Instances that may be missing meanwhile, never below minReplicas.", 0, maximum=4096)
+    paused: bool = truth("Whether outdated instances stay as they are for now.", False)
+    progress_deadline_seconds: float = duration(
+        "Longest time without another updated instance until Progressing says so.", "10m", minimum=1.0, maximum=_DAY
+    )
+    regression: RegressionSpec = nested(RegressionSpec, "What stops a rollout as worse than what it replaces.")
