@@ -30,6 +30,11 @@ CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Annotation set by people: the instance's part of the keys as a multiple of the others', such as `0.5`."""
 
+REVISION_ANNOTATION = "fairlead.dev/kv-revision"
+"""Annotation: the model and the engine's image. Prefill and decode instances pair when it is equal, as other versions
+may lay out KV blocks differently. A template's own annotation wins, such as for images per role that go together.
+"""
+
 CREATED_ANNOTATION = "fairlead.dev/created-at"
 """Annotation: when the operator made the pod, by the operator's clock.
 
@@ -125,6 +130,7 @@ def pod(
                 **MANAGED_BY,
             },
             "annotations": {
+                REVISION_ANNOTATION: f"{spec.model} {_engine_container(template)['image']}",
                 **(metadata.get("annotations") or {}),
                 HASH_ANNOTATION: spec_hash(spec, role),
                 CREATED_ANNOTATION: now,
@@ -205,8 +211,7 @@ def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     """The role's pod template, completed with the fields that every engine needs; the template's own settings win."""
     given = next((item.template for item in spec.roles if item.name is role), None)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
-    containers: list[dict[str, Any]] = template["spec"]["containers"]
-    container = next((item for item in containers if item.get("name") == ENGINE), containers[0])
+    container = _engine_container(template)
     ports = container.setdefault("ports", [])
     if not any(port.get("containerPort") == spec.engine.port for port in ports):
         ports.append({"name": "http", "containerPort": spec.engine.port, "protocol": "TCP"})
@@ -219,6 +224,11 @@ def _template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
         {"httpGet": {"path": "/health", "port": spec.engine.port}, "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 3},
     )
     return template
+
+
+def _engine_container(template: Mapping[str, Any]) -> dict[str, Any]:
+    containers: list[dict[str, Any]] = template["spec"]["containers"]
+    return next((item for item in containers if item.get("name") == ENGINE), containers[0])
 
 
 def _simulated_template(spec: PoolSpec, image: str) -> dict[str, Any]:

@@ -236,9 +236,10 @@ class Pool:
     def least_loaded(self, excluded: Collection[str]) -> str | None:
         """The accepting instance with the fewest requests in flight; None when none is left.
 
-        For requests that need no particular instance.
+        For requests that need no particular instance, but one that writes its answer.
         """
-        accepting = {entry.id for entry in self.table.instances if entry.accepting and entry.id not in excluded}
+        entries = [entry for entry in self.table.instances if entry.role is not Role.PREFILL]
+        accepting = {entry.id for entry in entries if entry.accepting and entry.id not in excluded}
         rows = [(row.in_flight + row.waiting + self.direct[row.instance], row.instance) for row in self.scheduler.in_flight()]
         free = [row for row in rows if row[1] in accepting]
         return min(free)[1] if free else None

@@ -16,6 +16,7 @@ from fairlead_operator.manifests import (
     FLIP_ANNOTATION,
     HASH_ANNOTATION,
     ORDINAL_ANNOTATION,
+    REVISION_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
@@ -51,6 +52,8 @@ class Pod:
     """Its part of the keys as a multiple of the others', which have 1."""
     reason: str
     trouble: Trouble | None
+    revision: str = ""
+    """What decides whether it and another instance can hand on KV blocks."""
 
     def report(self, port: int, share: float = 1.0) -> InstanceReport:
         """The instance as it is reported to the control API, with a share (0-1) of its weight."""
@@ -64,6 +67,7 @@ class Pod:
             node=self.node,
             weight=self.weight * share,
             restarts=self.restarts,
+            revision=self.revision,
             created_at=self.instance.created_at,
         )
 
@@ -116,6 +120,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         restarts=sum(int(container.get("restartCount") or 0) for container in containers),
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
+        revision=annotations.get(REVISION_ANNOTATION, ""),
     )
 
 

@@ -100,6 +100,13 @@ async def test_what_the_handshake_cannot_name_goes_whole_to_a_decode_instance(wo
     at_rest(running)
 
 
+async def test_what_goes_past_the_scheduler_goes_to_a_decode_instance(world: World) -> None:
+    running, engines = await split(world)
+    for _ in range(4):
+        assert (await running.client.post("/tokenize", json={"model": "mock", "prompt": "x"})).status_code == 200
+    assert (legs(engines), len(legs(engines, 2))) == ([], 4)
+
+
 async def test_a_client_may_not_say_itself_where_blocks_are(world: World) -> None:
     running, engines = await split(world)
     answer = await running.ask(kv_transfer_params={"do_remote_prefill": True, "remote_host": "10.0.0.1"})

@@ -9,6 +9,7 @@ from fairlead.pools import parse_spec
 from fairlead.reconciling.actions import CreationReason
 from fairlead.reconciling.naming import instance_name
 from fairlead_operator.manifests import PoolIdentity, disruption_budget, pod, service, spec_hash, state_annotations
+from fairlead_operator.observing.pods import read_pod
 
 IDENTITY = PoolIdentity(namespace="ns", name="chat", uid="u1")
 NOW = "2026-01-01T00:00:00Z"
@@ -88,6 +89,25 @@ def test_a_persons_template_is_kept_and_only_completed() -> None:
     assert body["metadata"]["labels"]["team"] == "a"
     assert body["metadata"]["labels"]["fairlead.dev/pool"] == "chat"
     assert body["metadata"]["annotations"]["note"] == "x"
+
+
+def test_pods_of_one_model_and_image_pair_and_a_template_may_say_otherwise() -> None:
+    def revision(spec: Any) -> str:
+        document = made(spec)
+        document["metadata"]["uid"] = "u"
+        return read_pod(document).report(8000).revision
+
+    assert revision(simulated()) == "m fairlead/engine:9"
+    assert revision(with_template()) == "m vllm:1"
+    assert revision(with_template(image="vllm:2")) == "m vllm:2"
+    own = {
+        "metadata": {"annotations": {"fairlead.dev/kv-revision": "both"}},
+        "spec": {"containers": [{"name": "engine", "image": "vllm:2"}]},
+    }
+    assert revision(parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "template": own}]})) == "both"
+    bare = made(simulated())
+    del bare["metadata"]["annotations"]["fairlead.dev/kv-revision"]
+    assert read_pod(bare).report(8000).revision == ""
 
 
 def test_making_a_pod_does_not_change_the_spec() -> None:

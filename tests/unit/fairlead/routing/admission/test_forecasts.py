@@ -1,6 +1,7 @@
 """Mooncake's admission: loads, the system-level forecast, and the three rejection policies."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
@@ -17,7 +18,7 @@ from fairlead.routing.admission.loads import decode_loads, pool_loads
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import EarlyRejectionFacts
+from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from fairlead_testing.builders.routing import ScriptedView, dispatches, entry, refusals, request, table, view_over
 
 NOW = 1_000.0
@@ -203,12 +204,14 @@ def test_a_gate_that_is_turned_on_knows_what_already_decodes() -> None:
     assert refusals(scheduler.submit(request("r9"), 2.0))
 
 
-def learner(step_seconds: float, prefill_seconds: float = 0.0) -> PoolScheduler:
+def learner(
+    step_seconds: float, prefill_seconds: float = 0.0, mode: str = "Predicted", instances: Sequence[InstanceEntry] | int = 1
+) -> PoolScheduler:
     """An instance whose pool has seen 210 answers of 101 tokens, one after the other, at `step_seconds` a token.
 
     During each answer another request was prefilled in `prefill_seconds`, and the answer took that much longer.
     """
-    scheduler = PoolScheduler(table(1, window=0, rejection=EarlyRejectionFacts(mode="Predicted")), "router-0", 1)
+    scheduler = PoolScheduler(table(instances, window=0, rejection=EarlyRejectionFacts(mode=mode)), "router-0", 1)
     for number in range(210):
         at = 1000.0 * number
         scheduler.submit(request(f"r{number}", at=at), at)
@@ -230,6 +233,21 @@ def test_decode_times_the_table_does_not_tell_are_learnt_under_prediction() -> N
     scheduler.first_token("first", LATER)
     (refusal,) = refusals(scheduler.submit(request("second", at=LATER), LATER))
     assert refusal.reason is RejectionReason.DECODE_OVERLOADED
+
+
+@pytest.mark.parametrize("mode", ["Load", "Predicted"])
+def test_with_prefill_and_decode_instances_both_modes_learn_and_see_what_decodes(mode: str) -> None:
+    split = [entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE)]
+    scheduler = learner(0.2, mode=mode, instances=split)  # twice the SLO
+    assert scheduler.pool_loads(LATER).decode_least > 1
+    assert dispatches(scheduler.submit(request("first", at=LATER), LATER)), "an idle instance takes one whatever was learnt"
+    scheduler.prefilled("first", LATER)
+    (refusal,) = refusals(scheduler.submit(request("second", at=LATER), LATER))
+    assert (refusal.reason, refusal.status) == (RejectionReason.DECODE_OVERLOADED, 429)
+    scheduler.first_token("first", LATER + 1)
+    scheduler.complete("first", LATER + 2, 5, None)
+    assert dispatches(scheduler.submit(request("third", at=LATER + 3), LATER + 3))
+    assert scheduler.discrepancies() == ()
 
 
 def test_an_idle_pool_takes_a_request_whatever_was_learnt() -> None:
