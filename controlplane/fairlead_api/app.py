@@ -30,6 +30,7 @@ from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
 from fairlead_api.routes.rejections import rejection_routes
 from fairlead_api.routes.rings import ring_routes
+from fairlead_api.routes.schedules import schedule_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
 from fairlead_api.services.history.heatmap_reading import HeatmapReading
@@ -55,6 +56,7 @@ from fairlead_api.store.history.decisions import PostgresDecisions
 from fairlead_api.store.history.loads import PostgresLoads
 from fairlead_api.store.history.moves import PostgresMoves
 from fairlead_api.store.history.rejections import PostgresRejections
+from fairlead_api.store.history.schedules import PostgresSchedules
 from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.notifying import listen
 from fairlead_api.store.partitions import Partitions
@@ -156,6 +158,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(access_routes(guard, access, clock))
     app.include_router(pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock))
     app.include_router(ring_routes(guard, PostgresRings(reads), policies))
+    app.include_router(schedule_routes(guard, PostgresSchedules(reads), clock))
     app.include_router(session_routes(guard, PostgresSessions(reads)))
     app.include_router(move_routes(guard, migrations, reroutes, clock))
     app.include_router(decision_routes(guard, decisions, clock))

@@ -28,6 +28,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 
@@ -137,6 +138,21 @@ class ControlApi:
         """`start` and `end` are RFC 3339 or `now-15m`; `columns` at most 360."""
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/heatmap", Heatmap, query=query)
+
+    # --- schedules
+
+    async def schedules(self, filters: Query | None = None) -> Page[ScheduleItem]:
+        return await self._call("GET", "/v1/schedules", Page[ScheduleItem], query=filters)
+
+    async def schedule(self, pool: PoolKey, name: str, *, start: str | None = None) -> ScheduleDetail:
+        """`start` is the beginning of the week shown, as RFC 3339."""
+        return await self._call("GET", f"/v1/schedules/{_path(pool)}/{_segment(name)}", ScheduleDetail, query={"from": start})
+
+    async def bounds(self, pool: PoolKey, *, at: str = "now") -> InForceAt:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/bounds", InForceAt, query={"at": at})
+
+    async def schedule_runs(self, filters: Query | None = None) -> Page[ScheduleRun]:
+        return await self._call("GET", "/v1/schedule-runs", Page[ScheduleRun], query=filters)
 
     # --- sessions, migrations, decisions, rejections, audit; `filters` are the query names (`from`, `pool`, …)
 

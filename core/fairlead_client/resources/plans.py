@@ -16,7 +16,7 @@ class PlanKind(StrEnum):
 
     `scale` changes the number of instances; `policy`, `slo`, `early-rejection` and `ring` (anchors per instance) change
     a part of the pool's spec; `cordon` takes one instance out of service without replacing it, and `uncordon` lets it
-    serve again.
+    serve again; `schedule` creates, edits, deletes, pauses or resumes a schedule, skips a start of it or adds one.
     """
 
     SCALE = "scale"
@@ -26,6 +26,7 @@ class PlanKind(StrEnum):
     RING = "ring"
     CORDON = "cordon"
     UNCORDON = "uncordon"
+    SCHEDULE = "schedule"
 
 
 NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
@@ -37,9 +38,25 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.RING: AccessRole.ADMIN,
         PlanKind.CORDON: AccessRole.OPERATOR,
         PlanKind.UNCORDON: AccessRole.OPERATOR,
+        PlanKind.SCHEDULE: AccessRole.OPERATOR,
     }
 )
 """The role that a person needs to plan, apply or undo a change of a kind."""
+
+
+class ScheduleAction(StrEnum):
+    """What a plan of kind `schedule` does.
+
+    `set` creates the schedule of this name or puts `spec` in its place, as a manifest writes it. `skip` and `run` take
+    the instant `start`.
+    """
+
+    SET = "set"
+    DELETE = "delete"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SKIP = "skip"
+    RUN = "run"
 
 
 class PlanState(StrEnum):
@@ -114,6 +131,9 @@ class PlanRequest:
     `scale` takes `replicas`, and `role` in a pool of two roles. `cordon` and `uncordon` take `instance`. The other
     kinds take `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A
     field that is left out stays as it is, null goes back to its default.
+    `scale` takes `replicas`. The other kinds take `fields`: fields of their section of the spec as a manifest writes
+    them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its default.
+    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`.
     """
 
     kind: PlanKind

@@ -6,6 +6,7 @@ from datetime import datetime
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.schedules.runs import RunOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,17 @@ class MoveFilter:
     outcome: MoveOutcome | None = None
     session: str | None = None
     paid_off: bool | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Filter of the runs of schedules; the range is of their starts."""
+
+    pool: str | None = None
+    schedule: str | None = None
+    outcome: RunOutcome | None = None
     start: datetime | None = None
     end: datetime | None = None
 

@@ -10,6 +10,7 @@ from fairlead.instances import Role
 from fairlead.pools import MAX_REPLICAS, PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead_api.services.plans.merge_patches import merged, replacing
+from fairlead_api.services.plans.schedule_changes import schedule_patch
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 
 
@@ -39,6 +40,7 @@ TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
         PlanKind.SCALE: ("replicas", "role"),
         PlanKind.CORDON: ("instance",),
         PlanKind.UNCORDON: ("instance",),
+        PlanKind.SCHEDULE: ("fields",),
         **dict.fromkeys(SECTIONS, ("fields",)),
     }
 )
@@ -54,7 +56,11 @@ def check_shape(request: PlanRequest) -> None:
             raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes)}")
     if not getattr(request, takes[0]) and request.replicas != 0:
         section = SECTIONS.get(request.kind)
-        remedy = f"write at least one of {', '.join(section.fields)}" if section else f"write it; a plan of kind {request.kind} needs it"
+        remedy = (
+            f"write at least one of {', '.join(section.fields)}"
+            if section is not None
+            else f"write it; a plan of kind {request.kind} needs it"
+        )
         raise InvalidInput(takes[0], getattr(request, takes[0]), remedy)
 
 
@@ -66,6 +72,8 @@ def annotation_patch(kind: PlanKind) -> dict[str, Any]:
 def spec_patch(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch of the pool's spec that makes the change. Raises InvalidInput for what cannot be asked of it."""
     check_shape(request)
+    if request.kind is PlanKind.SCHEDULE:
+        return schedule_patch(request.fields or {}, spec)
     section = SECTIONS.get(request.kind)
     if section is None:
         return _replicas(request, spec)

@@ -16,6 +16,7 @@ from fairlead_api.services.plans.evidence import EvidenceReader, Replay
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
 from fairlead_api.services.plans.scaling_effects import scale_effect
+from fairlead_api.services.plans.schedule_effects import schedule_effect
 from fairlead_api.services.plans.target_effects import limit_seconds, rejection_effect, slo_effect
 from fairlead_client.resources.plans import PlanEffect, PlanKind
 
@@ -73,6 +74,8 @@ class Effects:
             case PlanKind.SLO:
                 in_time = await self._evidence.in_time(pool, facts.slo.ttft_seconds, now)
                 return slo_effect(use, facts.slo, in_time, await self._refused(pool, facts, now))
+            case PlanKind.SCHEDULE:
+                return schedule_effect(question.after, now)
             case PlanKind.EARLY_REJECTION:
                 return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
         role = _scaled(question)

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.pools import parse_spec
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
@@ -28,6 +29,7 @@ from fairlead_api.store.pools.instances import note_instances
 from fairlead_api.store.pools.observations import read_observations
 from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
+from fairlead_api.store.pools.schedule_runs import note_runs
 from fairlead_api.store.pools.signals import Measuring
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
@@ -42,6 +44,8 @@ class PostgresPools:
         self._measuring = Measuring()
 
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
+        schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
+
         async def work(connection: AsyncConnection) -> None:
             row = await _locked(connection, pool, state, now)
             drafts: list[AuditDraft] = []
@@ -50,6 +54,7 @@ class PostgresPools:
             told = facts or _stored_facts(row)
             in_force = told.under(state.schedules) if told is not None else None
             await note_slo(connection, row, in_force, now)
+            await note_runs(connection, row, state, schedules)
             await note_instances(connection, row.id, state.instances, now)
             version = row.table_version
             if in_force is not None:

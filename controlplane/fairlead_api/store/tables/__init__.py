@@ -26,6 +26,7 @@ from fairlead_api.store.tables.pools import router_acknowledgements as router_ac
 from fairlead_api.store.tables.pools import routers as routers
 from fairlead_api.store.tables.pools import routing_tables as routing_tables
 from fairlead_api.store.tables.pools import slo_configs as slo_configs
+from fairlead_api.store.tables.schedules import schedule_runs as schedule_runs
 from fairlead_api.store.tables.sessions import bindings as bindings
 from fairlead_api.store.tables.sessions import lost_moves as lost_moves
 from fairlead_api.store.tables.sessions import session_names as session_names

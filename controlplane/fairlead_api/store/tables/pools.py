@@ -27,6 +27,7 @@ pools = Table(
     time_column("created_at"),
     time_column("observed_at"),
     time_column("deleted_at", null=True),
+    time_column("starts_noted_at", null=True),
     UniqueConstraint("namespace", "name"),
 )
 

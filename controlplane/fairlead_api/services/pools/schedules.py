@@ -1,0 +1,88 @@
+"""What the public API says of a pool's schedules, computed from its spec. Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from fairlead.errors import InvalidInput
+from fairlead.pools import PoolSpec, RoleSpec, parse_spec
+from fairlead.scaling.bounds import DeclaredRole, bounds_in_force
+from fairlead.schedules.conflicts import WEEK, conflicts
+from fairlead.schedules.in_force import in_force, subjects
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.windows import next_change, next_starts, open_window, windows_between
+from fairlead.schedules.wording import cron_words, dst_note
+from fairlead.schemas.writing import written
+from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail, ScheduleItem
+
+NEXT_STARTS = 10
+_MOST_WINDOWS = 500
+"""Most windows of a schedule in one week that are told."""
+
+
+def spec_of(document: Mapping[str, Any]) -> PoolSpec | None:
+    """The spec of a pool's row; None for one that is refused."""
+    try:
+        return parse_spec(document)
+    except InvalidInput:
+        return None
+
+
+def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: datetime) -> ScheduleItem:
+    """One schedule as a list shows it."""
+    return ScheduleItem(
+        pool=pool,
+        name=schedule.name,
+        cron=str(schedule.cron),
+        cron_words=cron_words(schedule.cron),
+        time_zone=schedule.time_zone.key,
+        dst_note=dst_note(schedule.time_zone, now),
+        duration_seconds=schedule.duration_seconds,
+        paused=schedule.paused,
+        subjects=list(subjects(schedule)),
+        spec=written(schedule),
+        window=open_window(schedule, now),
+        next_starts=list(islice(next_starts(schedule, now), NEXT_STARTS)),
+        owner=owner,
+    )
+
+
+def schedule_detail(item: ScheduleItem, schedules: Sequence[ScheduleSpec], start: datetime) -> ScheduleDetail:
+    """A schedule with the week of its pool."""
+    end = start + WEEK
+    windows = [window for schedule in schedules for window in windows_between(schedule, start, end, _MOST_WINDOWS)]
+    return ScheduleDetail(schedule=item, start=start, windows=windows, conflicts=conflicts(schedules, start, end))
+
+
+def in_force_at(pool: str, spec: PoolSpec, at: datetime) -> InForceAt:
+    """What the spec has in force at an instant."""
+    schedules = spec.scaling.schedules
+    found = in_force(schedules, at)
+    slo, early_rejection = found.slo(spec.slo), found.early_rejection(spec.early_rejection)
+    return InForceAt(
+        pool=pool,
+        at=at,
+        windows=list(found.windows),
+        roles=[_bounds(role, spec.replicas if role.name == "both" else role.replicas, found.bounds) for role in spec.roles],
+        ttft_seconds=slo.ttft_seconds,
+        tpot_seconds=slo.tpot_seconds,
+        percentile=slo.percentile,
+        early_rejection=early_rejection.mode,
+        headroom=early_rejection.headroom,
+        deciding={subject: list(names) for subject, names in found.deciding.items()},
+        next_change=next_change(schedules, at),
+    )
+
+
+def _bounds(role: RoleSpec, replicas: int | None, windows: Sequence[Any]) -> BoundsAt:
+    least = role.least
+    declared = DeclaredRole(role=role.name, replicas=replicas or least, min_replicas=least, max_replicas=role.max_replicas)
+    bounds = bounds_in_force(declared, windows)
+    return BoundsAt(
+        role=role.name,
+        min_replicas=bounds.lower,
+        max_replicas=bounds.upper,
+        replicas=None if replicas is None else bounds.clamp(replicas),
+        schedule=bounds.lower_by or bounds.upper_by,
+    )

@@ -1,0 +1,72 @@
+"""What became of each start of a window: it opened and closed, or it was skipped, and why."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import takewhile
+
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.windows import Window, planned_starts
+
+MOST = 500
+"""Most starts of a schedule that are looked at together, after an outage of everything."""
+
+
+class RunOutcome(StrEnum):
+    """The fate of a start."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    SKIPPED = "skipped"
+
+
+class RunReason(StrEnum):
+    """Why a window closed, or why a start had none that counted."""
+
+    ENDED = "ended"
+    CHANGED = "changed"
+    REMOVED = "removed"
+    PAUSED = "paused"
+    SKIP = "skip"
+    OVERRULED = "overruled"
+    MISSED = "missed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedStart:
+    """A start that had no window."""
+
+    schedule: str
+    start: datetime
+    reason: RunReason
+
+
+def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
+    """The starts in (since, until] without one of the windows `opened` until then.
+
+    `missed` are those that nobody saw: no operator was at work during the whole window.
+    """
+    known = {(window.schedule, window.opens) for window in opened}
+    for schedule in schedules:
+        for number, start in enumerate(takewhile(lambda start: start <= until, planned_starts(schedule, since))):
+            if number >= MOST:
+                break
+            if start in schedule.skip:
+                yield SkippedStart(schedule=schedule.name, start=start, reason=RunReason.SKIP)
+            elif schedule.paused:
+                yield SkippedStart(schedule=schedule.name, start=start, reason=RunReason.PAUSED)
+            elif (schedule.name, start) not in known:
+                yield SkippedStart(schedule=schedule.name, start=start, reason=RunReason.MISSED)
+
+
+def closing_reason(schedules: Mapping[str, ScheduleSpec], window: Window, now: datetime) -> RunReason:
+    """Why a window that was open is open no more."""
+    schedule = schedules.get(window.schedule)
+    if now >= window.closes:
+        return RunReason.ENDED
+    if schedule is None:
+        return RunReason.REMOVED
+    if window.opens in schedule.skip:
+        return RunReason.SKIP
+    return RunReason.PAUSED if schedule.paused else RunReason.CHANGED

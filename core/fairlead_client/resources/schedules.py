@@ -1,0 +1,90 @@
+"""Schedules: their windows, what they set at an instant, and what became of their starts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fairlead.instances import Role
+from fairlead.schedules.conflicts import Conflict
+from fairlead.schedules.runs import RunOutcome, RunReason
+from fairlead.schedules.windows import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleItem:
+    """One schedule of a pool.
+
+    `subjects` are the roles it bounds, `slo` and `earlyRejection`, as far as it says something about them. `spec` is
+    the schedule as a manifest writes it. `window` is open now. `next_starts` are the next 10 starts that will happen.
+    `owner` names the GitOps tool that owns the pool, if any: then it is read-only here.
+    """
+
+    pool: str
+    name: str
+    cron: str
+    cron_words: str
+    time_zone: str
+    dst_note: str
+    duration_seconds: float
+    paused: bool
+    subjects: list[str]
+    spec: dict[str, Any]
+    window: Window | None
+    next_starts: list[datetime]
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDetail:
+    """A schedule, and the windows and conflicts of all schedules of its pool from `start` for a week."""
+
+    schedule: ScheduleItem
+    start: datetime
+    windows: list[Window]
+    conflicts: list[Conflict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundsAt:
+    """The bounds of a role: its own, or those of a schedule. `replicas` = what would be wanted of it, None for a role
+    whose number the pool does not declare.
+    """
+
+    role: Role
+    min_replicas: int
+    max_replicas: int
+    replicas: int | None
+    schedule: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForceAt:
+    """What the present spec of a pool has in force at an instant. `next_change` None: nothing opens or closes later."""
+
+    pool: str
+    at: datetime
+    windows: list[Window]
+    roles: list[BoundsAt]
+    ttft_seconds: float
+    tpot_seconds: float
+    percentile: float
+    early_rejection: str
+    headroom: float
+    deciding: dict[str, list[str]]
+    """The schedules that decide each subject that one does."""
+    next_change: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRun:
+    """What became of a start. `by` names the schedules that overruled it; times are the operator's clock."""
+
+    pool: str
+    schedule: str
+    start: datetime
+    closes: datetime | None
+    outcome: RunOutcome
+    reason: RunReason | None
+    overruled_by: str | None
+    opened_at: datetime | None
+    closed_at: datetime | None

@@ -1,0 +1,91 @@
+"""Plans of schedules: what each action makes of the pool's list."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fairlead.errors import InvalidInput
+from fairlead.pools import parse_spec
+from fairlead_api.services.plans.schedule_changes import schedule_patch
+from fairlead_api.services.plans.schedule_effects import schedule_effect
+
+MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
+NIGHT = {"name": "night", "cron": "0 22 * * *", "duration": "8h", "timeZone": "UTC", "paused": False, "slo": {"ttft": "9s"}}
+DAY = {"name": "day", "cron": "0 8 * * *", "duration": "2h", "timeZone": "Europe/Berlin", "paused": False, "slo": {"ttft": "2s"}}
+SPEC = {"model": "m", "scaling": {"schedules": [DAY, NIGHT]}}
+
+
+def planned(pool: dict[str, Any] = SPEC, **fields: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = schedule_patch(fields, pool)["scaling"]["schedules"]
+    parse_spec({"model": "m", "scaling": {"schedules": found}})
+    return found
+
+
+def test_a_schedule_is_created_at_the_end_and_edited_in_its_place() -> None:
+    wanted = {"cron": "0 9 * * *", "duration": "1h", "slo": {"ttft": "1s"}}
+    written = wanted | {"timeZone": "UTC", "paused": False}
+    assert planned({"model": "m"}, name="new", action="set", spec=wanted) == [{"name": "new"} | written]
+    assert planned(name="new", action="set", spec=wanted) == [DAY, NIGHT, {"name": "new"} | written]
+    assert planned(name="day", action="set", spec=wanted) == [{"name": "day"} | written, NIGHT]
+
+
+def test_a_schedule_is_deleted_paused_and_resumed() -> None:
+    assert planned(name="day", action="delete") == [NIGHT]
+    paused = planned(name="day", action="pause")
+    assert paused == [DAY | {"paused": True}, NIGHT]
+    assert planned({"scaling": {"schedules": paused}}, name="day", action="resume") == [DAY, NIGHT]
+
+
+def test_a_start_is_skipped_by_its_instant_and_run_again() -> None:
+    skipped = planned(name="day", action="skip", start="2026-11-24T08:00:00+01:00")
+    assert skipped[0]["skip"] == ["2026-11-24T07:00:00Z"]
+    again = planned({"scaling": {"schedules": skipped}}, name="day", action="run", start="2026-11-24T07:00:00Z")
+    assert again[0] == DAY | {"runAt": ["2026-11-24T07:00:00Z"]}
+    assert planned({"scaling": {"schedules": again}}, name="day", action="skip", start="2026-11-24T07:00:00Z") == skipped
+
+
+def test_starts_long_gone_are_cleared_away() -> None:
+    old = DAY | {"skip": ["2026-01-05T07:00:00Z", "2026-11-20T07:00:00Z"], "runAt": ["2026-02-01T00:00:00Z"]}
+    found = planned({"scaling": {"schedules": [old]}}, name="day", action="skip", start="2026-11-24T07:00:00Z")
+    assert found == [DAY | {"skip": ["2026-11-20T07:00:00Z", "2026-11-24T07:00:00Z"]}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "remedy"),
+    [
+        ({"name": "day", "action": "stop"}, "fields.action", "pause"),
+        ({"action": "pause"}, "fields.name", "name of a schedule"),
+        ({"name": "noon", "action": "pause"}, "fields.name", "day, night"),
+        ({"name": "day", "action": "pause", "at": "now"}, "fields.at", "remove it"),
+        ({"name": "day", "action": "set"}, "fields.spec", "as a manifest"),
+        ({"name": "day", "action": "set", "spec": {"cron": "0 0 31 2 *", "duration": "1h"}}, "fields.spec.cron", "no day 31 in Feb"),
+        ({"name": "day", "action": "skip", "start": "tomorrow"}, "fields.start", "write an instant"),
+        ({"name": "day", "action": "skip"}, "fields.start", "write an instant"),
+        ({"name": "day", "action": "skip", "start": "2026-11-24T07:30:00Z"}, "fields.start", "2026-11-25T07:00:00Z"),
+    ],
+)
+def test_an_action_that_cannot_be_done_says_what_can(fields: dict[str, Any], field: str, remedy: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        schedule_patch(fields, SPEC)
+    assert refused.value.field == field
+    assert remedy in refused.value.remedy
+
+
+def test_a_paused_schedule_is_not_run() -> None:
+    with pytest.raises(InvalidInput, match="resume it first"):
+        schedule_patch(
+            {"name": "day", "action": "run", "start": "2026-11-24T07:30:00Z"}, {"scaling": {"schedules": [DAY | {"paused": True}]}}
+        )
+
+
+def test_the_effect_says_what_holds_at_once_and_where_schedules_meet() -> None:
+    roles = [{"name": "both", "minReplicas": 2, "maxReplicas": 3}]
+    spec = parse_spec({"model": "m", "scaling": {"schedules": [DAY | {"roles": roles}, NIGHT | {"cron": "0 8 * * 1"}]}})
+    assert schedule_effect(spec, MONDAY.replace(hour=7, minute=30)).warnings == [
+        "The window of day is open until 2026-11-23 09:00:00 UTC.",
+        "Schedule day bounds both to 2 to 3.",
+        "The next change is at 2026-11-23 08:00:00 UTC.",
+        "day and night are open together from 2026-11-23 08:00:00 UTC to 2026-11-23 09:00:00 UTC; night decides.",
+    ]
+    assert schedule_effect(parse_spec({"model": "m"}), MONDAY).warnings == ["No window is open right after the change."]
