@@ -116,7 +116,7 @@ class Gateway:
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
         blocks = block_hashes(prompt, pool.block_bytes)
-        divisible = pool.divides and endpoint.divides and is_divisible(parsed.document)
+        divisible = not pool.divides or (endpoint.divides and is_divisible(parsed.document))
         request = RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived,
@@ -132,7 +132,7 @@ class Gateway:
             body = parsed.renamed(pool.table.model)
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
-        if divisible:
+        if pool.divides and divisible:
             call.document = parsed.document if parsed.model == pool.table.model else {**parsed.document, "model": pool.table.model}
         client.watch(call.client_gone)
         refusal = await self._proxy.relay(call, request, pool, client)
