@@ -30,6 +30,7 @@ from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
 from fairlead_api.routes.rejections import rejection_routes
 from fairlead_api.routes.rings import ring_routes
+from fairlead_api.routes.scaling import scaling_routes
 from fairlead_api.routes.schedules import schedule_routes
 from fairlead_api.routes.sessions import session_routes
 from fairlead_api.services.access.access import Access, Bootstrap, digest
@@ -56,6 +57,7 @@ from fairlead_api.store.history.decisions import PostgresDecisions
 from fairlead_api.store.history.loads import PostgresLoads
 from fairlead_api.store.history.moves import PostgresMoves
 from fairlead_api.store.history.rejections import PostgresRejections
+from fairlead_api.store.history.scaling import PostgresScaling
 from fairlead_api.store.history.schedules import PostgresSchedules
 from fairlead_api.store.history.sessions import PostgresSessions
 from fairlead_api.store.notifying import listen
@@ -162,6 +164,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(session_routes(guard, PostgresSessions(reads)))
     app.include_router(move_routes(guard, migrations, reroutes, clock))
     app.include_router(decision_routes(guard, decisions, clock))
+    app.include_router(scaling_routes(guard, PostgresScaling(reads), clock))
     app.include_router(rejection_routes(guard, rejections, clock))
     app.include_router(audit_routes(guard, PostgresAuditLog(reads), audit, clock))
     app.include_router(plan_routes(guard, plans, clock))

@@ -180,6 +180,18 @@ def _status_schema() -> dict[str, Any]:
                     "regressed": {"type": "boolean", "description": "Whether the rollout was stopped for that."},
                 },
             },
+            "scaling": {
+                "type": "object",
+                "description": "What scaling remembers between two rounds, and its newest decisions.",
+                "properties": {
+                    "memory": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    "decisions": {
+                        "type": "array",
+                        "description": "The newest of each controller and role within a day: what was recommended, why, and what became of it.",
+                        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    },
+                },
+            },
             "specInForce": {
                 "type": "object",
                 "description": "The last spec that was accepted; it stays in force while a newer one is refused.",

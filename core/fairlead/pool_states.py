@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from fairlead.instances import InstanceState, Role
+from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.signals import PoolSignals
 from fairlead.schedules.windows import Window
 from fairlead.tables import EarlyRejectionFacts, SloFacts
@@ -57,7 +58,8 @@ class PoolState:
 
     `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
     argocd-controller, …). `paused` is set when the spec was refused, and `problem` says why: the last good spec stays
-    in force and nothing that serves is changed.
+    in force and nothing that serves is changed. `scaling_decisions` are the newest of each controller and role, told
+    again and again; each is stored once.
     """
 
     uid: str
@@ -72,6 +74,7 @@ class PoolState:
     schedules: SchedulesInForce | None = None
     """None: no spec was ever in force, or the pool is being deleted."""
     instances: tuple[InstanceReport, ...]
+    scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

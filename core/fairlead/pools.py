@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from fairlead.instances import Role
 from fairlead.rollout_specs import RolloutSpec
+from fairlead.scaling.specs import RATIO_NEEDS_ROLES, SLO_KEEPS_AN_INSTANCE, RatioSpec, ScalingSpec
 from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
@@ -187,7 +188,7 @@ class DrainSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolScalingSpec:
+class PoolScalingSpec(ScalingSpec):
     """What changes the number of instances without a person."""
 
     schedules: tuple[ScheduleSpec, ...] = listing(
@@ -255,6 +256,8 @@ class PoolSpec:
             field="roles",
             message="roles[].template is required unless engine.type is simulated",
         ),
+        SLO_KEEPS_AN_INSTANCE,
+        RATIO_NEEDS_ROLES,
         Rule(
             cel="!has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.roles) || "
             "schedule.roles.all(bounds, self.roles.exists(role, role.name == bounds.name)))",
@@ -295,7 +298,8 @@ class PoolSpec:
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
     early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
     drain: DrainSpec = nested(DrainSpec, "How an instance is emptied before its pod is deleted.")
-    scaling: PoolScalingSpec = nested(PoolScalingSpec, "What changes the number of instances without a person.")
+    scaling: PoolScalingSpec = nested(PoolScalingSpec, "How the number of instances of each role is found.")
+    ratio: RatioSpec = nested(RatioSpec, "How many of the instances prefill and how many decode.")
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
 
     @property

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fairlead.instances import ACCEPTING, REACHABLE
 from fairlead.pool_states import InstanceReport, SchedulesInForce
 from fairlead.pools import PoolSpec, TableFacts
+from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
 
 
@@ -19,10 +20,13 @@ class MirroredFacts:
     table: TableFacts
     migrate_sessions: bool
     """Whether live sessions leave an instance when it starts draining."""
+    scales: bool = False
+    """Whether signals decide numbers of instances, so that they are worth measuring."""
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
-        return MirroredFacts(table=spec.facts(), migrate_sessions=spec.drain.migrate_sessions)
+        fixed = spec.scaling.mode is ScalingMode.FIXED and spec.ratio.mode is RatioMode.FIXED
+        return MirroredFacts(table=spec.facts(), migrate_sessions=spec.drain.migrate_sessions, scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
         """The facts with the SLO and early rejection that open windows set, or no longer set."""

@@ -28,6 +28,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
@@ -185,6 +186,12 @@ class ControlApi:
 
     async def decision(self, decision_id: str) -> RoutingDecision:
         return await self._call("GET", f"/v1/decisions/{_segment(decision_id)}", RoutingDecision)
+
+    async def scaling_decisions(self, filters: Query | None = None) -> Page[ScalingDecisionItem]:
+        return await self._call("GET", "/v1/scaling-decisions", Page[ScalingDecisionItem], query=filters)
+
+    async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:
+        return await self._call("GET", f"/v1/scaling-decisions/{_segment(decision_id)}", ScalingDecisionItem)
 
     async def rejections(self, filters: Query | None = None) -> RejectionReport:
         return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)

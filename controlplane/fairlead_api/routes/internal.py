@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from fairlead.errors import InvalidInput
 from fairlead.pool_states import PoolEvents, PoolObservations, PoolState
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
@@ -17,8 +16,9 @@ from fairlead_api.routes.guards import Guard
 from fairlead_api.routes.report_bodies import decode_reports
 from fairlead_api.routes.streaming import BoundedStream
 from fairlead_api.services.access.access import Caller
+from fairlead_api.services.instants import check_time
 from fairlead_api.services.pools.mirroring import PoolMirroring
-from fairlead_api.services.reports.ingestion import LATEST, Ingestion
+from fairlead_api.services.reports.ingestion import Ingestion
 from fairlead_api.services.streams.tables import TableStream
 from fairlead_client import internal_paths
 from fairlead_client.resources.access import AccessRole
@@ -49,8 +49,7 @@ def internal_routes(
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
         """Actions and refusals of the operator; an event that is sent again is stored once."""
         for number, event in enumerate(body.events):
-            if not 0 <= event.at <= LATEST:
-                raise InvalidInput(f"events[{number}].at", event.at, "give Unix seconds, such as 1700000000.0")
+            check_time(f"events[{number}].at", event.at)
         await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
 
     @routes.delete(internal_paths.POOL, status_code=204)

@@ -10,7 +10,8 @@ def _is_unanswered(facts: PoolFacts) -> bool:
     return facts.observations is None and facts.api_problem is None
 
 
-def _not_answered_yet(kind: ConditionType) -> Condition:
+def not_answered_yet(kind: ConditionType) -> Condition:
+    """The condition while nothing is known; the one in the status stays."""
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -19,7 +20,7 @@ def _not_answered_yet(kind: ConditionType) -> Condition:
 def ring_synced(facts: PoolFacts) -> Condition:
     kind = ConditionType.RING_SYNCED
     if _is_unanswered(facts):
-        return _not_answered_yet(kind)
+        return not_answered_yet(kind)
     if facts.observations is None:
         return Condition(
             type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have"
@@ -40,7 +41,7 @@ def slo_met(facts: PoolFacts) -> Condition:
     if facts.slo_percentile is None:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     if _is_unanswered(facts):
-        return _not_answered_yet(kind)
+        return not_answered_yet(kind)
     if facts.observations is None:
         return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
     judged = _attained(facts.observations)
@@ -67,7 +68,7 @@ def _attained(seen: PoolObservations) -> tuple[float, str] | None:
 def control_plane_reachable(facts: PoolFacts) -> Condition:
     kind = ConditionType.CONTROL_PLANE_REACHABLE
     if _is_unanswered(facts):
-        return _not_answered_yet(kind)
+        return not_answered_yet(kind)
     if facts.observations is None:
         message = f"{facts.api_problem}; what serves goes on, drains and new instances wait"
         return Condition(type=kind, status="False", reason="NoAnswer", message=message)

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble
+from fairlead.scaling.targets import RoleTarget
 
 
 class ConditionType(StrEnum):
@@ -16,6 +18,8 @@ class ConditionType(StrEnum):
     SLO_MET = "SLOMet"
     CONTROL_PLANE_REACHABLE = "ControlPlaneReachable"
     DEGRADED = "Degraded"
+    SCALING_ACTIVE = "ScalingActive"
+    SCALING_LIMITED = "ScalingLimited"
 
 
 class SpecRefusal(StrEnum):
@@ -68,13 +72,22 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingFacts:
+    """What set the number of every role. `measured` are the roles with fresh signals."""
+
+    is_fixed: bool
+    targets: tuple[RoleTarget, ...]
+    measured: frozenset[Role]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
     """The facts from which the conditions are computed.
 
     `desired` has an entry per role; it is empty when no valid spec was seen yet. `observations` None = the API did not
     answer, and `api_problem` says why. Both None = the API was asked too recently to call it unanswered.
     `apply_problem` says why the last action failed, if it did. `strangers` are pods that carry the pool's label and are
-    not its instances.
+    not its instances. `scaling` None = no valid spec was seen yet.
     """
 
     problem: SpecProblem | None
@@ -90,6 +103,7 @@ class PoolFacts:
     """The rollout that is not finished."""
     rollout_trouble: tuple[RolloutTrouble, str] | None = None
     """Why a rollout does not go on, and that in words."""
+    scaling: ScalingFacts | None = None
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

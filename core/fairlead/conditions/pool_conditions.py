@@ -8,6 +8,7 @@ from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachabl
 from fairlead.conditions.degradation import degraded
 from fairlead.conditions.facts import Condition, PoolFacts
 from fairlead.conditions.readiness import instances_ready, progressing, ready
+from fairlead.conditions.scaling import scaling_active, scaling_limited
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
@@ -21,6 +22,8 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         slo_met(facts),
         control_plane_reachable(facts),
         degraded(facts),
+        scaling_active(facts),
+        scaling_limited(facts),
     )
 
 

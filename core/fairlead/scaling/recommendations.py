@@ -57,13 +57,13 @@ class Verdict(StrEnum):
 class Need:
     """Instances a role needs, in fractions of instances; None where that side is not computed or not measured."""
 
-    for_prompts: float | None
+    for_prompts: float | None = None
     """To prefill what arrives, within the target load."""
-    for_queue: float | None
+    for_queue: float | None = None
     """In addition: to work off what waits too long."""
-    for_outputs: float | None
+    for_outputs: float | None = None
     """To decode what arrives, within the target load."""
-    for_slow_outputs: float | None
+    for_slow_outputs: float | None = None
     """To decode what runs, where it is predicted to be slower than the target."""
 
     @property

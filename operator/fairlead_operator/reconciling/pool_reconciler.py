@@ -14,7 +14,6 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import DesiredPool
 from fairlead.reconciling.warming import weights
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
@@ -36,12 +35,13 @@ from fairlead_operator.reconciling.roles import (
     RoleObject,
     ScaleStep,
     WantedReplicas,
+    desired_pool,
     desired_roles,
     scale_steps,
     wanted_replicas,
-    within_windows,
 )
 from fairlead_operator.reconciling.rollouts import rollout_round
+from fairlead_operator.reconciling.scaling import RatioStep, Scaled, known_decisions, scaled
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
@@ -151,20 +151,24 @@ class PoolReconciler:
         self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
     ) -> float:
         now = self._dependencies.clock()
+        old = pool.get("status") or {}
         objects = await self._read_role_objects(identity, in_force.spec)
         schedules = scheduled(in_force.spec, now)
         declared = wanted_replicas(in_force.spec, pool, objects)
-        wanted = within_windows(in_force.spec, declared, schedules.found.bounds if schedules is not None else ())
-        desired, steps = desired_roles(in_force.spec, wanted), scale_steps(pool.get("status") or {}, wanted)
         observed = tuple(pod.instance for pod in pods)
+        warming = weights(desired_pool(in_force.spec, desired_roles(in_force.spec, declared)), observed, now)
         told = schedules.told if schedules is not None else None
-        state = pool_state(pool, pods, in_force, weights(DesiredPool(roles=desired), observed, now), told)
+        state = pool_state(pool, pods, in_force, warming, told, known_decisions(old, now))
         answer = await self._state_exchange.exchange(state)
+        signals = answer.trusted.signals if answer.trusted is not None else None
+        scaling = scaled(in_force.spec, pool, declared, signals, schedules, now)
+        desired, steps = desired_roles(in_force.spec, scaling.wanted), scale_steps(old, scaling.wanted)
         rollout = rollout_round(pool, in_force.spec, desired, observed, answer.trusted, now)
+        goal = rollout.goal(desired_pool(in_force.spec, desired))
         highest = last_ordinal(pool, pods)
-        actions = next_actions(rollout.goal(desired), observed, answer.trusted, now, self._dependencies.settings.limits, highest)
-        self._record_windows(identity, window_events(pool.get("status") or {}, schedules, now), now)
-        self._record_changes(identity, pool, in_force, steps, now)
+        actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        self._record_windows(identity, window_events(old, schedules, now), now)
+        self._record_changes(identity, pool, in_force, steps, scaling.ratio_step, now)
         if (news := rollout.news()) is not None:
             self._recorder.record(identity, now, *news)
         self._record_bounded(identity, declared, objects, now)
@@ -182,15 +186,18 @@ class PoolReconciler:
             strangers=strangers,
             rollout=rollout.now,
             rollout_trouble=rollout.trouble,
+            scaling=scaling.facts,
         )
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
         windows = schedules.status if schedules is not None else ()
         anchors = ring_anchors(state, in_force)
-        changed = await self._write_status(identity, pool, in_force, facts, steps, windows, anchors, max(highest, made), now)
+        changed = await self._write_status(identity, pool, in_force, facts, steps, scaling, windows, anchors, max(highest, made), now)
         await self._write_role_statuses(identity, facts, declared, objects)
         if answer.trusted is not None:
             await self._recorder.deliver()
         due = self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
+        if answer.trusted is not None:
+            due = min(due, max(self._dependencies.settings.pace.busy, scaling.due_in))
         return due if schedules is None else min(due, max(self._dependencies.settings.pace.least, schedules.wake_in))
 
     def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
@@ -218,9 +225,17 @@ class PoolReconciler:
             self._recorder.record(identity, now, event.reason, event.message, after=event.figure)
 
     def _record_changes(
-        self, identity: PoolIdentity, pool: dict[str, Any], in_force: SpecInForce, steps: tuple[ScaleStep, ...], now: float
+        self,
+        identity: PoolIdentity,
+        pool: dict[str, Any],
+        in_force: SpecInForce,
+        steps: tuple[ScaleStep, ...],
+        ratio_step: RatioStep | None,
+        now: float,
     ) -> None:
-        for step in steps:
+        if ratio_step is not None:
+            self._recorder.record(identity, now, "RatioChanged", ratio_step.message, before=ratio_step.before, after=ratio_step.after)
+        for step in steps if ratio_step is None else ():
             self._recorder.record(identity, now, step.event, step.message, before=step.figure(step.before), after=step.figure(step.after))
         for change in changes(in_force.previous, in_force.spec):
             message = f"{change.message} (by {spec_manager(pool['metadata'], change.member)})"
@@ -262,6 +277,7 @@ class PoolReconciler:
         in_force: SpecInForce,
         facts: PoolFacts,
         steps: tuple[ScaleStep, ...],
+        scaling: Scaled,
         schedules: tuple[dict[str, Any], ...],
         anchors: int,
         last_ordinal: int,
@@ -269,7 +285,8 @@ class PoolReconciler:
     ) -> bool:
         """Write the status. Returns whether more than its figures changed.
 
-        Changes of figures alone are written no more often than a settled pool is reconciled.
+        Changes of figures alone are written no more often than a settled pool is reconciled; what scaling remembers is
+        written at once, because the next round goes on from it.
         """
         status = status_document(
             pool,
@@ -277,6 +294,7 @@ class PoolReconciler:
             facts,
             selector=identity.selector(),
             steps=steps,
+            scaling=scaling.status,
             schedules=schedules,
             anchors=anchors,
             last_ordinal=last_ordinal,
@@ -285,7 +303,7 @@ class PoolReconciler:
         old = pool.get("status") or {}
         patch = merge_patch(old, status)
         urgent = is_urgent(old, status)
-        if patch and (urgent or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
+        if patch and (urgent or "scaling" in patch or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
             self._status_written_at = now
             body = {"status": patch}
             await self._dependencies.cluster.patch(Resource.POOLS, identity.namespace, identity.name, body, subresource="status")

@@ -11,6 +11,7 @@ from fairlead.pool_states import PoolState, SchedulesInForce
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead.routing.knowledge.rings import anchor_count
+from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.tables import InstanceEntry
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
@@ -25,6 +26,7 @@ def pool_state(
     in_force: SpecInForce,
     warming: Mapping[str, float] = _ALL_WARM,
     schedules: SchedulesInForce | None = None,
+    scaling_decisions: tuple[ScalingDecisionRecord, ...] = (),
 ) -> PoolState:
     """The state that is sent to the control API.
 
@@ -45,6 +47,7 @@ def pool_state(
         schedules=schedules,
         conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
         instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
+        scaling_decisions=scaling_decisions,
     )
 
 

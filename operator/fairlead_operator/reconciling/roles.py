@@ -1,13 +1,12 @@
 """What is wanted of each role of a pool, who asked for it, and what of it changed. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, RoleSpec
-from fairlead.reconciling.observed import DesiredRole, RolloutBounds, Warming
-from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, RoleChange, RolloutBounds, Warming
 from fairlead_operator.manifests import spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
 
@@ -83,22 +82,6 @@ def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: Ro
     return WantedReplicas(role=role.name, replicas=number, reason=bounded, bounded=True)
 
 
-def within_windows(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], windows: Sequence[RoleBounds]) -> tuple[WantedReplicas, ...]:
-    """The numbers wanted, within the bounds that open windows of schedules set."""
-    roles = {role.name: role for role in spec.roles} if spec is not None else {}
-    return tuple(_within(item, roles[item.role], windows) for item in wanted)
-
-
-def _within(item: WantedReplicas, role: RoleSpec, windows: Sequence[RoleBounds]) -> WantedReplicas:
-    declared = DeclaredRole(role=role.name, replicas=item.replicas, min_replicas=role.least, max_replicas=role.max_replicas)
-    bounds = bounds_in_force(declared, windows)
-    schedule = bounds.set_by(item.replicas)
-    if schedule is None:
-        return item
-    number = bounds.clamp(item.replicas)
-    return WantedReplicas(role=item.role, replicas=number, reason=f"schedule {schedule} bounds it to {bounds.lower} to {bounds.upper}")
-
-
 def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> tuple[DesiredRole, ...]:
     """What the planner is told of every role by the spec in force."""
     if spec is None:
@@ -118,6 +101,11 @@ def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> 
         )
         for role in spec.roles
     )
+
+
+def desired_pool(spec: PoolSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
+    """What the planner is told of the pool."""
+    return DesiredPool(roles=roles, role_change=RoleChange(spec.ratio.method.value)) if spec is not None else None
 
 
 def scale_steps(status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...]) -> tuple[ScaleStep, ...]:

@@ -23,11 +23,11 @@ class RolloutRound:
     trouble: tuple[RolloutTrouble, str] | None
     halted: bool
 
-    def goal(self, desired: tuple[DesiredRole, ...]) -> DesiredPool | None:
+    def goal(self, desired: DesiredPool | None) -> DesiredPool | None:
         """What the planner is told: the desired roles, with the rollout's halt."""
-        if not desired:
+        if desired is None:
             return None
-        return DesiredPool(roles=tuple(replace(role, rollout=replace(role.rollout, halted=self.halted)) for role in desired))
+        return replace(desired, roles=tuple(replace(role, rollout=replace(role.rollout, halted=self.halted)) for role in desired.roles))
 
     def news(self) -> tuple[str, str] | None:
         """Reason and words of the event to record; None when nothing happened that is worth one."""

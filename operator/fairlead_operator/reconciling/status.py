@@ -20,6 +20,7 @@ def status_document(
     *,
     selector: str,
     steps: tuple[ScaleStep, ...],
+    scaling: Mapping[str, Any],
     anchors: int,
     last_ordinal: int,
     now: str,
@@ -27,8 +28,9 @@ def status_document(
 ) -> dict[str, Any]:
     """The whole status.
 
-    `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `anchors` counts the points
-    on each ring; `last_ordinal` is the highest ever given; fields of unknown value stay as they were.
+    `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `scaling` is
+    `status.scaling`; `anchors` counts the points on each ring; `last_ordinal` is the highest ever given; fields of
+    unknown value stay as they were.
     """
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
@@ -44,6 +46,7 @@ def status_document(
         "roles": [_role(old, role, instances, steps, now) for role, instances in facts.by_role],
         "ring": _ring(old, facts, anchors),
         "slo": old.get("slo") or {},
+        **({"scaling": scaling} if scaling else {}),
     }
     if schedules or "schedules" in old:
         status["schedules"] = list(schedules)
@@ -86,7 +89,8 @@ def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _essence(status: Mapping[str, Any]) -> dict[str, Any]:
-    essence = {name: value for name, value in status.items() if name not in {"slo", "conditions"}}
+    essence = {name: value for name, value in status.items() if name not in {"slo", "scaling", "conditions"}}
+    essence["decisions"] = (status.get("scaling") or {}).get("decisions") or []
     essence["conditions"] = [
         {name: value for name, value in condition.items() if name != "message" or condition.get("type") == "Ready"}
         for condition in status.get("conditions") or []

@@ -17,6 +17,7 @@ from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.scaling.recommendations import Verdict
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
@@ -29,6 +30,7 @@ from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRe
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.builders.wire_examples import differences
@@ -64,6 +66,10 @@ async def decision(door: Door) -> object:
     return await door.viewer.decision((await door.viewer.decisions(RANGE)).items[0].id)
 
 
+async def scaling_decision(door: Door) -> object:
+    return await door.viewer.scaling_decision((await door.viewer.scaling_decisions(RANGE)).items[0].id)
+
+
 async def audit_entry(door: Door) -> object:
     return await door.viewer.audit_entry((await door.viewer.audit()).items[0].id)
 
@@ -87,6 +93,8 @@ READS: dict[str, tuple[Read, Any]] = {
     "reroute matrix": (lambda door: door.viewer.reroute_matrix(RANGE), MigrationMatrix),
     "decisions": (lambda door: door.viewer.decisions(RANGE), Page[RoutingDecision]),
     "decision": (decision, RoutingDecision),
+    "scaling decisions": (lambda door: door.viewer.scaling_decisions(RANGE), Page[ScalingDecisionItem]),
+    "scaling decision": (scaling_decision, ScalingDecisionItem),
     "rejections": (lambda door: door.viewer.rejections(RANGE), RejectionReport),
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
     "audit entry": (audit_entry, AuditEntry),
@@ -102,6 +110,7 @@ CSV: dict[str, type[Any]] = {
     "/v1/migrations": Migration,
     "/v1/reroutes": ReRoute,
     "/v1/decisions": RoutingDecision,
+    "/v1/scaling-decisions": ScalingDecisionItem,
     "/v1/rejections": RejectionGroup,
     "/v1/audit": AuditEntry,
 }
@@ -173,6 +182,14 @@ async def test_filters_leave_only_what_they_name(door: Door) -> None:
     for name in ("pool", "session", "reason"):
         same = (await door.viewer.decisions({**RANGE, name: str(getattr(decided, name))})).items
         assert all(getattr(one, name) == getattr(decided, name) for one in same)
+    scaled = (await door.viewer.scaling_decisions(RANGE)).items[0]
+    for name in ("pool", "role", "controller", "verdict"):
+        alike = (await door.viewer.scaling_decisions({**RANGE, name: str(getattr(scaled, name))})).items
+        assert alike
+        assert all(getattr(one, name) == getattr(scaled, name) for one in alike)
+    assert len((await door.viewer.scaling_decisions({**RANGE, "verdict": str(scaled.verdict)})).items) < len(
+        (await door.viewer.scaling_decisions(RANGE)).items
+    )
     chosen = (await door.viewer.decisions({**RANGE, "instance": decided.chosen})).items
     assert chosen
     assert {one.chosen for one in chosen} == {decided.chosen}
@@ -183,6 +200,7 @@ async def test_a_word_no_filter_knows_is_refused_with_the_words_it_knows(door: D
         "migrations": ("outcome", MoveOutcome),
         "reroutes": ("trigger", BindingReason),
         "decisions": ("reason", DecisionReason),
+        "scaling-decisions": ("verdict", Verdict),
     }
     for listed, (name, words) in wanted.items():
         with pytest.raises(ApiProblem) as caught:
@@ -206,6 +224,7 @@ async def test_what_does_not_exist_is_a_404(door: Door) -> None:
         lambda one: one.viewer.migration("nobody"),
         lambda one: one.viewer.reroute("nobody"),
         lambda one: one.viewer.decision("nobody"),
+        lambda one: one.viewer.scaling_decision("nobody"),
         lambda one: one.viewer.audit_entry(10**9),
         lambda one: one.viewer.plan("nobody"),
         lambda one: one.admin.revoke_token("nobody"),

@@ -7,9 +7,11 @@ import pytest
 from fairlead.instances import InstanceState
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.loads import InstanceInFlight
+from fairlead.scaling.recommendations import Hold
 from fairlead_client.outcomes import Cause, Later, Refused
+from fairlead_testing.builders.scaling import a_scaling_decision
 from fairlead_testing.running.api import CHAT, SPEC, a_binding, a_report, a_state, an_instance
-from fairlead_testing.running.seams import Clients
+from fairlead_testing.running.seams import Clients, Seam
 
 
 async def test_a_state_makes_a_table_and_observations_name_its_instances(clients: Clients) -> None:
@@ -92,3 +94,15 @@ async def test_sessions_leave_an_instance_that_drains(clients: Clients) -> None:
     draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2)
     seen = await clients.operator.put_pool_state(CHAT, draining)
     assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 0, "b": 2}
+
+
+async def test_a_scaling_decision_is_told_again_and_again_and_stored_once(seam: Seam, clients: Clients) -> None:
+    one, other = a_scaling_decision("scale-1", 1_700_000_000.0), a_scaling_decision("scale-2", 1_700_000_060.0, hold=Hold.COOLDOWN)
+    for decisions in ((one,), (one,), (one, other), (other,), ()):
+        await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), scaling_decisions=decisions))
+    assert await seam.scaling_decisions() == ["scale-1", "scale-2"]
+
+
+async def test_a_scaling_decision_of_an_impossible_time_is_refused(clients: Clients) -> None:
+    state = a_state(an_instance("a"), scaling_decisions=(a_scaling_decision("scale-1", 1e15),))
+    assert isinstance(await clients.operator_api.put_state(CHAT, state), Refused)

@@ -6,18 +6,26 @@ from typing import Any
 import pytest
 
 from fairlead.instances import Role
+from fairlead.pool_states import PoolState
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.scaling.signals import PoolSignals, RoleSignals
-from fairlead_testing.running.api import CHAT, ApiInstance, a_load, a_report, a_state, an_instance
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 
 TOLD: dict[str, Any] = {"tpot_within_slo": 1, "tpot_total": 2, "within_slo": 1, "judged_by_slo": 2, "prefilled_tokens": 500}
 
 
+SCALED = {**SPEC, "roles": [{"name": "both", "minReplicas": 1}], "scaling": {"mode": "Advise"}}
+
+
+def scaled_state() -> PoolState:
+    return a_state(an_instance("a"), an_instance("b"), spec=SCALED)
+
+
 async def signals(api: ApiInstance) -> PoolSignals | None:
     api.clock.skip(3.5)  # what was read is shared for 3 s
-    return (await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).signals
+    return (await api.pool_operator.put_pool_state(CHAT, scaled_state())).signals
 
 
 async def told(api: ApiInstance) -> RoleSignals:
@@ -43,7 +51,7 @@ def refused(second: int, count: int) -> RejectionRecord:
 
 
 async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiInstance) -> None:
-    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, scaled_state())
     second = int(datetime.now(UTC).timestamp()) - 5
     for number, router in enumerate(("router-0", "router-1")):
         loads = tuple(
@@ -83,7 +91,7 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
 
 
 async def test_demand_is_not_known_while_a_router_of_before_does_not_tell_it(api: ApiInstance) -> None:
-    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, scaled_state())
     second = int(datetime.now(UTC).timestamp()) - 5
     assert await signals(api) is None
     await api.router.post_report(a_report("new", loads=(a_load("a", second, prefilling_seconds=0.0, **TOLD),)))
@@ -93,9 +101,17 @@ async def test_demand_is_not_known_while_a_router_of_before_does_not_tell_it(api
 
 
 async def test_attainment_by_both_targets_is_told_beside_each(api: ApiInstance) -> None:
-    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    await api.pool_operator.put_pool_state(CHAT, scaled_state())
     second = int(datetime.now(UTC).timestamp()) - 40
     await api.router.post_report(a_report("r", loads=(a_load("a", second, ttft_within_slo=9, ttft_total=10, **TOLD),)))
     await api.app.state.upkeep.roll_up(datetime.now(UTC))
-    seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    seen = await api.pool_operator.put_pool_state(CHAT, scaled_state())
     assert (seen.ttft_attainment, seen.tpot_attainment, seen.slo_attainment) == (0.9, 0.5, 0.5)
+
+
+async def test_nothing_is_measured_for_a_pool_whose_numbers_are_fixed(api: ApiInstance) -> None:
+    second = int(datetime.now(UTC).timestamp()) - 5
+    fixed = a_state(an_instance("a"))
+    await api.pool_operator.put_pool_state(CHAT, fixed)
+    await api.router.post_report(a_report("r", loads=(a_load("a", second, prefilling_seconds=0.0, **TOLD),)))
+    assert (await api.pool_operator.put_pool_state(CHAT, fixed)).signals is None

@@ -10,6 +10,7 @@ from fairlead.conditions.facts import (
     Condition,
     ConditionType,
     PoolFacts,
+    ScalingFacts,
     SpecProblem,
     SpecRefusal,
     Trouble,
@@ -30,6 +31,7 @@ SETTLED = PoolFacts(
     slo_percentile=90.0,
     troubles=(),
     apply_problem=None,
+    scaling=ScalingFacts(is_fixed=True, targets=(), measured=frozenset()),
 )
 
 
@@ -46,6 +48,8 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
         "SLOMet": ("Unknown", "NoTraffic"),
         "ControlPlaneReachable": ("True", "Answered"),
         "Degraded": ("False", "AsExpected"),
+        "ScalingActive": ("False", "ScalingDisabled"),
+        "ScalingLimited": ("False", "DesiredWithinRange"),
     }
 
 
@@ -108,7 +112,7 @@ def test_a_pool_of_two_roles_counts_each_and_names_what_is_short() -> None:
     ready, _, _, progressing, *_ = pool_conditions(replace(facts, desired=(replace(prefill, replicas=3), decode)))
     assert (ready.status, ready.reason, ready.message) == ("False", "InstancesStarting", "2 of 3 prefill instances serve")
     assert progressing.message == "2 of 3 prefill instances exist, 0 start"
-    *_, degraded = pool_conditions(replace(facts, instances=instances[:2]))
+    degraded = pool_conditions(replace(facts, instances=instances[:2]))[6]
     assert (degraded.reason, degraded.message) == ("BelowMinimum", "0 decode instances take requests, less than the minimum of 1")
     lost = (*instances[:2], replace(instances[2], state=S.LOST))
     ready, *_ = pool_conditions(replace(facts, desired=(replace(prefill, replicas=3), decode), instances=lost))
@@ -131,9 +135,9 @@ def test_what_is_not_known_yet_leaves_the_condition_as_it_stood() -> None:
     before = merge_conditions((), pool_conditions(SETTLED), 1, "t1")
     silent = replace(SETTLED, observations=None)
     assert merge_conditions(before, pool_conditions(silent), 2, "t2")[5] == before[5], "one late answer is no outage"
-    [*_, reachable, _] = merge_conditions((), pool_conditions(silent), 1, "t1")
+    reachable = merge_conditions((), pool_conditions(silent), 1, "t1")[5]
     assert (reachable["status"], reachable["reason"]) == ("Unknown", "NotAnsweredYet")
-    [*_, reachable, _] = merge_conditions(before, pool_conditions(replace(silent, api_problem="refused")), 2, "t2")
+    reachable = merge_conditions(before, pool_conditions(replace(silent, api_problem="refused")), 2, "t2")[5]
     assert (reachable["status"], reachable["lastTransitionTime"]) == ("False", "t2")
 
 

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.schedules.runs import RunOutcome
 
 
@@ -55,6 +57,18 @@ class DecisionFilter:
     instance: str | None = None
     session: str | None = None
     reason: DecisionReason | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingFilter:
+    """Filter of scaling decisions."""
+
+    pool: str | None = None
+    role: Role | None = None
+    controller: Controller | None = None
+    verdict: Verdict | None = None
     start: datetime | None = None
     end: datetime | None = None
 

@@ -15,6 +15,7 @@ from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolSignals
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import InstanceEntry, PoolKey
+from fairlead_api.services.instants import check_time
 
 LIVE_SECONDS = 10
 """A router is live when it reported in the last 10 s."""
@@ -84,6 +85,7 @@ class PoolMirroring:
 
         Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is outdated.
         """
+        check_state(state)
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
         await self._store.mirror(pool, state, facts, self._shares, now)
         return await self._store.observe(pool, now)
@@ -95,6 +97,12 @@ class PoolMirroring:
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
         """Records that the pool was deleted. Repeating it changes nothing."""
         await self._store.delete(pool, actor, now)
+
+
+def check_state(state: PoolState) -> None:
+    """Raises InvalidInput for a scaling decision of an impossible time. Pure."""
+    for number, decision in enumerate(state.scaling_decisions):
+        check_time(f"scaling_decisions[{number}].at", decision.at)
 
 
 def observations(

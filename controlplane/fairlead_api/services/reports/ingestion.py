@@ -14,10 +14,9 @@ from typing import Protocol
 from fairlead.errors import InvalidInput
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
+from fairlead_api.services.instants import check_time
 from fairlead_api.services.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 
-LATEST = 1e11
-"""The largest time in Unix seconds that every clock and column here can hold (the year 5138)."""
 MOST_REPORTS = 5_000
 """Most reports in one post."""
 
@@ -88,7 +87,7 @@ class Ingestion:
     async def forget_router(self, gone: RouterGone, now: datetime) -> None:
         """Forgets a router that said goodbye. Raises InvalidInput, StoreUnavailable."""
         _check_name("router", gone.router)
-        _check_time("at", gone.at)
+        check_time("at", gone.at)
         near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
         await self._store.forget_router(gone if near else replace(gone, at=now.timestamp()))
 
@@ -104,7 +103,7 @@ def check_envelopes(reports: Sequence[Report]) -> None:
     for report in reports:
         _check_name("id", report.id)
         _check_name("router", report.router)
-        _check_time("sent_at", report.sent_at)
+        check_time("sent_at", report.sent_at)
     others = {report.router for report in reports} - {reports[0].router}
     if others:
         raise InvalidInput("router", others.pop(), f"send only reports of one router at once ({reports[0].router!r})")
@@ -116,11 +115,6 @@ def check_envelopes(reports: Sequence[Report]) -> None:
 def _check_name(field_name: str, name: str) -> None:
     if not 1 <= len(name) <= MAX_NAME or "\0" in name:
         raise InvalidInput(field_name, name[:100], f"give 1 to {MAX_NAME} characters without NUL")
-
-
-def _check_time(field_name: str, seconds: float) -> None:
-    if not 0 <= seconds <= LATEST:
-        raise InvalidInput(field_name, seconds, "give Unix seconds, such as 1700000000.0")
 
 
 def _day(seconds: float) -> date:

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
+from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
@@ -31,8 +32,11 @@ from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
 from fairlead_api.store.pools.schedule_runs import note_runs
 from fairlead_api.store.pools.signals import Measuring
+from fairlead_api.store.records import Writing
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
+
+_DECISIONS = Writing(tables.scaling_decisions, ScalingDecisionRecord, "pool_id")
 
 
 class PostgresPools:
@@ -66,6 +70,7 @@ class PostgresPools:
                     if moved:
                         notices.append(BindingsChanged(moved))
             await _save_pool(connection, row.id, state, in_force, version, now)
+            await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
             await notifying.send(connection, notices)
             await audit.append(connection, drafts, now)
 

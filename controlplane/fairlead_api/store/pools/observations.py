@@ -54,9 +54,8 @@ async def read_observations(connection: AsyncConnection, pool: PoolKey, measurin
         )
         for one in found
     ]
-    signals = None
-    if routers and row.facts is not None:
-        facts = msgspec.convert(row.facts, MirroredFacts)
+    signals, facts = None, None if row.facts is None else msgspec.convert(row.facts, MirroredFacts)
+    if routers and facts is not None and facts.scales:
         signals = pool_signals(await measuring.read(connection, row.id, now), present, facts.table, now.timestamp())
     return observations(row.table_version, routers, instances, await _traffic(connection, row.id, now), signals)
 

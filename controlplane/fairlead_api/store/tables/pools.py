@@ -1,4 +1,4 @@
-"""Tables mirrored from the cluster: pools, their history, instances, routing tables and routers' acknowledgements."""
+"""Tables mirrored from the cluster: pools, their history and scaling, instances, routing tables, acknowledgements."""
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
 
@@ -58,6 +58,33 @@ pool_events = Table(
     json_column("after", null=True),
     UniqueConstraint("pool_id", "at", "reason", "message"),
     Index(None, "at"),
+)
+
+scaling_decisions = Table(
+    "scaling_decisions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    pool_column(),
+    time_column("at"),
+    text_column("controller"),
+    text_column("role"),
+    text_column("mode"),
+    count_column("current", None),
+    count_column("recommended", None),
+    count_column("replicas", None),
+    text_column("verdict"),
+    text_column("hold", null=True),
+    text_column("cause"),
+    count_column("lower", None),
+    count_column("upper", None),
+    text_column("lower_by", null=True),
+    text_column("upper_by", null=True),
+    text_column("reason"),
+    json_column("need", null=True),
+    json_column("imbalance", null=True),
+    json_column("signals"),
+    Index(None, "pool_id", "at"),
+    Index(None, "at", "id"),
 )
 
 slo_configs = Table(

@@ -63,6 +63,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="instance_transitions", where="r.at < :before"),
         Sweep(table="pool_events", where="r.at < :before"),
         Sweep(table="schedule_runs", where="r.start < :before AND r.outcome <> 'open'"),
+        Sweep(table="scaling_decisions", where="r.at < :before"),
         Sweep(
             table="instances",
             where="r.gone_at < :before AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.pool_id = r.pool_id AND s.instance = r.id)",

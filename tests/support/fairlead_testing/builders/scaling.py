@@ -5,7 +5,9 @@ from typing import Any
 
 from fairlead.instances import Role
 from fairlead.scaling.bounds import DeclaredRole
+from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.memory import ScalingMemory
+from fairlead.scaling.recommendations import Cause, Controller, Need, Verdict
 from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioSpec, ScalingSpec
@@ -59,6 +61,29 @@ def declared_pool(*roles: DeclaredRole, scaling: ScalingSpec | None = None, rati
         capacity=Capacity(prefill_tokens_per_second=1000.0, kv_cache_tokens=1_000_000),
     )
     return replace(pool, **changes)
+
+
+def a_scaling_decision(name: str, at: float, **changes: Any) -> ScalingDecisionRecord:
+    """Two more instances, for the prompts that arrive."""
+    decision = ScalingDecisionRecord(
+        id=name,
+        at=at,
+        controller=Controller.SCALING,
+        role=Role.BOTH,
+        mode="SLO",
+        current=2,
+        recommended=4,
+        replicas=4,
+        verdict=Verdict.APPLIED,
+        hold=None,
+        cause=Cause.PROMPTS,
+        lower=1,
+        upper=16,
+        reason="3.4 instances are needed to prefill 2720 prompt tokens/s, 0% of them cached",
+        need=Need(for_prompts=3.4, for_queue=0.0, for_outputs=None, for_slow_outputs=None),
+        signals=(role_signals(prompt_tokens_per_second=2720.0),),
+    )
+    return replace(decision, **changes)
 
 
 class Rounds:

@@ -16,9 +16,10 @@ from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
+from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, Traffic, is_outdated, observations
+from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, Traffic, check_state, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
 from fairlead_client.lines import BindingsLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 
@@ -57,6 +58,8 @@ class SystemState:
         self.transitions: dict[str, list[str]] = {}
         """Per instance of any pool, the states it was reported in, without repetitions."""
         self.events: list[PoolEvent] = []
+        self.scaling_decisions: dict[str, ScalingDecisionRecord] = {}
+        """Each once, by id."""
         self.deleted: list[PoolKey] = []
         self.tables: dict[PoolKey, RoutingTable] = {}
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
@@ -75,6 +78,7 @@ class SystemState:
 
     def take_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
         """Raises SaidNo, InvalidInput."""
+        check_state(state)
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
         known = self.states.get(pool)
         if state.uid in self._ended.get(pool, ()):
@@ -85,6 +89,8 @@ class SystemState:
         elif known is not None and (why := is_outdated((known.uid, known.generation, known.resource_version), state)) is not None:
             raise SaidNo(409, "conflict", why)
         self.states[pool] = state
+        for decision in state.scaling_decisions:
+            self.scaling_decisions.setdefault(decision.id, decision)
         for instance in state.instances:
             seen = self.transitions.setdefault(instance.id, [])
             if not seen or seen[-1] != instance.state:

@@ -15,9 +15,11 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.scaling.recommendations import Verdict
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole
+from fairlead_testing.builders.scaling import a_scaling_decision
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
@@ -89,8 +91,9 @@ async def real_door(database_url: str) -> AsyncIterator[Door]:
     cluster.add(CHAT, 2)
     cluster.add_instance(CHAT, "a")
     async with running_api(database_url, overrides={"cluster": cluster}) as api:
-        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         now = datetime.now(UTC).timestamp()
+        scaled = (a_scaling_decision("scale-2", now), a_scaling_decision("scale-1", now - 60, verdict=Verdict.HELD))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), scaling_decisions=scaled))
         first = a_binding("s1", "a", id="b-1")
         await api.router.post_report(a_report("r-1", bindings=(first,), decisions=(_decision("d-1", now), _decision("d-2", now - 1))))
         moved = a_binding("s1", "b", id="m-1", previous="a", after="b-1", reason=BindingReason.SLO)

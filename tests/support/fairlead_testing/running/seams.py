@@ -14,6 +14,7 @@ import uvicorn
 from psycopg import sql
 
 from fairlead_api.app import create_api
+from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import HeartbeatLine, StreamLine, SyncedLine
 from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, ROUTER_TOKEN, FakeSystemApi
@@ -91,6 +92,9 @@ class Seam(Protocol):
     def slow(self) -> AbstractAsyncContextManager[None]:
         """In this block reports that bind sessions wait for their answer."""
 
+    async def scaling_decisions(self) -> list[str]:
+        """The ids of the scaling decisions stored, in order."""
+
 
 class FakeSeam:
     """The fake."""
@@ -113,6 +117,9 @@ class FakeSeam:
         self._api.answers_after = 1.0
         yield
         self._api.answers_after = 0.0
+
+    async def scaling_decisions(self) -> list[str]:
+        return sorted(self._api.state.scaling_decisions)
 
 
 class RealSeam:
@@ -140,6 +147,10 @@ class RealSeam:
         with psycopg.connect(plain(self._database_url)) as connection:
             connection.execute("LOCK TABLE bindings IN ACCESS EXCLUSIVE MODE")
             yield
+
+    async def scaling_decisions(self) -> list[str]:
+        async with ControlApi(self.url, SECRETS["viewer"], timeout_seconds=30) as api:
+            return sorted(item.id for item in (await api.scaling_decisions()).items)
 
 
 @asynccontextmanager

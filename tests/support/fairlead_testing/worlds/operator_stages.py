@@ -6,6 +6,7 @@ from typing import Any
 
 from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
 from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.scaling.signals import PoolSignals
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
@@ -32,6 +33,7 @@ class FakeControlPlane:
     live_routers: int = 1
     attainment: float | None = None
     slo_attainment: float | None = None
+    signals: PoolSignals | None = None
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -55,6 +57,7 @@ class FakeControlPlane:
             slo_attainment=self.slo_attainment,
             requests_per_second=0.0,
             instances=instances,
+            signals=self.signals,
         )
         return Taken(observations)
 

@@ -9,9 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.audit import AuditVerification
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport
@@ -21,7 +23,14 @@ from fairlead_testing.fakes.public_api.pools import pool_named
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.time_ranges import parse_range
 
-FILTER_WORDS: dict[str, type[StrEnum]] = {"trigger": BindingReason, "outcome": MoveOutcome, "reason": DecisionReason}
+FILTER_WORDS: dict[str, type[StrEnum]] = {
+    "trigger": BindingReason,
+    "outcome": MoveOutcome,
+    "reason": DecisionReason,
+    "role": Role,
+    "controller": Controller,
+    "verdict": Verdict,
+}
 """Filters that take one of a few words."""
 
 
@@ -37,6 +46,7 @@ class History:
             "/v1/reroutes": lambda request: self._moves(request, self._world.reroutes()),
             "/v1/decisions": self._decisions,
             "/v1/rejections": lambda request: self._rejections(request).groups,
+            "/v1/scaling-decisions": self._scaling,
             "/v1/audit": self._audit,
         }
         return [
@@ -49,6 +59,7 @@ class History:
             Route("/v1/migrations/{id}", guard(one_of(self._world.migrations))),
             Route("/v1/reroutes/{id}", guard(one_of(self._world.reroutes))),
             Route("/v1/decisions/{id}", guard(one_of(self._world.decisions))),
+            Route("/v1/scaling-decisions/{id}", guard(one_of(self._world.scaling_decisions))),
             Route("/v1/audit/{id}", guard(one_of(self._world.audit))),
         ]
 
@@ -79,6 +90,10 @@ class History:
         found = self._in_range(request, _filtered(request, self._world.decisions(), ("pool", "session", "reason")))
         wanted = request.query_params.get("instance")
         return [one for one in found if wanted in (None, one.chosen)]
+
+    def _scaling(self, request: Request) -> list[Any]:
+        names = ("pool", "role", "controller", "verdict")
+        return self._in_range(request, _filtered(request, self._world.scaling_decisions(), names))
 
     def _rejections(self, request: Request) -> RejectionReport:
         chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())

@@ -19,9 +19,10 @@ from fairlead_client.resources.instances import InstanceSummary, InstanceTransit
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup
+from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
-from fairlead_testing.fakes.public_data import decisions, moves, pools, records, sessions
+from fairlead_testing.fakes.public_data import decisions, moves, pools, records, scaling, sessions
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
 
 
@@ -179,6 +180,9 @@ class World:
 
     def rejections(self, start: datetime, end: datetime) -> list[RejectionGroup]:
         return records.rejections(start, end)
+
+    def scaling_decisions(self) -> list[ScalingDecisionItem]:
+        return scaling.scaling_decisions(self.now)
 
     def audit(self) -> list[AuditEntry]:
         return records.audit(self.now)

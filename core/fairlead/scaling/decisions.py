@@ -1,0 +1,123 @@
+"""A recommendation as it is kept: in the pool's status, as a row of history and in the public API.
+
+Each is told once. Its id follows from the memory it was made from, so a round that is repeated after a crash makes the
+same row again, and it is stored once. The reason is a sentence of the figures beside it.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from xxhash import xxh3_128_hexdigest
+
+from fairlead.instances import Role
+from fairlead.scaling.memory import ScalingMemory
+from fairlead.scaling.recommendations import Cause, Controller, Hold, Imbalance, Need, Recommendation, Verdict
+from fairlead.scaling.signals import RoleSignals
+
+Time = TypeVar("Time")
+"""Unix seconds where the operator tells it, datetime in the public API."""
+
+_HOLDS = {
+    Hold.STABILIZING: "another number was recommended within the stabilization window",
+    Hold.COOLDOWN: "the cooldown since the last step is not over",
+    Hold.STEP_LIMIT: "this period's steps are used up",
+    Hold.AT_BOUND: "the bounds are {lower} to {upper}",
+    Hold.SLO_MISSED: "requests miss the SLO, so no instance is removed",
+    Hold.NOT_WORTH_IT: "the busier role would be no less busy after the move",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingDecision(Generic[Time]):
+    """One recommendation and what became of it. Subclasses declare `at` again with its type.
+
+    `replicas` is the number applied, or in mode Advise the one that would be. `lower` and `upper` were the bounds;
+    `lower_by` and `upper_by` name the schedules that set them, None = the role itself. `mode` is that of
+    `spec.scaling` or `spec.ratio`. `signals` are those of the role, of both roles for the ratio.
+    """
+
+    id: str
+    at: Time
+    controller: Controller
+    role: Role
+    mode: str
+    current: int
+    recommended: int
+    replicas: int
+    verdict: Verdict
+    hold: Hold | None = None
+    cause: Cause
+    lower: int
+    upper: int
+    lower_by: str | None = None
+    upper_by: str | None = None
+    reason: str
+    need: Need | None = None
+    imbalance: Imbalance | None = None
+    signals: tuple[RoleSignals, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingDecisionRecord(ScalingDecision[float]):
+    """As the operator tells it. Unix seconds."""
+
+    at: float
+
+
+def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, now: float) -> ScalingDecisionRecord:
+    """The record of a recommendation made at `now` for the pool with this `uid`; `memory` is that before the round."""
+    bounds = found.bounds
+    return ScalingDecisionRecord(
+        id=xxh3_128_hexdigest(f"{uid}|{memory!r}|{found.line}".encode()),
+        at=now,
+        controller=found.controller,
+        role=found.role,
+        mode=mode,
+        current=found.current,
+        recommended=found.recommended,
+        replicas=found.replicas,
+        verdict=found.verdict,
+        hold=found.hold,
+        cause=found.cause,
+        lower=bounds.lower,
+        upper=bounds.upper,
+        lower_by=bounds.lower_by,
+        upper_by=bounds.upper_by,
+        reason=sentence(found),
+        need=found.need,
+        imbalance=found.imbalance,
+        signals=found.signals,
+    )
+
+
+def sentence(found: Recommendation) -> str:
+    """Why, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached; only 4
+    instead of 6: this period's steps are used up`.
+    """
+    parts = [_grounds(found)]
+    if found.hold is not None:
+        held = "nothing changes" if found.replicas == found.current else f"only {found.replicas} instead of {found.recommended}"
+        parts.append(f"{held}: {_HOLDS[found.hold].format(lower=found.bounds.lower, upper=found.bounds.upper)}")
+    if found.verdict is Verdict.ADVISED:
+        parts.append("advised only")
+    return "; ".join(parts)
+
+
+def _grounds(found: Recommendation) -> str:
+    if found.imbalance is not None:
+        seen = found.imbalance
+        loads = f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f}"
+        return f"{loads} were out of balance {seen.comparisons} times in a row, so one {seen.donor} instance should become {found.role}"
+    need, signals = found.need, found.signals[0]
+    instances = "?" if need is None or need.instances is None else f"{need.instances:.1f}"
+    cached = "" if signals.cached_share is None else f", {signals.cached_share:.0%} of them cached"
+    prompts = f"{signals.prompt_tokens_per_second:.0f} prompt tokens/s{cached}"
+    match found.cause:
+        case Cause.QUEUE:
+            return f"{instances} instances are needed to prefill {prompts}, and to work off a queue of {signals.prefill_load or 0:.2f} × slo.ttft"
+        case Cause.OUTPUTS:
+            return f"{instances} instances are needed to decode {signals.output_tokens_per_second:.0f} output tokens/s"
+        case Cause.SLOW_OUTPUTS:
+            return f"{instances} instances are needed, because output tokens take {signals.decode_load or 0:.2f} × slo.tpot"
+        case _:
+            return f"{instances} instances are needed to prefill {prompts}"

@@ -1,0 +1,187 @@
+"""The numbers that scaling sets for this round: what it remembers in the status, what it tells, when it is due. Pure.
+
+`fairlead.scaling` decides. All that it remembers is in `status.scaling`, so a restart between any two rounds changes
+nothing. While the control API does not answer there are no signals, and the numbers stay as they are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import msgspec
+
+from fairlead.conditions.facts import ScalingFacts
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec
+from fairlead.scaling.bounds import DeclaredRole
+from fairlead.scaling.decisions import ScalingDecisionRecord, record
+from fairlead.scaling.memory import ScalingMemory
+from fairlead.scaling.recommendations import Controller, Verdict
+from fairlead.scaling.signals import PoolSignals
+from fairlead.scaling.sizing import Capacity
+from fairlead.scaling.specs import RatioMode, ScalingMode
+from fairlead.scaling.targets import Declared, RoleTarget, TargetReason, step
+from fairlead_operator.reconciling.roles import WantedReplicas
+from fairlead_operator.reconciling.windows import Scheduled
+
+TOLD_SECONDS = 86_400.0
+"""A decision stays in the status for a day: long enough for the control API to hear of it, and for people to see it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioStep:
+    """One instance went from one role to the other. The figures are numbers of instances by role."""
+
+    message: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """The result of one round. `status` is the new `status.scaling`; `due_in` is the time in seconds to the next
+    comparison, infinite while nothing is compared.
+    """
+
+    wanted: tuple[WantedReplicas, ...]
+    facts: ScalingFacts | None
+    status: dict[str, Any]
+    ratio_step: RatioStep | None
+    due_in: float
+
+
+def known_decisions(status: Mapping[str, Any], now: float) -> tuple[ScalingDecisionRecord, ...]:
+    """The decisions of the last day in a pool's status; what cannot be read is left out."""
+    found = []
+    for document in (status.get("scaling") or {}).get("decisions") or ():
+        try:
+            decision = msgspec.convert(document, ScalingDecisionRecord)
+        except msgspec.ValidationError:
+            continue
+        if now - decision.at < TOLD_SECONDS:
+            found.append(decision)
+    return tuple(found)
+
+
+def scaled(
+    spec: PoolSpec | None,
+    pool: Mapping[str, Any],
+    wanted: tuple[WantedReplicas, ...],
+    signals: PoolSignals | None,
+    schedules: Scheduled | None,
+    now: float,
+) -> Scaled:
+    """From the numbers wanted by declaration to those wanted now, within what open windows of `schedules` set."""
+    status = pool.get("status") or {}
+    if spec is None or schedules is None:
+        return Scaled(
+            wanted=wanted, facts=None, status=_document(ScalingMemory(), known_decisions(status, now)), ratio_step=None, due_in=inf
+        )
+    declared = _declared(spec, wanted, schedules)
+    before = _memory(status)
+    memory, outcome = step(before, declared, signals, now)
+    fresh = [record(found, before, pool["metadata"]["uid"], _mode(found.controller, declared), now) for found in outcome.recommendations]
+    decisions = _newest(known_decisions(status, now), fresh)
+    return Scaled(
+        wanted=tuple(_wanted(item, outcome.of(item.role), decisions) for item in wanted),
+        facts=ScalingFacts(is_fixed=declared.is_fixed, targets=outcome.targets, measured=outcome.measured),
+        status=_document(memory, decisions),
+        ratio_step=_ratio_step(fresh),
+        due_in=_due_in(memory, declared, now),
+    )
+
+
+def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Scheduled) -> Declared:
+    number, engine = {item.role: item.replicas for item in wanted}, spec.facts().engine
+    return Declared(
+        roles=tuple(
+            DeclaredRole(role=role.name, replicas=number[role.name], min_replicas=role.least, max_replicas=role.max_replicas)
+            for role in spec.roles
+        ),
+        scaling=spec.scaling,
+        ratio=spec.ratio,
+        slo=schedules.told.slo,
+        capacity=Capacity(prefill_tokens_per_second=engine.prefill_tokens_per_second, kv_cache_tokens=engine.kv_cache_tokens),
+        windows=tuple(schedules.found.bounds),
+    )
+
+
+def _memory(status: Mapping[str, Any]) -> ScalingMemory:
+    try:
+        return msgspec.convert((status.get("scaling") or {}).get("memory") or {}, ScalingMemory)
+    except msgspec.ValidationError:
+        return ScalingMemory()
+
+
+def _mode(controller: Controller, declared: Declared) -> str:
+    return (declared.ratio.mode if controller is Controller.RATIO else declared.scaling.mode).value
+
+
+def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecisionRecord]) -> tuple[ScalingDecisionRecord, ...]:
+    """One decision of each controller and role, oldest first."""
+    found = {(decision.controller, decision.role): decision for decision in (*known, *fresh)}
+    return tuple(sorted(found.values(), key=lambda decision: (decision.at, decision.id)))
+
+
+def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[ScalingDecisionRecord]) -> WantedReplicas:
+    """The number with the reason that set it; a declared one keeps its own."""
+    if target.reason is TargetReason.DECLARED:
+        return item
+    bounds = f"{target.bounds.lower} to {target.bounds.upper}"
+    match target.reason:
+        case TargetReason.SCHEDULE:
+            reason = f"schedule {target.schedule} bounds it to {bounds}"
+        case TargetReason.ROLE_BOUNDS:
+            reason = f"the role's bounds are {bounds}"
+        case _:
+            applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
+            reason = applied[-1] if applied else f"set by {'the ratio' if target.reason is TargetReason.RATIO else 'scaling'} before"
+    return WantedReplicas(role=item.role, replicas=target.replicas, reason=reason)
+
+
+def _roles_of(decision: ScalingDecisionRecord) -> set[Role]:
+    return {decision.role} if decision.imbalance is None else {decision.role, decision.imbalance.donor}
+
+
+def _ratio_step(fresh: Iterable[ScalingDecisionRecord]) -> RatioStep | None:
+    for decision in fresh:
+        seen = decision.imbalance
+        if seen is not None and decision.verdict is Verdict.APPLIED:
+            before = {decision.role.value: decision.current, seen.donor.value: seen.donor_replicas}
+            after = {decision.role.value: decision.replicas, seen.donor.value: seen.donor_replicas - 1}
+            words = ", ".join(f"{role} {number} → {after[role]}" for role, number in sorted(before.items(), reverse=True))
+            return RatioStep(message=f"{words} ({decision.reason})", before=before, after=after)
+    return None
+
+
+def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
+    """Seconds to the next comparison; infinite when both modes are Fixed."""
+    due = []
+    if declared.scaling.mode is not ScalingMode.FIXED:
+        due += [_left(role.compared_at, declared.scaling.period_seconds, now) for role in memory.roles]
+    if declared.ratio.mode is not RatioMode.FIXED:
+        due.append(_left(memory.ratio.compared_at, declared.ratio.period_seconds, now))
+    return min(due, default=inf)
+
+
+def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
+    """The rest of the period; infinite when it is over, since then nothing is measured that could be compared."""
+    left = inf if compared_at is None else compared_at + period_seconds - now
+    return left if left > 0 else inf
+
+
+def _document(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRecord]) -> dict[str, Any]:
+    """`status.scaling`, without nulls: a merge patch cannot store them."""
+    document: dict[str, Any] = {}
+    if memory != ScalingMemory():
+        document["memory"] = _without_nulls(msgspec.to_builtins(memory))
+    if decisions:
+        document["decisions"] = _without_nulls(msgspec.to_builtins(decisions))
+    return document
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value

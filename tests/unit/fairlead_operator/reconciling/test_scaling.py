@@ -1,0 +1,183 @@
+"""Scaling by signals on a fake cluster, in virtual time: what is decided, told, remembered and shown."""
+
+from typing import Any
+
+from fairlead.instances import Role
+from fairlead.scaling.recommendations import Hold, Verdict
+from fairlead.scaling.signals import PoolSignals
+from fairlead_testing.builders.scaling import pool_signals, role_signals
+from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
+
+QUICK: dict[str, Any] = {
+    "mode": "SLO",
+    "period": "5s",
+    "scaleUp": {"stabilizationWindow": "0s", "instances": 2, "percent": 0, "period": "60s"},
+    "scaleDown": {"stabilizationWindow": "20s", "instances": 1, "percent": 0, "period": "5s", "cooldown": "0s"},
+}
+BOTH = [{"name": "both", "minReplicas": 1, "maxReplicas": 6}]
+PAIR = [{"name": "prefill", "replicas": 3, "minReplicas": 1}, {"name": "decode", "replicas": 3, "minReplicas": 1}]
+RATIO: dict[str, Any] = {"mode": "Auto", "method": "Replace", "period": "5s", "periods": 2, "cooldown": "60s"}
+
+
+def busy(tokens: float = 6000.0) -> PoolSignals:
+    """At 1,000 tokens a second and a target of 0.8, 6,000 need 7.5 instances."""
+    return pool_signals(role_signals(prompt_tokens_per_second=tokens))
+
+
+async def rounds(stage: VirtualStage, count: int, seconds: float = 5.0) -> list[int]:
+    """Rounds in which pods become ready at once; the numbers wanted after each."""
+    found = []
+    for _ in range(count):
+        stage.now += seconds
+        stage.pods_become_ready()
+        await stage.round()
+        found.append(sum(role["desired"] for role in stage.pool()["status"]["roles"]))
+    return found
+
+
+async def a_stage(scaling: dict[str, Any]) -> VirtualStage:
+    """Two instances that are compared since 10 s and are enough."""
+    stage = VirtualStage()
+    stage.apply(replicas=2, roles=BOTH, scaling=scaling)
+    await stage.settle()
+    stage.api.signals = busy(1600.0)
+    assert await rounds(stage, 3) == [2, 2, 2]
+    return stage
+
+
+async def test_a_pool_follows_what_its_slo_needs_and_says_why() -> None:
+    stage = await a_stage(QUICK)
+    stage.api.signals = busy()
+    assert await rounds(stage, 1) == [4]
+    assert len(stage.pods()) == 4
+    [grown] = [event for event in stage.events if event[1] == "ScalingUp"]
+    assert grown[2].startswith("Instances wanted: 2 → 4 (7.5 instances are needed to prefill 6000 prompt tokens/s")
+    assert grown[2].endswith("this period's steps are used up)")
+    [role] = stage.pool()["status"]["roles"]
+    assert role["lastScale"]["reason"] in grown[2]
+    assert stage.pool()["spec"]["replicas"] == 2, "what is declared is left alone"
+    await rounds(stage, 14)
+    assert stage.pool()["status"]["roles"][0]["desired"] == 6
+    stage.api.signals = busy(0.0)
+    assert await rounds(stage, 10) == [6, 6, 6, 6, 5, 4, 3, 2, 1, 1]
+
+
+async def test_every_decision_reaches_the_api_and_is_shown_in_the_status() -> None:
+    stage = await a_stage(QUICK)
+    stage.api.signals = busy()
+    await rounds(stage, 1)
+    [shown] = stage.pool()["status"]["scaling"]["decisions"]
+    assert (shown["current"], shown["recommended"], shown["replicas"], shown["verdict"]) == (2, 8, 4, "Applied")
+    assert list(stage.api.states[-1].scaling_decisions) == []
+    await rounds(stage, 1, seconds=1.0)
+    [told] = stage.api.states[-1].scaling_decisions
+    assert (told.id, told.hold, told.mode, told.upper) == (shown["id"], Hold.STEP_LIMIT, "SLO", 6)
+    assert told.signals[0].prompt_tokens_per_second == 6000.0
+    await rounds(stage, 1, seconds=90_000.0)
+    assert told not in stage.api.states[-1].scaling_decisions, "after a day it is no news"
+
+
+async def test_advice_changes_nothing_and_is_told() -> None:
+    stage = await a_stage({**QUICK, "mode": "Advise"})
+    stage.api.signals = busy()
+    assert await rounds(stage, 3) == [2, 2, 2]
+    [told] = stage.api.states[-1].scaling_decisions
+    assert (told.verdict, told.recommended, told.replicas) == (Verdict.ADVISED, 8, 4)
+    assert "advised only" in told.reason
+    assert "ScalingUp" not in stage.reasons()
+
+
+async def test_while_the_api_is_silent_the_last_number_stays() -> None:
+    stage = await a_stage(QUICK)
+    stage.api.signals = busy()
+    await rounds(stage, 1)
+    stage.api.up = False
+    assert await rounds(stage, 4) == [4, 4, 4, 4]
+    assert stage.condition("ScalingActive")["reason"] == "NoSignals"
+    stage.api.up, stage.api.signals = True, None
+    assert await rounds(stage, 4) == [4, 4, 4, 4]
+
+
+async def test_a_restart_between_any_two_rounds_decides_the_same() -> None:
+    loads = [busy(tokens) for tokens in (6000.0, 6000.0, 2500.0, 0.0, 0.0, 4000.0, 800.0, 0.0, 0.0, 0.0, 0.0)]
+
+    async def history(restarts: bool) -> tuple[list[int], list[str]]:
+        stage = await a_stage(QUICK)
+        numbers, ids = [], []
+        for load in loads * 2:
+            stage.api.signals = load
+            if restarts:
+                stage.restart()
+            numbers += await rounds(stage, 1)
+            ids += [decision["id"] for decision in stage.pool()["status"]["scaling"].get("decisions", [])]
+        return numbers, ids
+
+    assert await history(restarts=True) == await history(restarts=False)
+
+
+async def test_a_round_that_is_lost_before_its_status_tells_the_same_decision_again() -> None:
+    stage = await a_stage(QUICK)
+    stage.api.signals = busy()
+    before = stage.pool()["status"]
+    await rounds(stage, 1)
+    [first] = stage.pool()["status"]["scaling"]["decisions"]
+    stage.pool()["status"] = before
+    stage.restart()
+    await rounds(stage, 1)
+    [again] = stage.pool()["status"]["scaling"]["decisions"]
+    assert first["id"] == again["id"]
+
+
+async def test_bounds_are_named_where_they_limit() -> None:
+    stage = await a_stage(QUICK)
+    assert stage.condition("ScalingLimited")["reason"] == "DesiredWithinRange"
+    stage.api.signals = busy()
+    await rounds(stage, 15)
+    limited = stage.condition("ScalingLimited")
+    assert (limited["status"], limited["reason"]) == ("True", "TooManyReplicas")
+    assert limited["message"] == "8 instances are wanted, and the role allows 1 to 6"
+    assert stage.condition("ScalingActive")["reason"] == "ValidSignalsFound"
+
+
+async def test_an_instance_goes_to_the_role_that_lacks_it_and_one_event_says_so() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1, roles=PAIR, ratio=RATIO)
+    await stage.settle()
+    arriving = {"serving": 3, "prompt_tokens_per_second": 4500.0, "output_tokens_per_second": 300.0}
+    unlike = role_signals(Role.PREFILL, prefill_load=1.5, **arriving), role_signals(Role.DECODE, decode_load=0.1, **arriving)
+    stage.api.signals = pool_signals(*unlike)
+    await rounds(stage, 3)
+    assert {role["name"]: role["desired"] for role in stage.pool()["status"]["roles"]} == {"prefill": 4, "decode": 2}
+    [changed] = [message for _, reason, message in stage.events if reason == "RatioChanged"]
+    assert changed.startswith("prefill 3 → 4, decode 3 → 2 (prefill load 1.50 and decode load 0.10 were out of balance 2 times in a row")
+    assert "ScalingUp" not in stage.reasons()
+    [told] = [event for event in stage.api.events if event.reason == "RatioChanged"]
+    assert told.after == {"prefill": 4, "decode": 2}
+
+
+async def test_a_fixed_pool_remembers_nothing_and_says_that_it_is_fixed() -> None:
+    stage = await a_stage({"mode": "Fixed"})
+    stage.api.signals = busy()
+    assert await rounds(stage, 3) == [2, 2, 2]
+    assert "scaling" not in stage.pool()["status"]
+    assert stage.condition("ScalingActive")["reason"] == "ScalingDisabled"
+
+
+async def test_the_next_round_comes_when_a_comparison_is_due_and_no_sooner_without_signals() -> None:
+    stage = await a_stage(QUICK)
+    assert await stage.round() == 5.0
+    stage.api.signals = None
+    await rounds(stage, 1)
+    assert await stage.round() == SETTINGS.pace.settled
+    stage.api.up = False
+    first, second = await stage.round(), await stage.round()
+    assert first is not None
+    assert second == 2 * first, "no comparison shortens the pauses before a silent API"
+
+
+async def test_a_memory_that_cannot_be_read_is_as_good_as_none() -> None:
+    stage = await a_stage(QUICK)
+    stage.pool()["status"]["scaling"] = {"memory": {"roles": "four"}, "decisions": [{"id": 4}]}
+    stage.api.signals = busy()
+    assert await rounds(stage, 2) == [2, 4], "the windows begin anew"
+    assert len(stage.pool()["status"]["scaling"]["decisions"]) == 1
