@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from fairlead_client.resources.plans import PlanKind
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until, watch_troubles
 from fairlead_web.addresses import session_path
@@ -43,6 +44,8 @@ PAGES = (
     "/pools/default/chat/instances",
     f"/pools/default/chat/instances/{INSTANCE}",
     "/pools/default/chat/spec",
+    "/pools/default/chat/ring",
+    "/pools/default/chat/ring?add=1&anchors=80",
     "/sessions",
     session_path(CHAT, HOSTILE),
     "/migrations",
@@ -60,6 +63,8 @@ PAGES = (
     "/help",
     "/plans/p-0001",
     "/plans/p-0002",
+    "/plans/p-0003",
+    "/plans/p-0004",
 )
 
 
@@ -68,6 +73,8 @@ def shared_site() -> Iterator[RunningSite]:
     with running_site() as site:
         site.fake.book.make(CHAT, 7, "ada")
         site.fake.book.make(CHAT, 0, "ada")
+        site.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
+        site.fake.book.plan(CHAT, PlanKind.CORDON, {"fairlead.dev/cordoned": "true"}, "ada", instance=INSTANCE)
         yield site
 
 

@@ -18,6 +18,8 @@ PAGES = (
     "/pools/default/chat/instances",
     f"/pools/default/chat/instances/{INSTANCE}",
     "/pools/default/chat/spec",
+    "/pools/default/chat/ring",
+    "/pools/default/chat/ring?add=1&anchors=80",
     "/pools/research/code/spec",
     "/sessions",
     session_path(CHAT, HOSTILE),

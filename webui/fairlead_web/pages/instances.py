@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from fairlead.instances import InstanceState
+from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.tables import PoolKey
+from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.sessions import SessionSummary
 from fairlead_web import findings, formats
 from fairlead_web.charts import Bar, Sparkline, Tick, even_ticks, sparkline, time_ticks
@@ -63,6 +67,8 @@ class InstancePage(Context):
     arrived: list[Migration] | None
     left: list[Migration] | None
     decisions: list[RoutingDecision] | None
+    mark: PlanKind | None
+    problem: str | None
 
 
 CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95", "tpot_p95", "hit_rate", "requests")
@@ -105,6 +111,31 @@ async def index(visit: Visit) -> Response:
 
 
 async def show(visit: Visit) -> Response:
+    return await _page(visit, None)
+
+
+async def plan(visit: Visit) -> Response:
+    """Asks for a plan that cordons the instance or ends that, and redirects to it; a refusal is shown on its page."""
+    name, kind = visit.request.path_params["instance"], str((await visit.form()).get("kind", ""))
+    if kind not in {PlanKind.CORDON.value, PlanKind.UNCORDON.value}:
+        raise HTTPException(404)
+    try:
+        made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind(kind), instance=name))
+    except ApiProblem as error:
+        if error.problem.status in {400, 409, 422}:
+            return await _page(visit, error.problem)
+        raise
+    return visit.redirect(f"/plans/{made.id}")
+
+
+def mark_for(state: InstanceState) -> PlanKind | None:
+    """The mark that an instance in this state can be given; None when cordoning would change nothing."""
+    if state is InstanceState.CORDONED:
+        return PlanKind.UNCORDON
+    return PlanKind.CORDON if state in ACCEPTING else None
+
+
+async def _page(visit: Visit, problem: Problem | None) -> Response:
     key, name = visit.pool_key(), visit.request.path_params["instance"]
     pool = str(key)
     detail = await visit.api.instance(key, name)
@@ -138,7 +169,10 @@ async def show(visit: Visit) -> Response:
             arrived=arrived.items if arrived else None,
             left=left.items if left else None,
             decisions=decisions.items if decisions else None,
-        )
+            mark=mark_for(detail.instance.state),
+            problem=formats.told(problem.detail, problem.remedy) if problem else None,
+        ),
+        status=problem.status if problem else 200,
     )
 
 
@@ -193,5 +227,6 @@ def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> 
 
 ROUTES = Routes(
     pages={f"{POOL}/instances": index, f"{POOL}/instances/{{instance}}": show},
+    writes={f"{POOL}/instances/{{instance}}/plans": plan},
     exports={f"{POOL}/instances": Export(name="instances", of_pool=True)},
 )

@@ -9,9 +9,10 @@ from starlette.responses import Response
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
+from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanState
 from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
+from fairlead_web import formats
 from fairlead_web.addresses import pool_path
 from fairlead_web.differences import Change, changes_of
 from fairlead_web.rendering import Context
@@ -41,6 +42,7 @@ class PlanPage(Context):
     can_undo: bool
     meanwhile: list[tuple[PoolRevision, list[Change]]]
     wanted: int | None
+    needed: AccessRole
 
 
 REFUSALS = frozenset({400, 403, 409, 422})
@@ -82,12 +84,13 @@ async def undo(visit: Visit) -> Response:
 async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str, reason: str) -> Response:
     key = PoolKey.parse(plan.pool)
     shell = await visit.shell(
-        f"Plan: {plan.kind} {plan.pool}",
+        f"Plan: {formats.words(plan.kind)} {plan.pool}",
         "pools",
         crumbs=(Crumb(words="Pools", path="/pools"), Crumb(words=plan.pool, path=pool_path(plan.pool)), Crumb(words=f"Plan {plan.id}")),
         pool=plan.pool,
     )
-    may = shell.may(AccessRole.OPERATOR)
+    needed = NEEDED_ROLE[plan.kind]
+    may = shell.may(needed)
     meanwhile = await _meanwhile(visit, key, plan)
     context = PlanPage(
         shell=shell,
@@ -101,6 +104,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         can_undo=may and plan.state is PlanState.APPLIED and plan.undo_until is not None and plan.undo_until > visit.now,
         meanwhile=meanwhile,
         wanted=_wanted(plan, meanwhile),
+        needed=needed,
     )
     return visit.page(context, status=problem.status if problem else 200)
 

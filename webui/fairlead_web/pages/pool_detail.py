@@ -1,4 +1,4 @@
-"""`/pools/{namespace}/{name}`: one pool, spec against status, and the form that scales it through a plan."""
+"""`/pools/{namespace}/{name}`: one pool, spec against status, and the forms that change it through a plan."""
 
 import asyncio
 from collections import Counter
@@ -7,11 +7,14 @@ from typing import Any, ClassVar
 
 from starlette.responses import Response
 
+from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState, Role
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem
 from fairlead_client.resources.problems import Problem
-from fairlead_web import findings, formats
+from fairlead_web import change_forms, findings
+from fairlead_web.change_forms import ChangeForm
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -19,13 +22,16 @@ from fairlead_web.visits import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleForm:
-    """The scale form as last submitted; `problem` says what was wrong with `field` and is shown beside it."""
+class RoleRow:
+    """A role's instances by what they do now, beside the number wanted."""
 
-    replicas: str
-    least: int | None
-    most: int | None
-    problem: str | None
+    name: str
+    desired: int
+    serving: int
+    starting: int
+    cordoned: int
+    draining: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,38 +39,36 @@ class PoolPage(Context):
     template: ClassVar[str] = "pages/pool.html"
     shell: Shell
     detail: PoolDetail
-    roles: list[tuple[str, int]]
+    roles: list[RoleRow]
+    ratio: str | None
     states: list[tuple[str, int]]
     routing: list[tuple[str, str]]
     mix: list[tuple[str, float]] | None
     migrations: list[Migration] | None
     events: list[PoolEventItem] | None
-    scale: ScaleForm
-
-
-REPLICAS_MOST = 100_000
+    forms: list[ChangeForm]
 
 
 async def show(visit: Visit) -> Response:
-    return await _page(visit, None, None)
+    return await _page(visit, {}, None)
 
 
-async def plan_scale(visit: Visit) -> Response:
-    """Asks the API for a plan to scale and redirects to it; a problem with the number is shown beside it."""
-    given = str((await visit.form()).get("replicas", "")).strip()
-    if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
-        detail = f"replicas: {given!r} is not a number of instances; write a whole number such as 8"
-        return await _page(visit, given, Problem(type="invalid-input", title="Invalid number", status=422, detail=detail, field="replicas"))
+async def plan(visit: Visit) -> Response:
+    """Asks the API for a plan and redirects to it; a problem is shown in the form that was sent."""
+    form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     try:
-        plan = await visit.api.create_scale_plan(visit.pool_key(), int(given))
+        made = await visit.api.create_plan(visit.pool_key(), change_forms.asked(form))
+    except InvalidInput as error:
+        told = Problem(type="invalid-input", title="Invalid value", status=422, detail=str(error), field=error.field)
+        return await _page(visit, form, told)
     except ApiProblem as error:
         if error.problem.status in {400, 409, 422}:
-            return await _page(visit, given, error.problem)
+            return await _page(visit, form, error.problem)
         raise
-    return visit.redirect(f"/plans/{plan.id}")
+    return visit.redirect(f"/plans/{made.id}")
 
 
-async def _page(visit: Visit, replicas: str | None, problem: Problem | None) -> Response:
+async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) -> Response:
     key = visit.pool_key()
     name = str(key)
     detail, migrations, events, decisions = await asyncio.gather(
@@ -89,27 +93,50 @@ async def _page(visit: Visit, replicas: str | None, problem: Problem | None) -> 
         PoolPage(
             shell=shell,
             detail=detail,
-            roles=sorted(Counter(instance.role for instance in detail.instances).items()),
+            roles=role_rows(detail),
+            ratio=ratio_of(detail),
             states=sorted(Counter(instance.state for instance in detail.instances).items(), key=lambda item: -item[1]),
             routing=routing_facts(detail),
             mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
-            scale=scale_form(detail, replicas, problem),
+            forms=change_forms.change_forms(detail.spec, detail.pool.desired, typed, problem),
         ),
         status=problem.status if problem else 200,
     )
 
 
-def scale_form(detail: PoolDetail, replicas: str | None, problem: Problem | None) -> ScaleForm:
-    """The form with its bounds from the spec's first role, holding what was typed."""
-    roles = detail.spec.get("roles") or [{}]
-    return ScaleForm(
-        replicas=replicas if replicas is not None else str(detail.pool.desired),
-        least=roles[0].get("minReplicas"),
-        most=roles[0].get("maxReplicas"),
-        problem=None if problem is None else formats.told(problem.detail, problem.remedy),
-    )
+def role_rows(detail: PoolDetail) -> list[RoleRow]:
+    """A row per role of the spec, and of every role that still has instances."""
+    wanted = {str(role.get("name", Role.BOTH)): change_forms.role_replicas(role, detail.pool.desired) for role in _roles(detail)}
+    rows = []
+    for name in dict.fromkeys([*wanted, *(str(one.role) for one in detail.instances)]):
+        states = Counter(one.state for one in detail.instances if one.role == name)
+        rows.append(
+            RoleRow(
+                name=name,
+                desired=wanted.get(name, 0),
+                serving=states[InstanceState.SERVING],
+                starting=sum(states[one] for one in (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)),
+                cordoned=states[InstanceState.CORDONED],
+                draining=states[InstanceState.DRAINING],
+                lost=states[InstanceState.LOST],
+            )
+        )
+    return rows
+
+
+def ratio_of(detail: PoolDetail) -> str | None:
+    """Prefill to decode, as wanted and as they serve; None for a pool of one role."""
+    rows = {row.name: row for row in role_rows(detail)}
+    if not {Role.PREFILL.value, Role.DECODE.value} <= rows.keys():
+        return None
+    prefill, decode = rows[Role.PREFILL], rows[Role.DECODE]
+    return f"{prefill.desired} : {decode.desired} wanted, {prefill.serving} : {decode.serving} serving"
+
+
+def _roles(detail: PoolDetail) -> list[dict[str, Any]]:
+    return detail.spec.get("roles") or [{"name": Role.BOTH.value}]
 
 
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
@@ -135,6 +162,6 @@ def _at(document: dict[str, Any], *path: str, default: Any) -> Any:
 
 ROUTES = Routes(
     pages={POOL: show},
-    writes={f"{POOL}/plans": plan_scale},
+    writes={f"{POOL}/plans": plan},
     exports={f"{POOL}/events": Export(name="events", of_pool=True)},
 )

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from fairlead_client.resources.plans import PlanState
-from fairlead_testing.fakes.public_data.loads import CHAT
+from fairlead_client.resources.plans import PlanKind, PlanState
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.formats import told
 
@@ -89,3 +89,71 @@ async def test_a_viewer_who_posts_anyway_is_refused_by_the_api_and_told_why() ->
         assert answer.status_code == 403
         assert "needs the role operator" in answer.text
         assert viewer.fake.book.plans == {}
+
+
+async def test_a_refused_form_stays_open_with_what_was_typed_and_the_others_are_closed() -> None:
+    async with visitor("admin") as admin:
+        answer = await admin.submit("/pools/default/chat/plans", kind="slo", ttft="soon", tpot="90ms", percentile="95")
+        assert answer.status_code == 422
+        assert 'id="change-slo" open' in answer.text
+        assert 'id="change-scale">' in answer.text
+        assert 'name="ttft" value="soon"' in answer.text
+        assert 'name="tpot" value="90ms"' in answer.text
+        assert "write a duration with a unit" in answer.text
+        number = await admin.submit("/pools/default/chat/plans", kind="ring", anchorsPerInstance="many")
+        assert "write a number such as 160" in number.text
+        parameters = await admin.submit("/pools/default/chat/plans", kind="policy", policy="dualmap", parameters="candidates: [3")
+        assert "write one `name: value` per line" in parameters.text
+        assert "candidates: [3" in parameters.text
+        assert admin.fake.book.plans == {}
+
+
+async def test_parts_of_the_spec_are_planned_from_their_forms() -> None:
+    async with visitor("admin") as admin:
+        sent = {"kind": "policy", "policy": "sticky", "parameters": ""}
+        answer = await admin.submit("/pools/default/chat/plans", **sent)
+        assert answer.headers["location"] == "/plans/p-0001"
+        page = (await admin.http.get("/plans/p-0001")).text
+        assert "spec.routing.policy" in page
+        assert "spec.routing.parameters.slo_fraction" in page
+        await admin.submit("/plans/p-0001/apply")
+        assert admin.fake.world.spec(CHAT)["routing"]["policy"] == "sticky"
+
+
+async def test_an_operator_sees_forms_of_admins_disabled_with_the_reason() -> None:
+    async with visitor("operator") as operator:
+        page = (await operator.http.get("/pools/default/chat")).text
+        assert page.count("This needs the role admin; you are") == 4
+        operator.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
+        plan = (await operator.http.get("/plans/p-0001")).text
+        assert "Applying needs the role admin" in plan
+        assert (await operator.submit("/pools/default/chat/plans", kind="slo", ttft="3s")).status_code == 403
+
+
+async def test_an_instance_is_cordoned_from_its_page() -> None:
+    async with visitor("operator") as operator:
+        name = INSTANCES[CHAT][0]
+        path = f"/pools/default/chat/instances/{name}"
+        assert "Cordon…" in (await operator.http.get(path)).text
+        answer = await operator.submit(f"{path}/plans", page=path, kind="cordon")
+        assert answer.headers["location"] == "/plans/p-0001"
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "metadata.annotations.fairlead.dev/cordoned" in page
+        assert "It is not replaced while it is cordoned" in page
+        assert (await operator.submit(f"{path}/plans", page=path, kind="slo")).status_code == 404
+
+
+async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
+    async with visitor("operator") as operator:
+        roles = [
+            {"name": "prefill", "replicas": 5, "minReplicas": 1, "maxReplicas": 8},
+            {"name": "decode", "minReplicas": 2, "maxReplicas": 8},
+        ]
+        operator.fake.world.spec_changes[CHAT] = {"replicas": 1, "roles": roles}
+        page = (await operator.http.get("/pools/default/chat")).text
+        assert "Prefill to decode: 5 : 2 wanted, 0 : 0 serving." in page
+        assert "Scale prefill" in page
+        answer = await operator.submit("/pools/default/chat/plans", kind="scale", role="decode", replicas="9")
+        assert 'id="scale-decode-problem"' in answer.text
+        assert 'id="scale-prefill-problem"' not in answer.text
+        assert (await operator.submit("/pools/default/chat/plans", kind="scale", role="decode", replicas="4")).status_code == 303

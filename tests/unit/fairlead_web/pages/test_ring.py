@@ -1,0 +1,32 @@
+"""The ring's page."""
+
+import pytest
+
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
+from fairlead_testing.running.web_client import visitor
+
+
+async def test_shares_are_told_with_what_the_policy_makes_of_them() -> None:
+    async with visitor() as viewer:
+        page = (await viewer.http.get("/pools/default/chat/ring")).text
+        assert all(name in page for name in INSTANCES[CHAT])
+        assert "places every request by the ring" in page
+        assert "Keys that would move" not in page
+
+
+async def test_a_change_is_asked_about_by_the_address() -> None:
+    async with visitor() as viewer:
+        page = (await viewer.http.get("/pools/default/chat/ring?add=1")).text
+        assert "Sessions that would move" in page
+        assert "new-1" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "words"), [("add=some", "is no whole number"), ("add=999", "write 0 to 256"), ("remove=nobody", "on the ring")]
+)
+async def test_a_question_that_cannot_be_asked_keeps_the_ring_and_says_why(query: str, words: str) -> None:
+    async with visitor() as viewer:
+        answer = await viewer.http.get(f"/pools/default/chat/ring?{query}")
+        assert answer.status_code == 422
+        assert words in answer.text
+        assert "Share of the keys" in answer.text

@@ -1,0 +1,247 @@
+"""The forms by which people change a pool: their fields as the spec has them, and what was typed as a plan's request.
+
+A form that was refused keeps what was typed and says what was wrong beside it. Pure.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind, PlanRequest
+from fairlead_client.resources.problems import Problem
+from fairlead_web import formats
+from fairlead_web.yaml_text import yaml_text
+
+REPLICAS_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """One field. `kind` is number, text, choice (one of `options`), names (`options` are suggested) or yaml."""
+
+    name: str
+    words: str
+    kind: str
+    value: str
+    hint: str = ""
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeForm:
+    """One form; `id` is unique on the page. `now` tells the present values, `problem` why the last try was refused."""
+
+    id: str
+    kind: PlanKind
+    role: str
+    title: str
+    now: str
+    fields: tuple[FormField, ...]
+    needed: AccessRole
+    problem: str | None
+    opened: bool
+
+
+Parse = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """A field of the spec's section as a form has it: `parse` makes its value of text, and raises ValueError."""
+
+    name: str
+    words: str
+    kind: str
+    parse: Parse
+    remedy: str = ""
+    hint: str = ""
+    options: tuple[str, ...] = ()
+    told: str = "{}"
+    """How the closed form tells the value; empty = not at all."""
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError("no mapping")  # noqa: TRY004 - every parser raises ValueError
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Section:
+    title: str
+    section: str
+    inputs: tuple[_Input, ...]
+
+
+_SECTIONS: Mapping[PlanKind, _Section] = {
+    PlanKind.POLICY: _Section(
+        title="Policy",
+        section="routing",
+        inputs=(
+            _Input(name="policy", words="Policy", kind="names", parse=str, options=tuple(sorted(BUILT_IN.names))),
+            _Input(
+                name="parameters",
+                words="Parameters",
+                kind="yaml",
+                parse=_mapping,
+                remedy="write one `name: value` per line",
+                hint="one per line; replaces all",
+                told="",
+            ),
+        ),
+    ),
+    PlanKind.SLO: _Section(
+        title="SLO",
+        section="slo",
+        inputs=(
+            _Input(name="ttft", words="Time to first token", kind="text", parse=str, hint="such as 5s or 800ms", told="TTFT {}"),
+            _Input(name="tpot", words="Time per output token", kind="text", parse=str, hint="such as 100ms", told="TPOT {}"),
+            _Input(
+                name="percentile", words="Goal, % in time", kind="number", parse=_number, remedy="write a number such as 95", told="{} %"
+            ),
+        ),
+    ),
+    PlanKind.EARLY_REJECTION: _Section(
+        title="Early rejection",
+        section="earlyRejection",
+        inputs=(
+            _Input(name="mode", words="Mode", kind="choice", parse=str, options=("Disabled", "Load", "Predicted")),
+            _Input(
+                name="headroom",
+                words="Headroom",
+                kind="number",
+                parse=_number,
+                remedy="write a number such as 1.5",
+                hint="limit as a multiple of the SLO",
+                told="headroom {}",
+            ),
+        ),
+    ),
+    PlanKind.RING: _Section(
+        title="Ring",
+        section="routing",
+        inputs=(
+            _Input(
+                name="anchorsPerInstance", words="Anchors per instance", kind="number", parse=_number, remedy="write a number such as 160"
+            ),
+        ),
+    ),
+}
+
+
+def change_forms(spec: Mapping[str, Any], desired: int, typed: Mapping[str, str], problem: Problem | None) -> list[ChangeForm]:
+    """All forms of a pool; `typed` is the form that was refused, and `problem` why."""
+    roles = spec.get("roles") or [{"name": Role.BOTH.value}]
+    made = [_scale_form(role, desired, typed, problem) for role in roles]
+    return [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in _SECTIONS.items())]
+
+
+def asked(form: Mapping[str, str]) -> PlanRequest:
+    """The request of a form. Raises InvalidInput for text that cannot be sent."""
+    kind = _kind(form)
+    section = _SECTIONS.get(kind)
+    if section is not None:
+        return PlanRequest(kind=kind, fields={one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs})
+    given = form.get("replicas", "").strip()
+    if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
+        raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
+    role = form.get("role")
+    return PlanRequest(kind=kind, replicas=int(given), role=Role(role) if role in set(Role) else None)
+
+
+def role_replicas(role: Mapping[str, Any], desired: int) -> int:
+    """Instances wanted of a role of the spec; `desired` for the role both."""
+    if role.get("name", Role.BOTH) == Role.BOTH:
+        return desired
+    return int(role.get("replicas") or max(1, role.get("minReplicas") or 0))
+
+
+def _kind(form: Mapping[str, str]) -> PlanKind:
+    given = form.get("kind") or PlanKind.SCALE.value
+    if given not in {PlanKind.SCALE.value, *(kind.value for kind in _SECTIONS)}:
+        raise InvalidInput("kind", given, "use a form of this page")
+    return PlanKind(given)
+
+
+def _parsed(one: _Input, text: str) -> Any:
+    if not text:
+        return {} if one.kind == "yaml" else None
+    try:
+        return one.parse(text)
+    except ValueError as error:
+        raise InvalidInput(one.name, text, one.remedy) from error
+
+
+def _scale_form(role: Mapping[str, Any], desired: int, typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
+    name = str(role.get("name", Role.BOTH))
+    alone = name == Role.BOTH
+    mine = bool(typed) and (typed.get("kind") or PlanKind.SCALE) == PlanKind.SCALE and (alone or typed.get("role") == name)
+    wanted = role_replicas(role, desired)
+    bounds = "" if "minReplicas" not in role or "maxReplicas" not in role else f"{role['minReplicas']} to {role['maxReplicas']}"
+    value = typed.get("replicas", "") if mine else str(wanted)
+    return ChangeForm(
+        id="scale" if alone else f"scale-{name}",
+        kind=PlanKind.SCALE,
+        role="" if alone else name,
+        title="Scale" if alone else f"Scale {name}",
+        now=formats.count(wanted),
+        fields=(FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds),),
+        needed=NEEDED_ROLE[PlanKind.SCALE],
+        problem=_told(problem) if mine else None,
+        opened=mine or not typed,
+    )
+
+
+def _section_form(
+    kind: PlanKind, section: _Section, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None
+) -> ChangeForm:
+    mine, found = typed.get("kind") == kind, spec.get(section.section) or {}
+    present = {one.name: _shown(one, found.get(one.name)) for one in section.inputs}
+    return ChangeForm(
+        id=kind.value,
+        kind=kind,
+        role="",
+        title=section.title,
+        now=", ".join(one.told.format(value) for one in section.inputs if one.told and (value := present[one.name])),
+        fields=tuple(
+            FormField(
+                name=one.name,
+                words=one.words,
+                kind=one.kind,
+                value=typed.get(one.name, "") if mine else present[one.name],
+                hint=one.hint,
+                options=one.options,
+            )
+            for one in section.inputs
+        ),
+        needed=NEEDED_ROLE[kind],
+        problem=_told(problem) if mine else None,
+        opened=mine,
+    )
+
+
+def _shown(one: _Input, value: Any) -> str:
+    if value is None or value == {}:
+        return ""
+    return yaml_text(value).strip() if one.kind == "yaml" else str(value)
+
+
+def _told(problem: Problem | None) -> str | None:
+    return None if problem is None else formats.told(problem.detail, problem.remedy)

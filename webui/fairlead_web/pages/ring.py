@@ -1,0 +1,105 @@
+"""`…/ring`: who owns which share of a pool's keys, and what a change of its instances would move.
+
+Read only; the change is asked about by the URL.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.rings import KeyMove, Ring, RingInstance
+from fairlead_web import formats
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.visits import Visit
+
+SHOWN_MOVES = 12
+UNEVEN = 0.25
+"""From this imbalance on the page calls the ring uneven: 160 anchors stay below it as a rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRow:
+    """An instance with its bars, 0 to 100 of the widest share on the page; `fair` is where its bar should end."""
+
+    instance: RingInstance
+    bar: float
+    after: float | None
+    fair: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingPage(Context):
+    """`add`, `remove` and `anchors` are the change as it was typed; `problem` why it could not be asked about."""
+
+    template: ClassVar[str] = "pages/ring.html"
+    shell: Shell
+    pool: str
+    ring: Ring
+    rows: list[ShareRow]
+    uneven: bool
+    moves: list[KeyMove]
+    add: str
+    remove: str
+    anchors: str
+    problem: str | None
+
+
+async def show(visit: Visit) -> Response:
+    key = visit.pool_key()
+    add, remove, anchors = (visit.param(name) or "" for name in ("add", "remove", "anchors"))
+    problem = None
+    try:
+        ring = await visit.api.ring(key, add=_whole("add", add), remove=[remove] if remove else [], anchors=_whole("anchors", anchors))
+    except (ApiProblem, ValueError) as error:
+        if isinstance(error, ApiProblem) and error.problem.status != 422:
+            raise
+        problem = str(error) if isinstance(error, ValueError) else formats.told(error.problem.detail, error.problem.remedy)
+        ring = await visit.api.ring(key)
+    shell = await visit.shell(
+        f"Ring of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Ring")), pool=str(key), tab="ring", live="pools"
+    )
+    return visit.page(
+        RingPage(
+            shell=shell,
+            pool=str(key),
+            ring=ring,
+            rows=share_rows(ring),
+            uneven=ring.imbalance is not None and ring.imbalance >= UNEVEN,
+            moves=ring.change.moves[:SHOWN_MOVES] if ring.change else [],
+            add=add,
+            remove=remove,
+            anchors=anchors,
+            problem=problem,
+        ),
+        status=422 if problem else 200,
+    )
+
+
+def share_rows(ring: Ring) -> list[ShareRow]:
+    """Rows in the order of their share, those that are not on the ring last."""
+    widest = max((max(one.key_share, one.share_after or 0.0, one.fair_share) for one in ring.instances), default=0.0) or 1.0
+    rows = [
+        ShareRow(
+            instance=one,
+            bar=round(one.key_share / widest * 100, 2),
+            after=None if one.share_after is None else round(one.share_after / widest * 100, 2),
+            fair=round(one.fair_share / widest * 100, 2),
+        )
+        for one in ring.instances
+    ]
+    return sorted(rows, key=lambda row: (-max(row.instance.key_share, row.instance.share_after or 0.0), row.instance.id))
+
+
+def _whole(name: str, text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValueError(f"{name}: {text!r} is no whole number; write one such as 2.")
+    return int(text)
+
+
+ROUTES = Routes(pages={f"{POOL}/ring": show})
