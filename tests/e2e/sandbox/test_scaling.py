@@ -1,0 +1,55 @@
+"""Scaling by signals, live: out under load and back in, each step with its row; advice changes nothing."""
+
+from pathlib import Path
+from typing import Any
+
+from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
+from fairlead_testing.running.sandbox import RunningSandbox, result_of, until
+
+ROLES = [{"name": "both", "minReplicas": 1, "maxReplicas": 5}]
+SCALING: dict[str, Any] = {
+    "period": "2s",
+    "scaleUp": {"stabilizationWindow": "2s", "instances": 2, "period": "5s"},
+    "scaleDown": {"stabilizationWindow": "8s", "instances": 4, "percent": 100, "period": "2s", "cooldown": "2s"},
+}
+
+
+def test_a_pool_grows_under_load_and_shrinks_after_it_and_advice_only_says_so(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    for name, mode in (("follows", "SLO"), ("advised", "Advise")):
+        document = pool(name, replicas=1, roles=ROLES, scaling={**SCALING, "mode": mode})
+        sandbox.apply_pool(document).raise_for_status()
+    replays = {}
+    for name, requests in (("follows", 600), ("advised", 200)):
+        sandbox.until_ready(name, 1)
+        output = tmp_path / f"{name}.json"
+        replays[name] = (sandbox.replay(*replay_arguments(name, requests, 12), "--json", str(output)), output)
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        return sandbox.everything("/v1/scaling-decisions", pool=f"default/{name}")
+
+    def wanted(name: str) -> int:
+        path = f"/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/{name}"
+        [role] = sandbox.kubernetes("GET", path).json()["status"]["roles"]
+        return int(role["desired"])
+
+    until(lambda: wanted("follows") > 1, "more instances under load")
+    until(lambda: rows("advised"), "advice")
+    results = {name: result_of(*replay) for name, replay in replays.items()}
+    assert results["follows"]["failed"] == 0
+    until(lambda: wanted("follows") == 1, "one instance again", 120)
+    until(lambda: len(sandbox.everything("/v1/pools/default/follows/instances")) == 1, "the others gone")
+
+    applied = [row for row in rows("follows") if row["verdict"] == "Applied"]
+    steps = [event for event in sandbox.everything("/v1/pools/default/follows/events") if event["reason"] in {"ScalingUp", "ScalingDown"}]
+    assert {event["reason"] for event in steps} == {"ScalingUp", "ScalingDown"}
+    assert len(applied) == len(steps), "each step has its row"
+    for row in applied:
+        assert row["mode"] == "SLO"
+        assert row["signals"][0]["prompt_tokens_per_second"] >= 0
+        assert any(row["reason"] in event["message"] for event in steps), row["reason"]
+
+    assert {row["verdict"] for row in rows("advised")} == {"Advised"}
+    assert wanted("advised") == 1
+    assert "ScalingUp" not in {event["reason"] for event in sandbox.everything("/v1/pools/default/advised/events")}
+    for name in ("follows", "advised"):
+        sandbox.delete_pool(name)
