@@ -44,4 +44,5 @@ class RolloutSpec:
     progress_deadline_seconds: float = duration(
         "Longest time without another updated instance until Progressing says so.", "10m", minimum=1.0, maximum=_DAY
     )
+    revision_history: int = whole("Revisions that are kept to go back to, the present one among them.", 10, minimum=1, maximum=100)
     regression: RegressionSpec = nested(RegressionSpec, "What stops a rollout as worse than what it replaces.")

@@ -20,6 +20,7 @@ class Resource(Enum):
     PODS = ("/api/v1", "pods")
     SERVICES = ("/api/v1", "services")
     BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
+    REVISIONS = ("/apis/apps/v1", "controllerrevisions")
     LEASES = ("/apis/coordination.k8s.io/v1", "leases")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:

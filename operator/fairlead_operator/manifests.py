@@ -12,6 +12,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, KIND, VERSION, PoolSpec
 from fairlead.reconciling.naming import instance_name
+from fairlead.revisions import revision_hash
 
 POOL_LABEL = "fairlead.dev/pool"
 INSTANCE_LABEL = "fairlead.dev/instance"
@@ -152,6 +153,17 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
     """
     canonical = json.dumps(_template(spec, role, "fairlead/engine"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A ControllerRevision with what `fairlead.revisions` made of the spec; the newest has the highest number."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": _child_metadata(identity, f"{identity.name}-{revision_hash(data)}"),
+        "data": dict(data),
+        "revision": number,
+    }
 
 
 def service(identity: PoolIdentity, spec: PoolSpec) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
 from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, ring_anchors, seconds_to_replacement, troubles_of
+from fairlead_operator.reconciling.revisions import Revisions
 from fairlead_operator.reconciling.role_objects import read_role_objects, role_object_status
 from fairlead_operator.reconciling.roles import (
     RoleObject,
@@ -77,6 +78,7 @@ class PoolReconciler:
         self._finalization = Finalization(key, dependencies.control_plane, dependencies.settings.pace)
         self._retries = ActionRetries(self._recorder, dependencies.clock, dependencies.settings.pace.longest_retry)
         self._state_exchange = StateExchange(key, dependencies.control_plane, dependencies.settings.pace, dependencies.clock)
+        self._revisions = Revisions(dependencies.cluster, self._retries)
         self._children = Children(dependencies.cluster, self._retries, dependencies.settings.pace.children)
         self._status_written_at = 0.0
 
@@ -172,6 +174,7 @@ class PoolReconciler:
         if (news := rollout.news()) is not None:
             self._recorder.record(identity, now, *news)
         self._record_bounded(identity, declared, objects, now)
+        await self._revisions.keep(identity, in_force)
         await self._children.restore(identity, in_force, declared, desired, objects, now)
         done = await self._applier(identity).apply(actions, in_force.spec)
         facts = PoolFacts(

@@ -50,6 +50,11 @@ def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingP
         print((tmp_path / "operator.log").read_text(encoding="utf-8"))
 
 
+def revision_numbers(stage: Stage) -> list[int]:
+    found = stage.client.call("GET", "/apis/apps/v1/namespaces/default/controllerrevisions")["items"]
+    return sorted(item["revision"] for item in found)
+
+
 def live_a_whole_life(stage: Stage, name: str) -> None:
     """Everything the operator ever does: create, find a name taken, scale, restore, drain, delete; two roles."""
     pool = stage.apply(name, replicas=2)
@@ -82,6 +87,13 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
             "what belongs to a role that the pool has not is deleted",
         )
     stage.edit(name, {"replicas": 1})
+    stage.settle(name, 1)
+    stage.edit(name, {"engine": {"prefillTokensPerSecond": 7000}})
+    eventually(lambda: revision_numbers(stage) == [1, 2], "the new revision is kept")
+    stage.edit(name, {"engine": {"prefillTokensPerSecond": None}})
+    eventually(lambda: revision_numbers(stage) == [2, 3], "the revision that the pool goes back to is the newest")
+    stage.edit(name, {"rollout": {"revisionHistory": 1}})
+    eventually(lambda: revision_numbers(stage) == [3], "former revisions go")
     stage.settle(name, 1)
     split = f"{name}-split"
     stage.apply(split, replicas=1, roles=[{"name": "prefill", "replicas": 1}, {"name": "decode"}])

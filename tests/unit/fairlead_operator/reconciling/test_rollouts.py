@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from fairlead_operator.cluster import Resource
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
 OLD = {"prefillTokensPerSecond": 1000}
@@ -107,3 +108,25 @@ async def test_scaling_does_not_resume_a_stopped_rollout() -> None:
     await pass_rounds(stage, 40)
     assert stage.condition("Progressing")["reason"] == "RolloutRegressed"
     assert len(hashes(stage)) == 2
+
+
+def revisions(stage: VirtualStage) -> dict[int, Any]:
+    return {item["revision"]: item["data"]["engine"] for item in stage.cluster.all(Resource.REVISIONS)}
+
+
+async def test_revisions_are_kept_numbered_anew_when_the_pool_goes_back_and_the_oldest_goes() -> None:
+    stage = await running()
+    assert revisions(stage) == {1: OLD}
+    stage.apply(replicas=3, engine=NEW)
+    await pass_rounds(stage, 2)
+    stage.apply(replicas=4, engine=NEW)
+    await pass_rounds(stage, 2)
+    assert revisions(stage) == {1: OLD, 2: NEW}
+    stage.apply(replicas=4, engine=OLD)
+    await pass_rounds(stage, 2)
+    stage.restart()
+    await pass_rounds(stage, 2)
+    assert revisions(stage) == {2: NEW, 3: OLD}
+    stage.apply(replicas=4, engine=OLD, rollout={"revisionHistory": 1})
+    await pass_rounds(stage, 2)
+    assert revisions(stage) == {3: OLD}

@@ -1,0 +1,32 @@
+"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to go back to one.
+
+The operator keeps the last ones as ControllerRevision objects; their `data` is what `revision_data` returns.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles": […]}`."""
+    roles = [{name: role[name] for name in ("name", "template") if name in role} for role in spec.get("roles") or ()]
+    return {"engine": dict(spec.get("engine") or {}), "roles": roles}
+
+
+def revision_hash(data: Mapping[str, Any]) -> str:
+    """Ten characters that differ between different data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
+
+
+def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds."""
+    templates = {role["name"]: role.get("template") for role in data.get("roles") or ()}
+    roles = []
+    for role in spec.get("roles") or ():
+        kept = {name: value for name, value in role.items() if name != "template"}
+        template = templates.get(role["name"])
+        roles.append({**kept, "template": template} if template is not None else kept)
+    changed = {name: value for name, value in spec.items() if name not in {"engine", "roles"}}
+    return {**changed, **({"engine": dict(data["engine"])} if data.get("engine") else {}), **({"roles": roles} if roles else {})}

@@ -1,0 +1,59 @@
+"""Keeps a pool's last revisions as ControllerRevision objects, as StatefulSets and DaemonSets do."""
+
+from functools import partial
+from typing import Any
+
+from fairlead.revisions import revision_data, revision_hash
+from fairlead_operator.applying.ownership import adopt, is_orphan, is_owned
+from fairlead_operator.applying.retrying import ActionRetries, NotOwned
+from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.manifests import PoolIdentity, revision
+from fairlead_operator.reconciling.specs import SpecInForce
+
+
+class Revisions:
+    """The revisions of one pool. It remembers what it kept last, which only saves calls."""
+
+    def __init__(self, cluster: Cluster, retries: ActionRetries) -> None:
+        self._cluster = cluster
+        self._retries = retries
+        self._kept: tuple[str, int] | None = None
+
+    async def keep(self, identity: PoolIdentity, in_force: SpecInForce) -> None:
+        """Have the spec in force among the revisions as the newest, and no more of them than the spec says."""
+        if in_force.spec is None or in_force.document is None:
+            return
+        data = revision_data(in_force.document)
+        wanted = (revision_hash(data), in_force.spec.rollout.revision_history)
+        if self._kept == wanted:
+            return
+        act = partial(self._keep, identity, data, in_force.spec.rollout.revision_history, is_new=in_force.previous is None)
+        if await self._retries.attempt(identity, ("revision", wanted), act):
+            self._kept = wanted
+
+    async def _keep(self, identity: PoolIdentity, data: dict[str, Any], limit: int, *, is_new: bool) -> None:
+        if is_new and await self._cluster.create(Resource.REVISIONS, identity.namespace, revision(identity, data, 1)):
+            return
+        labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
+        for document in labelled:
+            if is_orphan(document["metadata"], identity):
+                await adopt(self._cluster, identity, Resource.REVISIONS, document)
+        ours = [item for item in labelled if is_owned(item["metadata"], identity.uid) or is_orphan(item["metadata"], identity)]
+        ours.sort(key=lambda item: int(item.get("revision") or 0))
+        await self._make_newest(identity, data, ours)
+        name = revision(identity, data, 0)["metadata"]["name"]
+        others = [item["metadata"]["name"] for item in ours if item["metadata"]["name"] != name]
+        for old in others[: max(0, len(others) + 1 - limit)]:
+            await self._cluster.delete(Resource.REVISIONS, identity.namespace, old)
+
+    async def _make_newest(self, identity: PoolIdentity, data: dict[str, Any], ours: list[dict[str, Any]]) -> None:
+        """Create the revision, or number it anew when the pool went back to it."""
+        highest = int(ours[-1].get("revision") or 0) if ours else 0
+        body = revision(identity, data, highest + 1)
+        name = body["metadata"]["name"]
+        if ours and ours[-1]["metadata"]["name"] == name:
+            return
+        if any(item["metadata"]["name"] == name for item in ours):
+            await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, {"revision": highest + 1})
+        elif not await self._cluster.create(Resource.REVISIONS, identity.namespace, body):
+            raise NotOwned(f"ControllerRevision {identity.namespace}/{name} exists and is not this pool's; delete it")
