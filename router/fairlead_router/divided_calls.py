@@ -8,6 +8,7 @@ import orjson
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead_router.calls import Call
+from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
 from fairlead_router.pool import Pool, Ticket
 from fairlead_router.sending import Sender
@@ -58,7 +59,8 @@ class DividedCall:
             if failure.kind != "refused":  # it may have fetched the blocks, which are free for others then
                 self._prefilled_on = ""
             raise
-        pool.counters.handover.observe(self._now() - sent_at)
+        if self._call.stream and self._call.dialect is Dialect.OPENAI:  # else it begins at the end, or before the first token
+            pool.counters.handover.observe(self._now() - sent_at)
         return connection
 
     async def _prefill(self, dispatch: Dispatch) -> UpstreamConnection | None:

@@ -214,7 +214,7 @@ class RouterMetrics(Collector):
         )
         handover = HistogramMetricFamily(
             "fairlead_router_handover_seconds",
-            "Sending to the decode instance to the beginning of its answer: the transfer of KV blocks and the wait there.",
+            "Sending to the decode instance to the first token of a streamed chat or completion: transfer of KV blocks and wait.",
             labels=["pool"],
         )
         version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
