@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 CODE := core controlplane operator router simulator webui cli host sandbox migrations tests benchmarks scripts
 
-.PHONY: help up down test check lint types layers guard generate unit coverage integration browser sandbox clean
+.PHONY: help up down test test-cluster check lint types layers guard generate unit coverage integration browser sandbox clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,6 +17,10 @@ down: .venv/ready ## stop what `make up` started
 
 test: .venv/ready ## set everything up and pass every test
 	@$(MAKE) --no-print-directory unit integration browser sandbox
+
+test-cluster: .venv/ready ## the operator's tests against the cluster that KUBECONFIG=<file> names; never one that matters
+	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
+	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator $(ARGS)
 
 unit: .venv/ready ## pure and single-process tests, in parallel
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/contract tests/simulation $(ARGS)
