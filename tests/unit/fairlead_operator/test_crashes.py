@@ -25,7 +25,7 @@ def is_settled(world: CrashingWorld) -> bool:
     if "status" not in world.stage.pool():
         return False
     pool, status = world.stage.pool(), world.stage.pool()["status"]
-    wanted = pool["spec"]["replicas"]
+    wanted = sum(role.get("replicas", pool["spec"]["replicas"]) for role in pool["spec"]["roles"])
     return bool(
         status["observedGeneration"] == pool["metadata"]["generation"]
         and status["serving"] == wanted == len(world.stage.pods())
@@ -62,6 +62,18 @@ def the_replacement_knows_of_one_failure(world: CrashingWorld) -> bool:
     return sorted(failures, key=str) == ["1", None, None, None, None]
 
 
+def pair(prefill: int, decode: int) -> Callable[[CrashingWorld], None]:
+    """A pool of two roles with so many instances each."""
+    roles = [{"name": "prefill", "replicas": prefill}, {"name": "decode", "replicas": decode}]
+    return lambda world: world.stage.apply(replicas=1, roles=roles)
+
+
+def the_same_pods_have_the_new_roles(world: CrashingWorld) -> bool:
+    roles = [pod["metadata"]["labels"]["llm-d.ai/role"] for pod in world.stage.pods()]
+    ordinals = {pod["metadata"]["annotations"]["fairlead.dev/ordinal"] for pod in world.stage.pods()}
+    return sorted(roles) == ["decode", "prefill", "prefill", "prefill"] and ordinals == {"1", "2", "3", "4"}
+
+
 CHAPTERS = {
     "create": Chapter(change=lambda world: world.stage.apply(replicas=3, **SPEC), most_live=3, least_serving=0),
     "scale out": Chapter(change=lambda world: world.stage.apply(replicas=5, **SPEC), most_live=5),
@@ -88,6 +100,8 @@ CHAPTERS = {
         done=is_gone,
         ends_with=nothing_runs_and_the_deletion_is_told,
     ),
+    "create prefill and decode": Chapter(change=pair(2, 2), most_live=4, least_serving=0),
+    "flip": Chapter(change=pair(3, 1), most_live=4, least_serving=3, ends_with=the_same_pods_have_the_new_roles),
 }
 
 
