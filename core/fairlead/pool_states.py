@@ -73,6 +73,8 @@ class PoolState:
     conditions: tuple[dict[str, Any], ...] = ()
     schedules: SchedulesInForce | None = None
     """None: no spec was ever in force, or the pool is being deleted."""
+    desired: dict[str, int] = field(default_factory=dict)
+    """Instances wanted, per role, by the object's status; empty when it has none yet."""
     instances: tuple[InstanceReport, ...]
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
 

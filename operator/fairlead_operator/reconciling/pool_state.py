@@ -31,9 +31,10 @@ def pool_state(
     """The state that is sent to the control API.
 
     The spec is that of the object, even when it is refused; addresses and `schedules` follow the spec in force.
+    Conditions and the numbers wanted are those of the status, since this round's follow from the answer.
     `warming` has the share (0-1) of its weight for each instance that does not have all of it yet.
     """
-    metadata = pool["metadata"]
+    metadata, status = pool["metadata"], pool.get("status") or {}
     port = in_force.spec.engine.port if in_force.spec is not None else 8000
     return PoolState(
         uid=metadata["uid"],
@@ -45,7 +46,8 @@ def pool_state(
         changed_by=who_changed(pool),
         problem=in_force.problem.message if in_force.problem is not None else None,
         schedules=schedules,
-        conditions=tuple((pool.get("status") or {}).get("conditions") or ()),
+        desired={role["name"]: int(role["desired"]) for role in status.get("roles") or () if "desired" in role},
+        conditions=tuple(status.get("conditions") or ()),
         instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
         scaling_decisions=scaling_decisions,
     )

@@ -50,6 +50,14 @@ async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: Ap
     assert [(entry.id, entry.anchors) for entry in table.instances] == [("a", 160), ("b", 160)]
 
 
+async def test_a_pool_wants_what_its_operator_says_and_else_what_its_spec_says(api: ApiInstance) -> None:
+    spec = {**SPEC, "replicas": 1, "roles": [{"name": "prefill", "minReplicas": 2}, {"name": "decode", "replicas": 2}]}
+    await api.pool_operator.put_pool_state(CHAT, a_state(version=1, spec=spec))
+    assert (await api.viewer.pool(CHAT)).pool.desired == 4
+    await api.pool_operator.put_pool_state(CHAT, a_state(version=2, spec=spec, desired={"prefill": 5, "decode": 2}))
+    assert (await api.viewer.pool(CHAT)).pool.desired == 7
+
+
 async def test_an_older_state_is_a_conflict(api: ApiInstance) -> None:
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=9, generation=2))
     for outdated in (a_state(version=8, generation=2), a_state(version=9, generation=1)):

@@ -181,6 +181,7 @@ async def _save_pool(
         "changed_by": state.changed_by,
         "problem": state.problem,
         "conditions": list(state.conditions),
+        "desired": state.desired or None,
         "table_version": version,
         "observed_at": now,
         "deleted_at": None,

@@ -76,7 +76,7 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         ready=ready.status == "True",
         ready_reason=ready.reason,
         ready_message=ready.message,
-        desired=desired_of(row.spec),
+        desired=sum(row.desired.values()) if row.desired else declared_by(row.spec),
         serving=states.serving if states else 0,
         draining=states.draining if states else 0,
         attainment=share(traffic.within, traffic.total) if traffic else None,
@@ -104,8 +104,11 @@ def _digest(row: Any, instances: str) -> str:
     return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
 
 
-def desired_of(spec: Mapping[str, Any]) -> int:
-    """The instances that a spec declares, over all its roles; 0 for one that cannot be read."""
+def declared_by(spec: Mapping[str, Any]) -> int:
+    """The instances that a spec declares, over all its roles; 0 for one that cannot be read.
+
+    For a pool of which the operator said no number: a new one's status has none yet, and an older operator never does.
+    """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
     declared = [role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles] or [spec.get("replicas", 1)]
     return sum(number for number in declared if isinstance(number, int))

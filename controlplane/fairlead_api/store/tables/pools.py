@@ -21,6 +21,7 @@ pools = Table(
     text_column("changed_by"),
     text_column("problem", null=True),
     json_column("conditions"),
+    json_column("desired", null=True),
     count_column("table_version"),
     count_column("revision"),
     count_column("slo_version"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.store.pools.pool_summaries import desired_of
+from fairlead_api.store.pools.pool_summaries import declared_by
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from fairlead_api.store.pools.pool_summaries import desired_of
     ],
 )
 def test_the_instances_a_spec_declares_are_counted_over_its_roles(spec: dict[str, Any], desired: int) -> None:
-    assert desired_of(spec) == desired
+    assert declared_by(spec) == desired

@@ -282,6 +282,7 @@ async def test_a_pool_of_prefill_and_decode_gets_both_and_each_has_its_budget() 
     assert [(role["name"], role["desired"], role["ready"]) for role in status["roles"]] == [("prefill", 3, 3), ("decode", 2, 2)]
     assert status["replicas"] == 5
     assert {item.role.value for item in stage.api.states[-1].instances} == {"prefill", "decode"}
+    assert stage.api.states[-1].desired == {"prefill": 3, "decode": 2}
 
 
 async def test_one_role_is_scaled_and_the_other_left_alone() -> None:
