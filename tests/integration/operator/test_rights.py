@@ -100,6 +100,8 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
     stage.settle(split, 2)
     stage.client.merge(f"{ROLES}/{split}-decode/scale", {"spec": {"replicas": 2}})
     stage.settle(split, 3)
+    stage.edit(split, {"roles": [{"name": "prefill", "replicas": 1}, {"name": "decode", "replicas": 2}]})
+    eventually(lambda: stage.client.call("GET", f"{ROLES}/{split}-decode")["spec"].get("pinned") == 2, "the role is pinned")
     for one in (name, split):
         stage.delete(one)
     for one in (name, split):
