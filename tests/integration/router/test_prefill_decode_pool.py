@@ -80,6 +80,14 @@ class Live:
         assert await self.metric("submitted_total") == await self.metric("requests_total")
 
 
+async def is_ready(client: httpx.AsyncClient) -> bool:
+    """Whether the router takes requests; its log names the port before it listens there."""
+    try:
+        return (await client.get("/readyz")).status_code == 200
+    except httpx.ConnectError:
+        return False
+
+
 @asynccontextmanager
 async def router_process(world: World, engines: dict[str, RunningEngine]) -> AsyncIterator[Live]:
     """A router process that has the table of these engines."""
@@ -108,7 +116,7 @@ async def router_process(world: World, engines: dict[str, RunningEngine]) -> Asy
         base = f"http://127.0.0.1:{ports['listening']}"
         async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=30) as client:
             async with asyncio.timeout(10):
-                while (await client.get("/readyz")).status_code != 200:
+                while not await is_ready(client):
                     await asyncio.sleep(0.02)
             yield Live(world, client, f"http://127.0.0.1:{ports['metrics and debug view']}", engines, table)
         process.terminate()
