@@ -8,6 +8,7 @@ from fairlead.conditions.facts import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.scaling.specs import RatioMethod, RatioMode
 from fairlead.schemas.writing import differences, written
 from fairlead_operator.merge_patches import without_nulls
 
@@ -69,7 +70,22 @@ def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     spec = parse_spec(document)
     policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
     policies.check_parameters(spec.routing.policy, spec.routing.parameters)
+    _check_flips(spec)
     return spec
+
+
+def _check_flips(spec: PoolSpec) -> None:
+    """A running engine keeps its arguments, so instances can change their role only when both have one template.
+
+    Raises InvalidInput where the ratio would be kept by such flips and the templates differ.
+    """
+    if spec.ratio.mode is not RatioMode.AUTO or spec.ratio.method is not RatioMethod.ROLE_FLIP:
+        return
+    templates = [written(role).get("template") or {} for role in spec.roles]
+    found = sorted(differences(templates[0], templates[-1]))
+    if found:
+        remedy = f"write Replace, or make roles[].template equal for prefill and decode: they differ in {', '.join(found)}"
+        raise InvalidInput("spec.ratio.method", spec.ratio.method.value, remedy)
 
 
 def _reread(document: object, policies: PolicyCatalogue) -> PoolSpec | None:
