@@ -59,7 +59,9 @@ def whole_instances(needed: float) -> int:
 
 
 def prefill_work(signals: RoleSignals, capacity: Capacity) -> float | None:
-    """Instances that the arriving prompts keep busy all the time; None while the cached share is unknown."""
+    """Instances that the arriving prompts keep busy all the time; None while nothing is known of them."""
+    if signals.prompt_tokens_per_second == 0:
+        return 0.0
     speed = signals.prefill_tokens_per_second or capacity.prefill_tokens_per_second
     if signals.cached_share is None or speed <= 0:
         return None
@@ -70,6 +72,8 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
     """Instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a model, and
     when a request alone misses the SLO: more instances would not help it.
     """
+    if signals.output_tokens_per_second == 0 and not signals.in_flight:
+        return 0.0
     model, context = signals.decode_step, signals.decode_context_tokens
     if model is None or context is None:
         return None

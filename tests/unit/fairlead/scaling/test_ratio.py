@@ -21,8 +21,10 @@ def loads(prefill: float | None, decode: float | None, prompts: float = 0.0, out
     """Signals of both roles; without rates of arrival the loads alone decide."""
     known = 0.0 if prompts or outputs else None
     return pool_signals(
-        role_signals(Role.PREFILL, prefill_load=prefill, prompt_tokens_per_second=prompts, cached_share=known),
-        role_signals(Role.DECODE, decode_load=decode, output_tokens_per_second=outputs, **({} if known == 0.0 else {"decode_step": None})),
+        role_signals(Role.PREFILL, prefill_load=prefill, prompt_tokens_per_second=prompts or 1.0, cached_share=known),
+        role_signals(
+            Role.DECODE, decode_load=decode, output_tokens_per_second=outputs or 1.0, **({} if known == 0.0 else {"decode_step": None})
+        ),
     )
 
 

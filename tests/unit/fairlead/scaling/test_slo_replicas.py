@@ -63,6 +63,14 @@ def test_a_target_that_no_number_of_instances_can_meet_asks_for_none() -> None:
     assert needed.instances is None
 
 
+def test_a_role_for_which_nothing_arrives_shrinks_though_nothing_can_be_measured() -> None:
+    unknown = {"cached_share": None, "decode_step": None, "decode_context_tokens": None, "decode_load": None, "prefill_load": None}
+    for role in Role:
+        rounds = Rounds(declared_pool(declared_role(role), scaling=SLO))
+        rounds.rounds(pool_signals(role_signals(role, **unknown)), 1200)
+        assert rounds.replicas(role) == 1
+
+
 def test_a_role_grows_when_the_need_has_lasted_for_the_window() -> None:
     rounds = Rounds(slo_pool())
     busy = pool_signals(role_signals(prompt_tokens_per_second=4800))
