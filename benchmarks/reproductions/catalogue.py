@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.reproductions import default_policy, dualmap, ear, heimdall, mooncake, staleness
+from benchmarks.reproductions import default_policy, dualmap, ear, heimdall, mooncake, scaling, staleness
 from benchmarks.reproductions.sections import Section
 
 SECTIONS: Sequence[Section] = (
@@ -12,4 +12,5 @@ SECTIONS: Sequence[Section] = (
     ear.SECTION,
     heimdall.SECTION,
     staleness.SECTION,
+    scaling.SECTION,
 )

@@ -74,7 +74,7 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         served=len(served),
         failed=sum(job.phase is Phase.FAILED for job in measured),
         rate_achieved=(len(arrived) - 1) / (end - begin) if end > begin else 0.0,
-        attainment=sum(_in_time(job, targets) for job in served) / total if total else 0.0,
+        attainment=sum(in_time(job, targets) for job in served) / total if total else 0.0,
         rejected_share=sum(job.phase is Phase.REFUSED for job in measured) / total if total else 0.0,
         ttft_p50=_percentile(ttft, 50),
         ttft_p90=_percentile(ttft, 90),
@@ -101,7 +101,7 @@ def variation(values: Sequence[float]) -> float:
     return sqrt(fsum((value - mean) ** 2 for value in values) / count) / mean
 
 
-def _in_time(job: Job, targets: Targets) -> bool:
+def in_time(job: Job, targets: Targets) -> bool:
     if job.first_token_at - job.arrives_at >= targets.ttft_seconds:
         return False
     if targets.tpot_seconds is None or job.output_tokens < 2:
