@@ -73,9 +73,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFacts:
-    """What set the number of every role. `measured` are the roles with fresh signals."""
+    """What set the number of every role. `measured` are the roles with fresh signals; `answered` says whether the
+    control API answered this round, so that one late answer does not look like nothing measured.
+    """
 
     is_fixed: bool
+    answered: bool
     targets: tuple[RoleTarget, ...]
     measured: frozenset[Role]
 

@@ -162,8 +162,7 @@ class PoolReconciler:
         told = schedules.told if schedules is not None else None
         state = pool_state(pool, pods, in_force, warming, told, known_decisions(old, now))
         answer = await self._state_exchange.exchange(state)
-        signals = answer.trusted.signals if answer.trusted is not None else None
-        scaling = scaled(in_force.spec, pool, declared, signals, schedules, now)
+        scaling = scaled(in_force.spec, pool, declared, answer.trusted, schedules, now)
         desired, steps = desired_roles(in_force.spec, scaling.wanted), scale_steps(old, scaling.wanted)
         rollout = rollout_round(pool, in_force.spec, desired, observed, answer.trusted, now)
         goal = rollout.goal(desired_pool(in_force.spec, desired))

@@ -13,12 +13,12 @@ import msgspec
 
 from fairlead.conditions.facts import ScalingFacts
 from fairlead.instances import Role
+from fairlead.pool_states import PoolObservations
 from fairlead.pools import PoolSpec
 from fairlead.scaling.bounds import DeclaredRole
 from fairlead.scaling.decisions import ScalingDecisionRecord, record
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Controller, Verdict
-from fairlead.scaling.signals import PoolSignals
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.scaling.targets import Declared, RoleTarget, TargetReason, step
@@ -68,11 +68,14 @@ def scaled(
     spec: PoolSpec | None,
     pool: Mapping[str, Any],
     wanted: tuple[WantedReplicas, ...],
-    signals: PoolSignals | None,
+    answer: PoolObservations | None,
     schedules: Scheduled | None,
     now: float,
 ) -> Scaled:
-    """From the numbers wanted by declaration to those wanted now, within what open windows of `schedules` set."""
+    """From the numbers wanted by declaration to those wanted now, within what open windows of `schedules` set.
+
+    `answer` is the control API's of this round, None when it did not answer.
+    """
     status = pool.get("status") or {}
     if spec is None or schedules is None:
         return Scaled(
@@ -80,12 +83,12 @@ def scaled(
         )
     declared = _declared(spec, wanted, schedules)
     before = _memory(status)
-    memory, outcome = step(before, declared, signals, now)
+    memory, outcome = step(before, declared, answer.signals if answer is not None else None, now)
     fresh = [record(found, before, pool["metadata"]["uid"], _mode(found.controller, declared), now) for found in outcome.recommendations]
     decisions = _newest(known_decisions(status, now), fresh)
     return Scaled(
         wanted=tuple(_wanted(item, outcome.of(item.role), decisions) for item in wanted),
-        facts=ScalingFacts(is_fixed=declared.is_fixed, targets=outcome.targets, measured=outcome.measured),
+        facts=ScalingFacts(is_fixed=declared.is_fixed, answered=answer is not None, targets=outcome.targets, measured=outcome.measured),
         status=_document(memory, decisions),
         ratio_step=_ratio_step(fresh),
         due_in=_due_in(memory, declared, now),

@@ -31,7 +31,7 @@ SETTLED = PoolFacts(
     slo_percentile=90.0,
     troubles=(),
     apply_problem=None,
-    scaling=ScalingFacts(is_fixed=True, targets=(), measured=frozenset()),
+    scaling=ScalingFacts(is_fixed=True, answered=True, targets=(), measured=frozenset()),
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from fairlead.conditions.facts import ConditionType
 from fairlead_operator.cluster import ClusterRefused, Resource
+from fairlead_testing.builders.scaling import pool_signals, role_signals
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
 
@@ -104,6 +105,23 @@ def applied(**spec: Any) -> Callable[[VirtualStage], None]:
 def cordons(value: str) -> Callable[[VirtualStage], None]:
     def happens(stage: VirtualStage) -> None:
         stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/cordoned"] = value
+
+    return happens
+
+
+def by_the_slo(stage: VirtualStage) -> None:
+    """From now on the pool follows its SLO, between 2 and 3 instances, and is measured."""
+    quick = {"stabilizationWindow": "0s", "instances": 4, "period": "1s"}
+    scaling = {"mode": "SLO", "period": "2s", "scaleUp": quick, "scaleDown": {**quick, "cooldown": "0s"}}
+    stage.apply(replicas=2, roles=[{"name": "both", "minReplicas": 2, "maxReplicas": 3}], scaling=scaling)
+    asked_for(1600.0)(stage)
+
+
+def asked_for(tokens: float | None) -> Callable[[VirtualStage], None]:
+    """So many prompt tokens arrive per second, of which an instance is to prefill 800; None = nothing is measured."""
+
+    def happens(stage: VirtualStage) -> None:
+        stage.api.signals = None if tokens is None else pool_signals(role_signals(prompt_tokens_per_second=tokens))
 
     return happens
 
@@ -207,6 +225,25 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=with_a_minimum, status="False", reason="AsExpected", words="Nothing is wrong"),
         Step(happens=cordons("true"), status="True", reason="BelowMinimum", words="1 instances take requests, less than the minimum of 2"),
         Step(happens=cordons("false"), status="False", reason="AsExpected", words="Nothing is wrong"),
+    ),
+    (ConditionType.SCALING_ACTIVE, "measured, not measured, not answered"): (
+        Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),
+        Step(happens=by_the_slo, status="True", reason="ValidSignalsFound", words="Every role is measured"),
+        Step(happens=asked_for(None), status="False", reason="NoSignals", words="the numbers of instances stay as they are"),
+        Step(happens=asked_for(1600.0), status="True", reason="ValidSignalsFound", words="Every role is measured"),
+        Step(happens=api_away, status="True", reason="ValidSignalsFound", words="Every role is measured", rounds=5),
+        Step(happens=nothing, status="False", reason="NoSignals", words="Nothing fresh is measured of both", rounds=15),
+        Step(happens=api_back, status="True", reason="ValidSignalsFound", words="Every role is measured"),
+        Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),
+    ),
+    (ConditionType.SCALING_LIMITED, "beyond either bound"): (
+        Step(happens=by_the_slo, status="False", reason="DesiredWithinRange", words="Every role has the number wanted of it"),
+        Step(
+            happens=asked_for(6000.0), status="True", reason="TooManyReplicas", words="8 instances are wanted, and the role allows 2 to 3"
+        ),
+        Step(happens=asked_for(2400.0), status="False", reason="DesiredWithinRange", words="Every role has the number wanted of it"),
+        Step(happens=asked_for(0.0), status="True", reason="TooFewReplicas", words="1 instances are wanted, and the role allows 2 to 3"),
+        Step(happens=asked_for(1600.0), status="False", reason="DesiredWithinRange", words="Every role has the number wanted of it"),
     ),
     (ConditionType.READY, "a cordon"): (
         SERVES,
