@@ -105,7 +105,7 @@ class PolicyCatalogue:
         missing = [role for role in self.entry(name).needs_roles if role not in roles]
         if missing:
             words = " and ".join(role.value for role in missing)
-            remedy = f"it needs instances of role {words}, and spec.roles accepts only both today; choose another policy"
+            remedy = f"it needs instances of role {words}; choose another policy, or make a pool with these in spec.roles"
             raise InvalidInput(POLICY_FIELD, name, remedy)
 
     def build(self, facts: RoutingFacts, seed: int) -> "Policy":
