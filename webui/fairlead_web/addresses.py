@@ -64,6 +64,11 @@ def pool_path(pool: str) -> str:
     return f"/pools/{segment(key.namespace)}/{segment(key.name)}"
 
 
+def schedule_path(pool: str, schedule: str) -> str:
+    """Page of one schedule."""
+    return f"/schedules/{pool_path(pool).removeprefix('/pools/')}/{segment(schedule)}"
+
+
 def instance_path(pool: str, instance: str) -> str:
     """Page of one instance."""
     return f"{pool_path(pool)}/instances/{segment(instance)}"

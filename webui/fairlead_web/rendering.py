@@ -83,6 +83,7 @@ class Renderer:
             link=lambda path, **params: base + addresses.with_query(path, {name.rstrip("_"): value for name, value in params.items()}),
             pool_path=addresses.pool_path,
             instance_path=addresses.instance_path,
+            schedule_path=addresses.schedule_path,
             session_path=addresses.session_path,
         )
         # A global rather than an import in each template, because a block rendered alone does not run

@@ -16,6 +16,7 @@ SECTIONS = (
     ("migrations", "Migrations", "/migrations"),
     ("decisions", "Decisions", "/decisions"),
     ("rejections", "Rejections", "/rejections"),
+    ("schedules", "Schedules", "/schedules"),
     ("slo", "SLO", "/slo"),
     ("audit", "Audit", "/audit"),
 )

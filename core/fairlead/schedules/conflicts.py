@@ -20,7 +20,8 @@ class Conflict:
     bounds.
     """
 
-    schedules: tuple[str, str]
+    schedule: str
+    other: str
     subjects: tuple[str, ...]
     begins: datetime
     ends: datetime
@@ -35,7 +36,7 @@ def conflicts(schedules: Sequence[ScheduleSpec], begin: datetime, end: datetime,
         shared = tuple(subject for subject in subjects(one) if subject in subjects(other))
         if shared:
             found += [_conflict(pair, shared) for pair in _overlaps(windows[one.name], windows[other.name])]
-    return sorted(found, key=lambda conflict: (conflict.begins, conflict.schedules))[:limit]
+    return sorted(found, key=lambda conflict: (conflict.begins, conflict.schedule, conflict.other))[:limit]
 
 
 def _overlaps(ones: Sequence[Window], others: Sequence[Window]) -> list[tuple[Window, Window]]:
@@ -55,7 +56,8 @@ def _conflict(pair: tuple[Window, Window], shared: tuple[str, ...]) -> Conflict:
     one, other = pair
     latest = None if one.opens == other.opens else max(pair, key=lambda window: window.opens).schedule
     return Conflict(
-        schedules=(one.schedule, other.schedule),
+        schedule=one.schedule,
+        other=other.schedule,
         subjects=shared,
         begins=max(one.opens, other.opens),
         ends=min(one.closes, other.closes),

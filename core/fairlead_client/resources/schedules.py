@@ -30,8 +30,16 @@ class ScheduleItem:
     subjects: list[str]
     spec: dict[str, Any]
     window: Window | None
-    next_starts: list[datetime]
+    next_starts: list["NextStart"]
     owner: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStart:
+    """A start that will happen, and what the clock on the wall of the schedule's time zone shows then."""
+
+    at: datetime
+    local: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,7 +128,7 @@ async def test_schedules_are_listed_with_their_next_starts_and_asked_at_any_inst
     assert len(listed[0].next_starts) == 10
     detail = await api.viewer.schedule(CHAT, "day", start="2026-11-23T00:00:00Z")
     assert len([window for window in detail.windows if window.schedule == "day"]) == 5
-    assert [(one.schedules, one.decided_by) for one in detail.conflicts] == [(("day", "late"), "late")] * 5
+    assert [(one.schedule, one.other, one.decided_by) for one in detail.conflicts] == [("day", "late", "late")] * 5
     summer = await api.viewer.bounds(CHAT, at="2027-07-01T06:30:00Z")
     assert (summer.roles[0].min_replicas, summer.roles[0].replicas, summer.roles[0].schedule) == (2, 2, "day")
     assert (summer.ttft_seconds, summer.deciding) == (2.0, {"both": ["day"], "slo": ["day"]})

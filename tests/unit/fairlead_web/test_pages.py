@@ -33,6 +33,8 @@ PAGES = (
     "/decisions",
     "/decisions/d-0002",
     "/rejections",
+    "/schedules",
+    "/schedules/default/chat/night",
     "/slo",
     "/audit",
     "/audit/56",

@@ -24,7 +24,7 @@ def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:
         words.append(f"The next change is at {_said(change)}.")
     meetings = conflicts(schedules, now, now + WEEK)
     words += [
-        f"{' and '.join(one.schedules)} are open together from {_said(one.begins)} to {_said(one.ends)}; "
+        f"{one.schedule} and {one.other} are open together from {_said(one.begins)} to {_said(one.ends)}; "
         + (f"{one.decided_by} decides." if one.decided_by else "the larger bounds count.")
         for one in meetings[:_SHOWN]
     ]

@@ -14,7 +14,7 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import next_change, next_starts, open_window, windows_between
 from fairlead.schedules.wording import cron_words, dst_note
 from fairlead.schemas.writing import written
-from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail, ScheduleItem
+from fairlead_client.resources.schedules import BoundsAt, InForceAt, NextStart, ScheduleDetail, ScheduleItem
 
 NEXT_STARTS = 10
 _MOST_WINDOWS = 500
@@ -43,7 +43,10 @@ def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: dat
         subjects=list(subjects(schedule)),
         spec=written(schedule),
         window=open_window(schedule, now),
-        next_starts=list(islice(next_starts(schedule, now), NEXT_STARTS)),
+        next_starts=[
+            NextStart(at=start, local=start.astimezone(schedule.time_zone).strftime("%a %Y-%m-%d %H:%M %Z"))
+            for start in islice(next_starts(schedule, now), NEXT_STARTS)
+        ],
         owner=owner,
     )
 

@@ -123,7 +123,7 @@ def test_conflicts_name_both_schedules_what_they_share_and_who_decides() -> None
     day, peak = schedule(cron="0 8 * * 1"), schedule("peak", "0 17 * * 1", "3h")
     apart = schedule("apart", "0 17 * * 1", "3h", roles=[], slo={"ttft": "1s"})
     (found,) = conflicts([day, peak, apart], MONDAY, MONDAY + WEEK)
-    assert (found.schedules, found.subjects, found.begins, found.ends) == (("day", "peak"), ("both",), at(17), at(18))
+    assert (found.schedule, found.other, found.subjects, found.begins, found.ends) == ("day", "peak", ("both",), at(17), at(18))
     assert found.decided_by == "peak"
     (tie,) = conflicts([day, schedule("other", "0 8 * * 1")], MONDAY, MONDAY + WEEK)
     assert tie.decided_by is None

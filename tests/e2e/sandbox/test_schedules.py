@@ -1,0 +1,47 @@
+"""A window that opens while everything runs scales the pool, changes its SLO, and takes both back."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fairlead_testing.builders.sandbox_pools import TTFT_SECONDS, pool
+from fairlead_testing.running.sandbox import RunningSandbox, until
+
+OWN_TTFT_SECONDS = int(TTFT_SECONDS * 1000) / 1000
+
+
+def test_a_window_scales_the_pool_changes_its_slo_and_takes_both_back(sandbox: RunningSandbox) -> None:
+    roles = [{"name": "both", "minReplicas": 1, "maxReplicas": 4}]
+    sandbox.apply_pool(pool("timed", replicas=1, roles=roles)).raise_for_status()
+    sandbox.until_ready("timed", 1)
+    opens = (datetime.now(UTC) + timedelta(seconds=5)).replace(microsecond=0)
+    start = opens.strftime("%Y-%m-%dT%H:%M:%SZ")
+    window = {
+        "name": "rush",
+        "cron": "0 0 29 2 *",
+        "duration": "60s",
+        "runAt": [start],
+        "roles": [{"name": "both", "replicas": 3}],
+        "slo": {"ttft": "1s"},
+        "earlyRejection": {"mode": "Load"},
+    }
+    sandbox.apply_pool(pool("timed", replicas=1, roles=roles, scaling={"schedules": [window]})).raise_for_status()
+
+    def serving() -> int:
+        return int(sandbox.pool("timed").get("status", {}).get("serving", 0))
+
+    def slo() -> Any:
+        return sandbox.everything("/v1/pools/default/timed/slo")[0]["ttft_seconds"]
+
+    until(lambda: serving() == 3, "three instances serve", 30)
+    until(lambda: slo() == 1.0, "the SLO of the window", 10)
+    assert sandbox.pool("timed")["spec"]["replicas"] == 1
+    [line] = sandbox.pool("timed")["status"]["schedules"]
+    assert line["opened"] == start
+    # the window's rest is skipped, so that the test need not wait for its end
+    skipped = window | {"skip": [start]}
+    sandbox.apply_pool(pool("timed", replicas=1, roles=roles, scaling={"schedules": [skipped]})).raise_for_status()
+    until(lambda: serving() == 1 and slo() == OWN_TTFT_SECONDS, "one instance and the pool's own SLO again", 30)
+    [run] = until(lambda: sandbox.everything("/v1/schedule-runs", pool="default/timed", outcome="closed"), "the run is recorded", 10)
+    assert (run["schedule"], run["start"], run["outcome"], run["reason"]) == ("rush", start, "closed", "skip")
+    reasons = [event["reason"] for event in sandbox.everything("/v1/pools/default/timed/events")]
+    assert {"WindowOpened", "WindowClosed", "ScalingUp", "ScalingDown"} <= set(reasons)

@@ -1,0 +1,193 @@
+"""`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, what they set, what became of them."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import yaml
+from starlette.responses import Response
+
+from fairlead.tables import PoolKey
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction
+from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
+from fairlead_web import formats
+from fairlead_web.rendering import Context
+from fairlead_web.routes import Export, Routes
+from fairlead_web.shells import Crumb, Shell
+from fairlead_web.visits import Visit
+from fairlead_web.week_grids import WeekGrid, week_grid
+from fairlead_web.yaml_text import yaml_text
+
+ONE = "/schedules/{namespace}/{name}/{schedule}"
+
+NEW = """cron: "0 8 * * 1-5"
+duration: 10h
+timeZone: Europe/Berlin
+roles:
+- name: both
+  minReplicas: 4
+  maxReplicas: 8
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewForm:
+    """The form of a new schedule as last submitted; `problem` says what was wrong with it."""
+
+    pool: str
+    name: str
+    text: str
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulesPage(Context):
+    """All schedules, and what became of their newest starts."""
+
+    template: ClassVar[str] = "pages/schedules.html"
+    shell: Shell
+    schedules: list[ScheduleItem]
+    runs: list[ScheduleRun] | None
+    form: NewForm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePage(Context):
+    """One schedule; `preview` is what its pool has in force at the instant `at` that was asked for."""
+
+    template: ClassVar[str] = "pages/schedule.html"
+    shell: Shell
+    detail: ScheduleDetail
+    grid: WeekGrid
+    runs: Listing[ScheduleRun] | None
+    preview: InForceAt | None
+    at: str
+    text: str
+    problem: str | None
+    actions: tuple[tuple[str, str], ...]
+
+
+async def index(visit: Visit) -> Response:
+    return await _index(visit, NewForm(pool=visit.param("pool") or "", name="", text=NEW, problem=None))
+
+
+async def _index(visit: Visit, form: NewForm, status: int = 200) -> Response:
+    filters = visit.filters("pool")
+    schedules, runs = await asyncio.gather(
+        visit.api.schedules(filters), visit.attempt("schedule runs", visit.api.schedule_runs({"pool": visit.param("pool"), "limit": 15}))
+    )
+    shell = await visit.shell("Schedules", "schedules", crumbs=(Crumb(words="Schedules"),), pool=visit.param("pool"))
+    page = SchedulesPage(shell=shell, schedules=schedules.items, runs=runs.items if runs else None, form=form)
+    return visit.page(page, status)
+
+
+async def show(visit: Visit) -> Response:
+    return await _show(visit, None, None)
+
+
+async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Response:
+    key, name, at = visit.pool_key(), str(visit.request.path_params["schedule"]), visit.param("at")
+    detail, runs, preview = await asyncio.gather(
+        visit.api.schedule(key, name),
+        visit.attempt("schedule runs", visit.api.schedule_runs({"pool": str(key), "schedule": name, "limit": 30})),
+        visit.attempt("preview", visit.api.bounds(key, at=at or "now")),
+    )
+    names = list(dict.fromkeys([name, *sorted(window.schedule for window in detail.windows)]))
+    crumbs = (Crumb(words="Schedules", path="/schedules"), Crumb(words=f"{key} {name}"))
+    schedule = detail.schedule
+    return visit.page(
+        SchedulePage(
+            shell=await visit.shell(f"Schedule {name}", "schedules", crumbs=crumbs, pool=str(key)),
+            detail=detail,
+            grid=week_grid(detail.windows, names, detail.start, visit.now),
+            runs=runs,
+            preview=preview,
+            at=at or "",
+            text=text if text is not None else yaml_text({field: value for field, value in schedule.spec.items() if field != "name"}),
+            problem=None if problem is None else formats.told(problem.detail, problem.remedy),
+            actions=_actions(schedule),
+        ),
+        status=problem.status if problem else 200,
+    )
+
+
+def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
+    """The actions that can be planned with one button: name and words."""
+    if schedule.paused:
+        return (("resume", "Resume"), ("delete", "Delete"))
+    skip = (("skip", "Skip the next start"),) if schedule.next_starts else ()
+    return (*skip, ("run", "Run now"), ("pause", "Pause"), ("delete", "Delete"))
+
+
+async def plan(visit: Visit) -> Response:
+    """Plans an action on a schedule and leads to the plan; a refusal is shown beside the form."""
+    form = await visit.form()
+    name, action = str(visit.request.path_params["schedule"]), str(form.get("action", ""))
+    text = str(form.get("spec", "")) if action == ScheduleAction.SET else None
+    fields: dict[str, Any] = {"name": name, "action": action}
+    try:
+        if text is not None:
+            fields["spec"] = _document(text)
+        if action == ScheduleAction.RUN:
+            fields["start"] = visit.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        if action == ScheduleAction.SKIP:
+            starts = (await visit.api.schedule(visit.pool_key(), name)).schedule.next_starts
+            fields["start"] = starts[0].at.strftime("%Y-%m-%dT%H:%M:%SZ") if starts else ""
+        made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind.SCHEDULE, fields=fields))
+    except ApiProblem as error:
+        if error.problem.status not in {400, 409, 422}:
+            raise
+        return await _show(visit, text, error.problem)
+    except yaml.YAMLError as error:
+        return await _show(visit, text, _unreadable(error))
+    return visit.redirect(f"/plans/{made.id}")
+
+
+async def create(visit: Visit) -> Response:
+    """Plans a new schedule, or another spec of one, and leads to the plan."""
+    form = await visit.form()
+    pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
+    try:
+        key = PoolKey.parse(pool)
+        fields = {"name": name, "action": ScheduleAction.SET.value, "spec": _document(text)}
+        made = await visit.api.create_plan(key, PlanRequest(kind=PlanKind.SCHEDULE, fields=fields))
+    except ApiProblem as error:
+        if error.problem.status not in {400, 404, 409, 422}:
+            raise
+        problem = formats.told(error.problem.detail, error.problem.remedy)
+    except yaml.YAMLError as error:
+        problem = _unreadable(error).detail
+    except ValueError as error:
+        problem = f"pool: {error}"
+    else:
+        return visit.redirect(f"/plans/{made.id}")
+    return await _index(visit, NewForm(pool=pool, name=name, text=text, problem=problem), 422)
+
+
+def _document(text: str) -> Any:
+    """The YAML as JSON has it: an instant without quotes stays text."""
+    return _as_json(yaml.safe_load(text))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _as_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ") if hasattr(value, "hour") else str(value)
+
+
+def _unreadable(error: yaml.YAMLError) -> Problem:
+    return Problem(type="invalid-input", title="Invalid YAML", status=422, detail=f"spec: this is no YAML: {' '.join(str(error).split())}")
+
+
+ROUTES = Routes(
+    pages={"/schedules": index, ONE: show},
+    writes={"/schedules": create, f"{ONE}/plans": plan},
+    exports={"/schedules": Export(name="schedules", filters=("pool",))},
+)
