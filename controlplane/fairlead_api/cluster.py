@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from fairlead import pool_roles
 from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
@@ -13,7 +14,11 @@ from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKin
 from fairlead_process import kubernetes_api
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
 
-_PATHS = {TargetKind.POOL: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}/{{}}", TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}"}
+_PATHS = {
+    TargetKind.POOL: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}/{{}}",
+    TargetKind.ROLE: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/{pool_roles.PLURAL}/{{}}",
+    TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}",
+}
 CONFIGURE_SECONDS = 60
 """Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
@@ -37,7 +42,7 @@ class KubernetesCluster:
     ) -> ClusterObject:
         body: dict[str, Any] = {"metadata": {"resourceVersion": resource_version, "annotations": dict(marks)}}
         match target.kind:
-            case TargetKind.POOL:
+            case TargetKind.POOL | TargetKind.ROLE:
                 body["spec"] = dict(change)
             case TargetKind.INSTANCE:
                 body["metadata"]["annotations"] |= change

@@ -12,6 +12,7 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
@@ -134,6 +135,32 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
             ),
         ),
     ),
+    PlanKind.SCALING: _Section(
+        title="Scaling",
+        section="scaling",
+        inputs=(
+            _Input(name="mode", words="Mode", kind="choice", parse=str, options=tuple(ScalingMode)),
+            _Input(
+                name="targetLoad",
+                words="Target load",
+                kind="number",
+                parse=_number,
+                remedy="write a number such as 0.8",
+                hint="share of an instance's capacity",
+                told="target load {}",
+            ),
+        ),
+    ),
+    PlanKind.RATIO: _Section(
+        title="Ratio",
+        section="ratio",
+        inputs=(
+            _Input(name="mode", words="Mode", kind="choice", parse=str, options=tuple(RatioMode)),
+            _Input(name="method", words="How an instance changes its role", kind="choice", parse=str, options=tuple(RatioMethod), told=""),
+            _Input(name="band", words="Band", kind="number", parse=_number, remedy="write a number such as 0.3", told="band {}"),
+            _Input(name="cooldown", words="Cooldown", kind="text", parse=str, hint="such as 2m", told=""),
+        ),
+    ),
     PlanKind.RING: _Section(
         title="Ring",
         section="routing",
@@ -150,7 +177,9 @@ def change_forms(spec: Mapping[str, Any], desired: int, typed: Mapping[str, str]
     """All forms of a pool; `typed` is the form that was refused, and `problem` why."""
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     made = [_scale_form(role, desired, typed, problem) for role in roles]
-    return [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in _SECTIONS.items())]
+    several = len(roles) > 1
+    sections = {kind: section for kind, section in _SECTIONS.items() if several or kind is not PlanKind.RATIO}
+    return [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
 
 
 def asked(form: Mapping[str, str]) -> PlanRequest:

@@ -14,9 +14,10 @@ from fairlead_client.resources.access import AccessRole
 class PlanKind(StrEnum):
     """The kind of change that a plan makes.
 
-    `scale` changes the number of instances; `policy`, `slo`, `early-rejection` and `ring` (anchors per instance) change
-    a part of the pool's spec; `cordon` takes one instance out of service without replacing it, and `uncordon` lets it
-    serve again; `schedule` creates, edits, deletes, pauses or resumes a schedule, skips a start of it or adds one.
+    `scale` changes the number of instances; `policy`, `slo`, `early-rejection`, `ring` (anchors per instance),
+    `scaling` and `ratio` (what changes instances without a person) change a part of the pool's spec; `cordon` takes one
+    instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates, edits,
+    deletes, pauses or resumes a schedule, skips a start of it or adds one.
     """
 
     SCALE = "scale"
@@ -27,6 +28,8 @@ class PlanKind(StrEnum):
     CORDON = "cordon"
     UNCORDON = "uncordon"
     SCHEDULE = "schedule"
+    SCALING = "scaling"
+    RATIO = "ratio"
 
 
 NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
@@ -39,6 +42,8 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.CORDON: AccessRole.OPERATOR,
         PlanKind.UNCORDON: AccessRole.OPERATOR,
         PlanKind.SCHEDULE: AccessRole.OPERATOR,
+        PlanKind.SCALING: AccessRole.ADMIN,
+        PlanKind.RATIO: AccessRole.ADMIN,
     }
 )
 """The role that a person needs to plan, apply or undo a change of a kind."""

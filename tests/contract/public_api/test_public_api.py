@@ -293,6 +293,8 @@ CHANGES: dict[PlanKind, dict[str, Any]] = {
     PlanKind.SLO: {"ttft": "3s", "percentile": 95},
     PlanKind.EARLY_REJECTION: {"mode": "Predicted", "headroom": 1.5},
     PlanKind.RING: {"anchorsPerInstance": 64},
+    PlanKind.SCALING: {"targetLoad": 0.7},
+    PlanKind.RATIO: {"method": "Replace", "cooldown": "5m"},
 }
 
 

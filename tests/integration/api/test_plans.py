@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, TokenRequest
@@ -129,6 +129,24 @@ async def test_somebody_elses_applied_plan_is_a_conflict(api: ApiInstance) -> No
     await api.operator.apply_plan(plan.id, ApplyRequest())
     refused = await problem_of(api.base.with_token(token.secret).apply_plan(plan.id, ApplyRequest()))
     assert refused.problem.type == "already-applied"
+
+
+async def test_a_role_is_scaled_where_its_number_is_declared(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    roles = [{"name": "prefill", "replicas": 2, "maxReplicas": 8}, {"name": "decode", "maxReplicas": 8}]
+    cluster.edit(CHAT, replicas=1, roles=roles)
+    cluster.add_role(CHAT, Role.DECODE, 2)
+    prefill, decode = [
+        await api.operator.create_plan(CHAT, PlanRequest(kind=PlanKind.SCALE, role=role, replicas=5))
+        for role in (Role.PREFILL, Role.DECODE)
+    ]
+    assert (prefill.target, decode.target) == ("InferencePool default/chat", "InferencePoolRole default/chat-decode")
+    assert [one["path"] for plan in (prefill, decode) for one in plan.diff] == ["/spec/roles/prefill/replicas", "/spec/replicas"]
+    assert decode.effect.instances_added == 3
+    applied = await api.operator.apply_plan(decode.id, ApplyRequest())
+    inverse = await api.operator.undo_plan(applied.id)
+    assert (inverse.target, inverse.diff[0]["after"]) == (decode.target, 2)
+    beyond = PlanRequest(kind=PlanKind.SCALE, role=Role.DECODE, replicas=9)
+    assert "maxReplicas" in (await problem_of(api.operator.create_plan(CHAT, beyond))).problem.detail
 
 
 async def test_new_targets_and_refusals_are_replayed_over_what_was_recorded(api: ApiInstance, cluster: FakeClusterGateway) -> None:

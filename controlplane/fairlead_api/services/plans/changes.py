@@ -28,6 +28,8 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
         PlanKind.SLO: Section(name="slo", fields=("ttft", "tpot", "percentile")),
         PlanKind.EARLY_REJECTION: Section(name="earlyRejection", fields=("mode", "headroom")),
         PlanKind.RING: Section(name="routing", fields=("anchorsPerInstance",)),
+        PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad")),
+        PlanKind.RATIO: Section(name="ratio", fields=("mode", "method", "band", "cooldown")),
     }
 )
 
@@ -85,6 +87,14 @@ def spec_patch(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(parameters, Mapping):
         wanted["parameters"] = replacing((spec.get(section.name) or {}).get("parameters") or {}, parameters)
     return {section.name: wanted}
+
+
+def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
+    """The role that the request scales, if not the pool but the role's InferencePoolRole declares its number."""
+    for role in spec.get("roles") or []:
+        if request.kind is PlanKind.SCALE and role.get("name") == request.role and role.get("replicas") is None:
+            return None if request.role is Role.BOTH else request.role
+    return None
 
 
 def checked(spec: Mapping[str, Any], patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:

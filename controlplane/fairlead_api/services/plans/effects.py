@@ -11,6 +11,7 @@ from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.plans.changes import checked, replicas_of
+from fairlead_api.services.plans.controller_effects import RATIO_MODES, SCALING_MODES, controller_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.evidence import EvidenceReader, Replay
 from fairlead_api.services.plans.objects import Target, TargetKind
@@ -26,8 +27,16 @@ class SpecQuestion:
     """What would another spec of the pool do?"""
 
     kind: PlanKind
-    before: PoolSpec
     after: PoolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleQuestion:
+    """What would another number of instances of a role do?"""
+
+    role: Role
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +47,25 @@ class InstanceQuestion:
     instance: str
 
 
-Question = SpecQuestion | InstanceQuestion
+Question = SpecQuestion | ScaleQuestion | InstanceQuestion
 
 
 def question_of(kind: PlanKind, target: Target, part: Mapping[str, Any], change: Mapping[str, Any], policies: PolicyCatalogue) -> Question:
     """The question that a change asks. Raises InvalidInput for a spec that the operator would refuse."""
     if target.kind is TargetKind.INSTANCE:
         return InstanceQuestion(kind=kind, instance=target.name)
+    if target.kind is TargetKind.ROLE:
+        return ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change["replicas"]))
     after = checked(part, change, policies)
+    if kind is not PlanKind.SCALE:
+        return SpecQuestion(kind=kind, after=after)
     try:
-        return SpecQuestion(kind=kind, before=parse_spec(part), after=after)
+        before = parse_spec(part)
     except InvalidInput:  # the present spec is refused, and this repairs it
-        return SpecQuestion(kind=kind, before=after, after=after)
+        before = after
+    names = [role.name for role in after.roles]
+    role = next((name for name in names if replicas_of(before, name) != replicas_of(after, name)), names[0])
+    return ScaleQuestion(role=role, before=replicas_of(before, role), after=replicas_of(after, role))
 
 
 class Effects:
@@ -65,6 +81,8 @@ class Effects:
         if isinstance(question, InstanceQuestion):
             cordons = question.kind is PlanKind.CORDON
             return (cordon_effect if cordons else uncordon_effect)(use, question.instance, self._policies)
+        if isinstance(question, ScaleQuestion):
+            return scale_effect(use, question.role, question.before, question.after)
         facts = question.after.facts()
         match question.kind:
             case PlanKind.POLICY:
@@ -74,19 +92,14 @@ class Effects:
             case PlanKind.SLO:
                 in_time = await self._evidence.in_time(pool, facts.slo.ttft_seconds, now)
                 return slo_effect(use, facts.slo, in_time, await self._refused(pool, facts, now))
+            case PlanKind.SCALING:
+                return controller_effect(question.after.scaling.mode, SCALING_MODES)
+            case PlanKind.RATIO:
+                return controller_effect(question.after.ratio.mode, RATIO_MODES)
             case PlanKind.SCHEDULE:
                 return schedule_effect(question.after, now)
-            case PlanKind.EARLY_REJECTION:
-                return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
-        role = _scaled(question)
-        return scale_effect(use, role, replicas_of(question.before, role), replicas_of(question.after, role))
+        return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
 
     async def _refused(self, pool: PoolKey, facts: TableFacts, now: datetime) -> Replay | None:
         limit = limit_seconds(facts)
         return None if limit is None else await self._evidence.over_limit(pool, limit, now)
-
-
-def _scaled(question: SpecQuestion) -> Role:
-    """The role whose number differs, the first if none does."""
-    names = [role.name for role in question.after.roles]
-    return next((name for name in names if replicas_of(question.before, name) != replicas_of(question.after, name)), names[0])

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from fairlead.instances import Role
+from fairlead.pool_roles import role_object_name
 from fairlead.tables import PoolKey
 
 POOL_LABEL = "fairlead.dev/pool"
@@ -15,12 +17,13 @@ class TargetKind(StrEnum):
     """The kind of object that a plan may change, by its Kubernetes name."""
 
     POOL = "InferencePool"
+    ROLE = "InferencePoolRole"
     INSTANCE = "Pod"
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where in the object plans change something: a pool's spec, an instance's annotations."""
-        return ("spec",) if self is TargetKind.POOL else ("metadata", "annotations")
+        """Where in the object plans change something: in the spec, or in an instance's annotations."""
+        return ("metadata", "annotations") if self is TargetKind.INSTANCE else ("spec",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,10 @@ class Target:
     @staticmethod
     def of_instance(pool: PoolKey, name: str) -> "Target":
         return Target(kind=TargetKind.INSTANCE, namespace=pool.namespace, name=name)
+
+    @staticmethod
+    def of_role(pool: PoolKey, role: Role) -> "Target":
+        return Target(kind=TargetKind.ROLE, namespace=pool.namespace, name=role_object_name(pool.name, role))
 
     @staticmethod
     def of_pool(pool: PoolKey) -> "Target":
@@ -57,7 +64,7 @@ class ClusterObject:
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
         """What plans may change of it."""
-        return self.spec if kind is TargetKind.POOL else self.annotations
+        return self.annotations if kind is TargetKind.INSTANCE else self.spec
 
 
 class ClusterGateway(Protocol):

@@ -19,7 +19,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.access.access import Caller
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict, NotFound, ServiceError
-from fairlead_api.services.plans.changes import annotation_patch, check_shape, spec_patch
+from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch
 from fairlead_api.services.plans.effects import Effects, question_of
 from fairlead_api.services.plans.evidence import EvidenceReader
 from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
@@ -100,6 +100,11 @@ class Plans:
             target = Target.of_pool(pool)
             found = await self._cluster.read(target)
             change = spec_patch(request, found.spec)
+            scaled = scaled_by_its_object(request, found.spec)
+            if scaled is not None:
+                checked(found.spec, change, self._policies)
+                target, change = Target.of_role(pool, scaled), {"replicas": request.replicas}
+                found = await self._cluster.read(target)
         else:
             target = Target.of_instance(pool, request.instance)
             found = await self._cluster.read(target)
@@ -176,7 +181,7 @@ class Plans:
     ) -> Plan:
         part = found.part(target.kind)
         question = question_of(kind, target, part, change, self._policies)
-        owner = owner_of(found.labels, found.annotations, found.managers) if target.kind is TargetKind.POOL else None
+        owner = owner_of(found.labels, found.annotations, found.managers) if target.kind is not TargetKind.INSTANCE else None
         after = merged(part, change) if owner else await self._tried(target, found, change)
         changes = diff(part, after, "/" + "/".join(target.kind.path))
         if not changes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairlead.errors import InvalidInput
+from fairlead.instances import Role
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
 from fairlead_api.services.plans.merge_patches import merged
@@ -16,6 +17,8 @@ SECTIONS = {
     "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1},
     "slo": {"ttft": "5s", "tpot": "100ms", "percentile": 90},
     "earlyRejection": {"mode": "Disabled", "headroom": 1},
+    "scaling": {"mode": "Fixed", "targetLoad": 0.8},
+    "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
 }
 """The defaults that a Kubernetes API would have filled in."""
 
@@ -37,6 +40,12 @@ class FakeClusterGateway:
         values: dict[str, Any] = {"labels": {}, "annotations": {}, "managers": ("kubectl-client-side-apply",), "uid": "uid-1", **changes}
         spec = {"model": "tiny", "replicas": replicas, **SECTIONS}
         self.objects[Target.of_pool(pool)] = ClusterObject(resource_version="10", generation=1, spec=spec, **values)
+
+    def add_role(self, pool: PoolKey, role: Role, replicas: int) -> None:
+        """The object of a role whose number the pool leaves out."""
+        spec = {"pool": pool.name, "role": role.value, "replicas": replicas}
+        made = ClusterObject(uid=f"uid-{role}", resource_version="10", generation=1, spec=spec, labels={}, annotations={}, managers=())
+        self.objects[Target.of_role(pool, role)] = made
 
     def add_instance(self, pool: PoolKey, name: str) -> None:
         labels = {"fairlead.dev/pool": pool.name}

@@ -123,7 +123,7 @@ async def test_parts_of_the_spec_are_planned_from_their_forms() -> None:
 async def test_an_operator_sees_forms_of_admins_disabled_with_the_reason() -> None:
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat")).text
-        assert page.count("This needs the role admin; you are") == 4
+        assert page.count("This needs the role admin; you are") == 5
         operator.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
         plan = (await operator.http.get("/plans/p-0001")).text
         assert "Applying needs the role admin" in plan
@@ -153,6 +153,7 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         page = (await operator.http.get("/pools/default/chat")).text
         assert "Prefill to decode: 5 : 2 wanted, 0 : 0 serving." in page
         assert "Scale prefill" in page
+        assert "How an instance changes its role" in page
         answer = await operator.submit("/pools/default/chat/plans", kind="scale", role="decode", replicas="9")
         assert 'id="scale-decode-problem"' in answer.text
         assert 'id="scale-prefill-problem"' not in answer.text

@@ -107,6 +107,8 @@ EFFECTS = {
         warnings=["About 18 of 96 sessions move with their next request, and lose their cache."],
         heavy=True,
     ),
+    PlanKind.SCALING: PlanEffect(warnings=["Numbers stay as declared; every recommendation is kept with its signals."]),
+    PlanKind.RATIO: PlanEffect(warnings=["Instances drain and change between prefill and decode without a person."]),
     PlanKind.CORDON: PlanEffect(
         key_share_moved=0.131,
         sessions_moved=12,

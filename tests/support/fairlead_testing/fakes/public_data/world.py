@@ -136,6 +136,8 @@ class World:
             },
             "slo": {"ttft": "5s" if pool == CHAT else "2500ms", "tpot": "100ms", "percentile": 90},
             "earlyRejection": {"mode": "Load" if pool == CHAT else "Disabled", "headroom": 1.0},
+            "scaling": {"mode": "Fixed", "targetLoad": 0.8},
+            "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
             "drain": {"timeout": "120s", "migrateSessions": True},
         }
         if revision is None:

@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.pools import parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.services.plans.changes import checked, replicas_of, spec_patch
+from fairlead_api.services.plans.changes import checked, replicas_of, scaled_by_its_object, spec_patch
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 
@@ -20,6 +20,12 @@ def test_a_role_of_a_pair_is_scaled_in_the_pool_and_the_other_stays() -> None:
     after = checked(PAIR, patch, BUILT_IN)
     assert [replicas_of(after, role.name) for role in after.roles] == [5, 1]
     assert [replicas_of(parse_spec(PAIR), role) for role in (Role.PREFILL, Role.DECODE)] == [4, 1]
+
+
+def test_a_role_whose_number_the_pool_leaves_out_is_scaled_by_its_own_object() -> None:
+    wanted = [PlanRequest(kind=PlanKind.SCALE, replicas=3, role=role) for role in (Role.PREFILL, Role.DECODE)]
+    assert [scaled_by_its_object(request, PAIR) for request in wanted] == [None, Role.DECODE]
+    assert scaled_by_its_object(PlanRequest(kind=PlanKind.SCALE, replicas=3, role=Role.BOTH), {"roles": [{"name": "both"}]}) is None
 
 
 def test_a_pair_is_not_scaled_without_a_role_nor_beyond_its_bounds() -> None:

@@ -1,0 +1,81 @@
+"""`…/scaling`: what was recommended for each role of a pool, why, and whether it was followed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+from starlette.responses import Response
+
+from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.scaling import ScalingDecisionItem
+from fairlead_web import formats
+from fairlead_web.charts import Sparkline, sparkline
+from fairlead_web.rendering import Context
+from fairlead_web.routes import POOL, Routes
+from fairlead_web.shells import Crumb, Shell, crumbs_below
+from fairlead_web.visits import Visit
+from fairlead_web.yaml_text import yaml_text
+
+FILTERS = ("role", "verdict", "controller")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolePicture:
+    """A role's number after each decision shown, oldest first."""
+
+    role: str
+    latest: int
+    spark: Sparkline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """A decision, and what it was made from as YAML: what the role needs, the imbalance, the signals."""
+
+    decision: ScalingDecisionItem
+    grounds: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingPage(Context):
+    template: ClassVar[str] = "pages/scaling.html"
+    shell: Shell
+    listing: Listing[ScalingDecisionItem]
+    rows: list[DecisionRow]
+    pictures: list[RolePicture]
+
+
+async def index(visit: Visit) -> Response:
+    pool = str(visit.pool_key())
+    listing = await visit.api.scaling_decisions(visit.filters(*FILTERS, ranged=True) | {"pool": pool})
+    shell = await visit.shell(
+        f"Scaling of {pool}", "pools", crumbs=crumbs_below(pool, Crumb(words="Scaling")), pool=pool, tab="scaling", ranged=True
+    )
+    return visit.page(ScalingPage(shell=shell, listing=listing, rows=rows(listing.items), pictures=pictures(listing.items)))
+
+
+def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
+    """One per decision; what was not measured is left out."""
+    found = []
+    for one in decisions:
+        grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals)}
+        known = {name: value for name, value in msgspec.to_builtins(grounds).items() if value}
+        found.append(DecisionRow(decision=one, grounds=yaml_text(known) if known else ""))
+    return found
+
+
+def pictures(decisions: Sequence[ScalingDecisionItem]) -> list[RolePicture]:
+    """One per role that has decisions."""
+    found = []
+    for role in dict.fromkeys(one.role for one in decisions):
+        of_role = sorted((one for one in decisions if one.role == role), key=lambda one: one.at)
+        numbers: list[float | None] = [of_role[0].current, *(one.replicas for one in of_role)]
+        words = (
+            f"Instances of role {role} after each of {formats.count(len(of_role))} decisions: {', '.join(f'{n:g}' for n in numbers if n)}"
+        )
+        found.append(RolePicture(role=role.value, latest=of_role[-1].replicas, spark=sparkline(numbers, words, 320, 72)))
+    return found
+
+
+ROUTES = Routes(pages={f"{POOL}/scaling": index})
