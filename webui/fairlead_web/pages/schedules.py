@@ -106,7 +106,9 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
             runs=runs,
             preview=preview,
             at=at or "",
-            text=text if text is not None else yaml_text({field: value for field, value in schedule.spec.items() if field != "name"}),
+            text=text
+            if text is not None
+            else yaml_text({field: value for field, value in schedule.spec.items() if field != "name" and value != []}),
             problem=None if problem is None else formats.told(problem.detail, problem.remedy),
             actions=_actions(schedule),
         ),
