@@ -173,10 +173,13 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
 }
 
 
-def change_forms(spec: Mapping[str, Any], desired: int, typed: Mapping[str, str], problem: Problem | None) -> list[ChangeForm]:
-    """All forms of a pool; `typed` is the form that was refused, and `problem` why."""
+def change_forms(spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None) -> list[ChangeForm]:
+    """All forms of a pool; `wanted` are its instances wanted now, by role.
+
+    `typed` is the form that was refused, and `problem` why.
+    """
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
-    made = [_scale_form(role, desired, typed, problem) for role in roles]
+    made = [_scale_form(spec, role, wanted, typed, problem) for role in roles]
     several = len(roles) > 1
     sections = {kind: section for kind, section in _SECTIONS.items() if several or kind is not PlanKind.RATIO}
     return [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
@@ -195,13 +198,6 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
     return PlanRequest(kind=kind, replicas=int(given), role=Role(role) if role in set(Role) else None)
 
 
-def role_replicas(role: Mapping[str, Any], desired: int) -> int:
-    """Instances wanted of a role of the spec; `desired` for the role both."""
-    if role.get("name", Role.BOTH) == Role.BOTH:
-        return desired
-    return int(role.get("replicas") or max(1, role.get("minReplicas") or 0))
-
-
 def _kind(form: Mapping[str, str]) -> PlanKind:
     given = form.get("kind") or PlanKind.SCALE.value
     if given not in {PlanKind.SCALE.value, *(kind.value for kind in _SECTIONS)}:
@@ -218,19 +214,28 @@ def _parsed(one: _Input, text: str) -> Any:
         raise InvalidInput(one.name, text, one.remedy) from error
 
 
-def _scale_form(role: Mapping[str, Any], desired: int, typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
+def _scale_form(
+    spec: Mapping[str, Any], role: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
+) -> ChangeForm:
+    """The form of a role's declared number, which a plan changes.
+
+    A window, the load or the ratio may want another number now. Where the spec leaves the number out, the role's
+    InferencePoolRole has it, and the number wanted now stands for it.
+    """
     name = str(role.get("name", Role.BOTH))
     alone = name == Role.BOTH
     mine = bool(typed) and (typed.get("kind") or PlanKind.SCALE) == PlanKind.SCALE and (alone or typed.get("role") == name)
-    wanted = role_replicas(role, desired)
+    declared = spec.get("replicas", 1) if alone else role.get("replicas")
+    now = wanted.get(name, 1 if declared is None else declared)
+    number = now if declared is None else declared
     bounds = "" if "minReplicas" not in role or "maxReplicas" not in role else f"{role['minReplicas']} to {role['maxReplicas']}"
-    value = typed.get("replicas", "") if mine else str(wanted)
+    value = typed.get("replicas", "") if mine else str(number)
     return ChangeForm(
         id="scale" if alone else f"scale-{name}",
         kind=PlanKind.SCALE,
         role="" if alone else name,
         title="Scale" if alone else f"Scale {name}",
-        now=formats.count(wanted),
+        now=formats.count(number) if number == now else f"{formats.count(number)} declared, {formats.count(now)} wanted now",
         fields=(FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds),),
         needed=NEEDED_ROLE[PlanKind.SCALE],
         problem=_told(problem) if mine else None,

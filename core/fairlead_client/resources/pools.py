@@ -1,6 +1,6 @@
 """Pools: their spec, their state and their history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +25,8 @@ class PoolSummary:
     router made of a session that another writer had moved first: the request was served where the router sent it, but
     the session's home and history are the first writer's. `attainment` holds for `slo_percentile` (0-100);
     `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
-    changes with the generation, the routing table, the conditions and the instances' states, and with nothing else.
+    changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
+    with nothing else.
     `owner` names the GitOps tool that owns the object, if any: then the pool is read-only here.
     """
 
@@ -60,6 +61,12 @@ class PoolSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDetail:
+    """One pool with its spec and its instances.
+
+    `desired` has the instances wanted now, per role, as the operator has them: an InferencePoolRole, an open window of
+    a schedule, the load or the ratio may want others than the spec.
+    """
+
     pool: PoolSummary
     spec: dict[str, Any]
     generation: int
@@ -67,6 +74,7 @@ class PoolDetail:
     instances: list[InstanceSummary]
     live_routers: int
     table_acknowledged: bool
+    desired: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

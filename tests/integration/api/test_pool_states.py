@@ -53,9 +53,12 @@ async def test_a_new_version_comes_only_when_what_routers_act_on_changes(api: Ap
 async def test_a_pool_wants_what_its_operator_says_and_else_what_its_spec_says(api: ApiInstance) -> None:
     spec = {**SPEC, "replicas": 1, "roles": [{"name": "prefill", "minReplicas": 2}, {"name": "decode", "replicas": 2}]}
     await api.pool_operator.put_pool_state(CHAT, a_state(version=1, spec=spec))
-    assert (await api.viewer.pool(CHAT)).pool.desired == 4
+    declared = await api.viewer.pool(CHAT)
+    assert (declared.pool.desired, declared.desired) == (4, {"prefill": 2, "decode": 2})
     await api.pool_operator.put_pool_state(CHAT, a_state(version=2, spec=spec, desired={"prefill": 5, "decode": 2}))
-    assert (await api.viewer.pool(CHAT)).pool.desired == 7
+    told = await api.viewer.pool(CHAT)
+    assert (told.pool.desired, told.desired) == (7, {"prefill": 5, "decode": 2})
+    assert told.pool.state_digest != declared.pool.state_digest, "the page shows the numbers anew"
 
 
 async def test_an_older_state_is_a_conflict(api: ApiInstance) -> None:

@@ -100,22 +100,21 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             mix=[(reason, amount / reasons.total()) for reason, amount in reasons.most_common(6)] if decisions else None,
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
-            forms=change_forms.change_forms(detail.spec, detail.pool.desired, typed, problem),
+            forms=change_forms.change_forms(detail.spec, detail.desired, typed, problem),
         ),
         status=problem.status if problem else 200,
     )
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
-    """A row per role of the spec, and of every role that still has instances."""
-    wanted = {str(role.get("name", Role.BOTH)): change_forms.role_replicas(role, detail.pool.desired) for role in _roles(detail)}
+    """A row per role of which instances are wanted or still there."""
     rows = []
-    for name in dict.fromkeys([*wanted, *(str(one.role) for one in detail.instances)]):
+    for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.instances)]:
         states = Counter(one.state for one in detail.instances if one.role == name)
         rows.append(
             RoleRow(
                 name=name,
-                desired=wanted.get(name, 0),
+                desired=detail.desired.get(name, 0),
                 serving=states[InstanceState.SERVING],
                 starting=sum(states[one] for one in (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)),
                 cordoned=states[InstanceState.CORDONED],
@@ -133,10 +132,6 @@ def ratio_of(detail: PoolDetail) -> str | None:
         return None
     prefill, decode = rows[Role.PREFILL], rows[Role.DECODE]
     return f"{prefill.desired} : {decode.desired} wanted, {prefill.serving} : {decode.serving} serving"
-
-
-def _roles(detail: PoolDetail) -> list[dict[str, Any]]:
-    return detail.spec.get("roles") or [{"name": Role.BOTH.value}]
 
 
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:

@@ -76,7 +76,7 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
         ready=ready.status == "True",
         ready_reason=ready.reason,
         ready_message=ready.message,
-        desired=sum(row.desired.values()) if row.desired else declared_by(row.spec),
+        desired=sum(desired_of(row).values()),
         serving=states.serving if states else 0,
         draining=states.draining if states else 0,
         attainment=share(traffic.within, traffic.total) if traffic else None,
@@ -100,18 +100,24 @@ def _summary(row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, sta
 
 def _digest(row: Any, instances: str) -> str:
     """Eight hex digits over what a page shows of the pool's state and no rate or latency."""
-    seen = (row.generation, row.table_version, row.problem, row.conditions, instances)
+    seen = (row.generation, row.table_version, row.problem, row.conditions, row.desired, instances)
     return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
 
 
-def declared_by(spec: Mapping[str, Any]) -> int:
-    """The instances that a spec declares, over all its roles; 0 for one that cannot be read.
+def desired_of(row: Any) -> dict[str, int]:
+    """The instances wanted now, per role, of a row of the table pools."""
+    return row.desired or declared_by(row.spec)
+
+
+def declared_by(spec: Mapping[str, Any]) -> dict[str, int]:
+    """The instances that a spec declares, per role; what cannot be read is left out.
 
     For a pool of which the operator said no number: a new one's status has none yet, and an older operator never does.
     """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
-    declared = [role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles] or [spec.get("replicas", 1)]
-    return sum(number for number in declared if isinstance(number, int))
+    declared = {str(role.get("name")): role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles}
+    found = declared or {Role.BOTH.value: spec.get("replicas", 1)}
+    return {role: number for role, number in found.items() if isinstance(number, int)}
 
 
 def _inside(spec: Mapping[str, Any], *path: str) -> Any:

@@ -17,7 +17,7 @@ from fairlead_api.store.paging import page
 from fairlead_api.store.pools.instance_summaries import instance_summaries
 from fairlead_api.store.pools.latencies import Latencies
 from fairlead_api.store.pools.observations import live_routers
-from fairlead_api.store.pools.pool_summaries import pool_summaries
+from fairlead_api.store.pools.pool_summaries import desired_of, pool_summaries
 from fairlead_api.store.pools.rows import conditions_of, pool_row
 from fairlead_api.store.records import read
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
@@ -87,6 +87,7 @@ class PostgresPoolReads:
                 instances=await instance_summaries(self._latencies, connection, row, now),
                 live_routers=len(routers),
                 table_acknowledged=table_acknowledged(row.table_version, routers),
+                desired=desired_of(row),
             )
 
     async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:

@@ -150,8 +150,12 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
             {"name": "decode", "minReplicas": 2, "maxReplicas": 8},
         ]
         operator.fake.world.spec_changes[CHAT] = {"replicas": 1, "roles": roles}
+        operator.fake.world.roles_wanted[CHAT] = {"decode": 3, "prefill": 7}
         page = (await operator.http.get("/pools/default/chat")).text
-        assert "Prefill to decode: 5 : 2 wanted, 0 : 0 serving." in page
+        assert "Prefill to decode: 7 : 3 wanted, 0 : 0 serving." in page
+        assert "5 declared, 7 wanted now" in page
+        assert page.count('step="any" value="5"') == 1, "a plan changes the declared number, whatever a window wants"
+        assert page.count('step="any" value="3"') == 1, "what its InferencePoolRole asks for"
         assert "Scale prefill" in page
         assert "How an instance changes its role" in page
         answer = await operator.submit("/pools/default/chat/plans", kind="scale", role="decode", replicas="9")

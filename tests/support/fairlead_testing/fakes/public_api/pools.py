@@ -65,6 +65,7 @@ class Pools:
                 instances=self._world.instances(pool),
                 live_routers=2,
                 table_acknowledged=True,
+                desired=self._world.desired_of(pool),
             )
         )
 

@@ -35,6 +35,8 @@ class World:
     """Merge patches of specs that applied plans have left."""
     cordoned: set[str] = field(default_factory=set)
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
+    roles_wanted: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of pools of prefill and decode: the instances wanted of each role."""
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
@@ -115,6 +117,10 @@ class World:
             owner=self.owner[pool],
             created_at=self.now - timedelta(days=3, hours=4),
         )
+
+    def desired_of(self, pool: str) -> dict[str, int]:
+        """The instances wanted, by role."""
+        return self.roles_wanted.get(pool) or {Role.BOTH.value: self.desired[pool]}
 
     def annotations(self, instance: str) -> dict[str, Any]:
         """Those of the instance's pod that plans change."""
