@@ -171,6 +171,7 @@ async def test_a_service_of_somebody_else_is_left_alone_and_named_and_the_pool_s
 
 
 async def test_what_an_earlier_pool_left_running_is_taken_up_again() -> None:
+    left_behind = (Resource.PODS, Resource.SERVICES, Resource.BUDGETS, Resource.REVISIONS)
     stage = VirtualStage()
     stage.apply(replicas=3)
     await stage.settle()
@@ -179,7 +180,7 @@ async def test_what_an_earlier_pool_left_running_is_taken_up_again() -> None:
     stage.delete()
     await stage.round()
     del stage.cluster.objects[Resource.POOLS, "chat"]
-    for resource in (Resource.PODS, Resource.SERVICES, Resource.BUDGETS):
+    for resource in left_behind:
         for left in stage.cluster.all(resource):
             del left["metadata"]["ownerReferences"]
     stage.restart()
@@ -187,7 +188,7 @@ async def test_what_an_earlier_pool_left_running_is_taken_up_again() -> None:
     await stage.settle()
     assert {pod["metadata"]["name"] for pod in stage.pods()} == before
     uid = stage.pool()["metadata"]["uid"]
-    for resource in (Resource.PODS, Resource.SERVICES, Resource.BUDGETS):
+    for resource in left_behind:
         assert {left["metadata"]["ownerReferences"][0]["uid"] for left in stage.cluster.all(resource)} == {uid}
     assert stage.condition("Degraded")["status"] == "False"
     assert stage.reasons().count("InstanceAdopted") == 3
