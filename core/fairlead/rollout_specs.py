@@ -39,7 +39,7 @@ class RolloutSpec:
     )
 
     max_surge: int = whole("Instances above the wanted number while others are replaced.", 1, maximum=4096)
-    max_unavailable: int = whole("Instances that may be missing meanwhile, never below minReplicas.", 0, maximum=4096)
+    max_unavailable: int = whole("Instances that may be missing meanwhile, never below minReplicas, or an open window's.", 0, maximum=4096)
     paused: bool = truth("Whether outdated instances stay as they are for now.", False)
     progress_deadline_seconds: float = duration(
         "Longest time without another updated instance until Progressing says so.", "10m", minimum=1.0, maximum=_DAY

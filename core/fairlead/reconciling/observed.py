@@ -89,7 +89,10 @@ _AT_ONCE = Warming()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
-    """What the spec in force wants for one role."""
+    """What the spec in force wants for one role.
+
+    `min_replicas` is the lower bound in force: the role's own, or a higher one of a schedule's open window.
+    """
 
     role: Role = Role.BOTH
     replicas: int

@@ -252,7 +252,7 @@ class PoolReconciler:
     ) -> None:
         """Say that a role is scaled to another number than was asked for, once; its object's status remembers it."""
         for item in declared:
-            if item.bounded and (objects[item.role].document.get("status") or {}).get("message") != item.reason:
+            if item.beyond and (objects[item.role].document.get("status") or {}).get("message") != item.reason:
                 self._recorder.record(identity, now, "ScaleBounded", item.reason)
 
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]]) -> bool:

@@ -13,13 +13,17 @@ from fairlead_operator.observing.field_managers import spec_manager
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedReplicas:
-    """The number of instances wanted of a role, and where the number comes from: `spec.replicas set by kubectl`."""
+    """The number of instances wanted of a role, and where the number comes from: `spec.replicas set by kubectl`.
+
+    `least` is the lower bound in force: the role's own, or that of a schedule's open window.
+    """
 
     role: Role
     replicas: int
+    least: int
     reason: str
-    bounded: bool = False
-    """Whether the role's own bounds make it another number than was asked for; the reason says so."""
+    beyond: bool = False
+    """Whether the number asked for is beyond the role's own bounds; the reason says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,41 +61,43 @@ class ScaleStep:
 
 
 def wanted_replicas(spec: PoolSpec | None, pool: Mapping[str, Any], objects: Mapping[Role, RoleObject]) -> tuple[WantedReplicas, ...]:
-    """The number wanted of every role, as the pool or the role's object declares it."""
+    """The number of every role as the pool or the role's object declares it, not yet within any bounds."""
     return tuple(_declared(spec, role, pool, objects.get(role.name)) for role in spec.roles) if spec is not None else ()
 
 
 def _declared(spec: PoolSpec, role: RoleSpec, pool: Mapping[str, Any], found: RoleObject | None) -> WantedReplicas:
     if role.name is Role.BOTH:
         manager = spec_manager(pool["metadata"], "replicas")
-        return WantedReplicas(role=role.name, replicas=spec.replicas, reason=f"spec.replicas set by {manager}")
+        return WantedReplicas(role=role.name, replicas=spec.replicas, least=role.least, reason=f"spec.replicas set by {manager}")
     if role.replicas is not None:
         manager = spec_manager(pool["metadata"], "roles", role.name.value, "replicas")
-        return WantedReplicas(role=role.name, replicas=role.replicas, reason=f"roles[{role.name}].replicas set by {manager}")
+        reason = f"roles[{role.name}].replicas set by {manager}"
+        return WantedReplicas(role=role.name, replicas=role.replicas, least=role.least, reason=reason)
     if found is None:
         # The object is new, or somebody deleted it: what was wanted before goes on.
         known = next((item.get("desired") for item in (pool.get("status") or {}).get("roles") or () if item["name"] == role.name), None)
         number = min(max(known or 0, role.least), role.max_replicas)
-        return WantedReplicas(role=role.name, replicas=number, reason="its InferencePoolRole is made now")
-    number = min(max(found.replicas, role.least), role.max_replicas)
-    reason = f"replicas of its InferencePoolRole set by {found.manager}"
-    if number == found.replicas:
-        return WantedReplicas(role=role.name, replicas=number, reason=reason)
-    bound = "minReplicas" if number > found.replicas else "maxReplicas"
-    bounded = f"{found.replicas} {reason}; roles[{role.name}].{bound} makes it {number}"
-    return WantedReplicas(role=role.name, replicas=number, reason=bounded, bounded=True)
+        return WantedReplicas(role=role.name, replicas=number, least=role.least, reason="its InferencePoolRole is made now")
+    reason, beyond = f"replicas of its InferencePoolRole set by {found.manager}", True
+    if found.replicas < role.least:
+        reason = f"{found.replicas} {reason}; roles[{role.name}].minReplicas makes it {role.least}"
+    elif found.replicas > role.max_replicas:
+        reason = f"{found.replicas} {reason}; roles[{role.name}].maxReplicas makes it {role.max_replicas}"
+    else:
+        beyond = False
+    return WantedReplicas(role=role.name, replicas=found.replicas, least=role.least, reason=reason, beyond=beyond)
 
 
 def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> tuple[DesiredRole, ...]:
     """What the planner is told of every role by the spec in force."""
     if spec is None:
         return ()
-    number = {item.role: item.replicas for item in wanted}
+    of = {item.role: item for item in wanted}
     return tuple(
         DesiredRole(
             role=role.name,
-            replicas=number[role.name],
-            min_replicas=role.least,
+            replicas=of[role.name].replicas,
+            min_replicas=of[role.name].least,
             max_replicas=role.max_replicas,
             spec_hash=spec_hash(spec, role.name),
             drain_timeout_seconds=spec.drain.timeout_seconds,

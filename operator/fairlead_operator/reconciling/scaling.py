@@ -128,11 +128,13 @@ def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecis
 
 
 def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[ScalingDecisionRecord]) -> WantedReplicas:
-    """The number with the reason that set it; a declared one keeps its own."""
-    if target.reason is TargetReason.DECLARED:
-        return item
+    """The number with the reason that set it; a declared one keeps its own, also beyond the role's bounds."""
     bounds = f"{target.bounds.lower} to {target.bounds.upper}"
     match target.reason:
+        case TargetReason.DECLARED:
+            reason = item.reason
+        case TargetReason.ROLE_BOUNDS if item.beyond:
+            reason = item.reason
         case TargetReason.SCHEDULE:
             reason = f"schedule {target.schedule} bounds it to {bounds}"
         case TargetReason.ROLE_BOUNDS:
@@ -140,7 +142,7 @@ def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[Scalin
         case _:
             applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
             reason = applied[-1] if applied else f"set by {'the ratio' if target.reason is TargetReason.RATIO else 'scaling'} before"
-    return WantedReplicas(role=item.role, replicas=target.replicas, reason=reason)
+    return WantedReplicas(role=item.role, replicas=target.replicas, least=target.bounds.lower, reason=reason)
 
 
 def _roles_of(decision: ScalingDecisionRecord) -> set[Role]:

@@ -134,3 +134,26 @@ async def test_a_schedule_that_decides_nothing_is_told_with_who_does() -> None:
     stage.now = start
     await stage.round()
     assert told(stage).overruled == {"other": "one"}
+
+
+async def test_a_rollout_keeps_the_fewest_instances_that_an_open_window_allows() -> None:
+    stage, start = await staged(schedule(duration="1h"))
+    stage.now = start
+    while stage.condition("Ready")["message"] != "4 of 4 instances serve":
+        await stage.settle()
+    window = [schedule(start, duration="1h")]
+    former = {pod["metadata"]["name"] for pod in stage.pods()}
+    stage.apply(
+        replicas=2,
+        engine={"prefillTokensPerSecond": 2000},
+        rollout={"maxSurge": 1, "maxUnavailable": 1},
+        scaling={"schedules": window},
+    )
+    serving = []
+    for _ in range(120):
+        stage.pods_become_ready()
+        stage.now += 1
+        await stage.round()
+        serving.append(stage.pool()["status"]["serving"])
+    assert not former & {pod["metadata"]["name"] for pod in stage.pods()}
+    assert min(serving) == 4, "the role's own minimum would allow three"
