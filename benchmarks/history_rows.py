@@ -34,6 +34,8 @@ _CANDIDATE = (
     '[{"instance":"i1","hit_tokens":1,"miss_tokens":2,"pending_tokens":3,"predicted_ttft_seconds":0.5,"total":1.0,"terms":{"a":1}},'
     '{"instance":"i2","hit_tokens":1,"miss_tokens":2,"pending_tokens":3,"predicted_ttft_seconds":0.7,"total":2.0,"terms":{"a":2}}]'
 )
+_SCHEDULE = '{"name": "p1", "cron": "0 8 * * *", "duration": "1h", "roles": [{"name": "both", "minReplicas": 1}]}'
+_SIGNALS = '{"role": "both", "serving": 4, "in_flight": 9, "waiting": 1, "prompt_tokens_per_second": 900, "output_tokens_per_second": 90}'
 _MOVE = """
 INSERT INTO $table (id, pool_id, session, request, source, target, trigger, at, recorded_at, router, predicted_source_ttft_seconds,
     predicted_target_ttft_seconds, benefit_seconds, actual_ttft_seconds, outcome)
@@ -46,7 +48,8 @@ FROM (SELECT i, $p1 AS p1, now() - i * make_interval(secs => ${days} * 86400.0 /
 _POOLS = """
 INSERT INTO pools (namespace, name, uid, generation, resource_version, model, spec, labels, annotations, changed_by, conditions, revision,
     created_at, observed_at)
-SELECT 'big', 'p' || i, 'u' || i, 1, '1', 'm', jsonb_build_object('model', 'm', 'replicas', ${instances}), '{}', '{}', 'x', '[]', 1,
+SELECT 'big', 'p' || i, 'u' || i, 1, '1', 'm',
+    jsonb_build_object('model', 'm', 'replicas', ${instances}, 'scaling', '{"schedules": [${schedule}]}'::jsonb), '{}', '{}', 'x', '[]', 1,
     now() - interval '10 days', now() FROM generate_series(1, 3) i
 """
 _ROWS = (
@@ -96,6 +99,18 @@ SELECT $p1, 'router-0', 'i' || i, date_trunc('second', now()) - s * interval '1 
 FROM generate_series(1, ${instances}) i, generate_series(0, ${load_seconds} - 1) s
 """,
     """
+INSERT INTO scaling_decisions (id, pool_id, at, controller, role, mode, current, recommended, replicas, verdict, hold, cause, lower, upper,
+    reason, signals)
+SELECT 's-' || md5(i::text), $p1 + i % 3, now() - i * interval '30 seconds', (ARRAY['Scaling', 'Ratio'])[1 + i % 2],
+    (ARRAY['prefill', 'decode'])[1 + i % 2], 'SLO', 4, 5, 5, (ARRAY['Applied', 'Held'])[1 + i % 2], CASE WHEN i % 2 = 1 THEN 'Cooldown' END,
+    'Prompts', 1, 8, 'reason ' || i, '[${signals}]'::jsonb FROM generate_series(1, 25000) i
+""",
+    """
+INSERT INTO schedule_runs (pool_id, uid, schedule, start, closes, outcome, reason, opened_at, closed_at)
+SELECT $p1 + i % 3, 'u', 'p' || i % 3, t, t + interval '1 minute', (ARRAY['closed', 'skipped'])[1 + i % 2], 'ended', t, t + interval '1 minute'
+FROM (SELECT i, now() - i * interval '5 minutes' AS t FROM generate_series(1, 25000) i) made
+""",
+    """
 INSERT INTO audit_log (id, at, day, actor, role, source, action, object, result, chain)
 SELECT i, t, (t AT TIME ZONE 'UTC')::date, 'person-' || i % 50, 'admin', 'test', (ARRAY['plan.applied', 'login', 'access.denied'])[1 + i % 3],
     'big/p' || (1 + i % 3), 'ok', md5(i::text)
@@ -116,7 +131,12 @@ END $$
 
 def fill(url: str, size: Size) -> None:
     """Fills an empty, migrated database (a libpq URL) and brings its statistics up to date."""
-    values = {name: getattr(size, name) for name in Size.__slots__} | {"candidates": _CANDIDATE, "p1": _P1}
+    values = {name: getattr(size, name) for name in Size.__slots__} | {
+        "candidates": _CANDIDATE,
+        "p1": _P1,
+        "schedule": _SCHEDULE,
+        "signals": _SIGNALS,
+    }
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET TIME ZONE 'UTC'")
         connection.execute("SET synchronous_commit = off")

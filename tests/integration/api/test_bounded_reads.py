@@ -51,8 +51,26 @@ VALUES: dict[str, tuple[str, ...]] = {
     "object": ("big/p1", "nope", "big*"),
     "from": ((datetime.now(UTC) - timedelta(days=5)).isoformat(),),
     "to": ((datetime.now(UTC) - timedelta(days=1)).isoformat(),),
+    "at": ("now",),
+    "schedule": ("p1", "nope"),
+    "role": ("prefill", "both"),
+    "controller": ("Scaling", "Ratio"),
+    "verdict": ("Held", "Advised"),
+    "add": ("1",),
+    "remove": ("i7",),
+    "anchors": ("200",),
 }
-PLACES = {"namespace": "big", "name": "p1", "instance": "i7", "session": "sess-a87ff679a2f3e71d9181a67b7542122c", "entry_id": "77"}
+VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {"/v1/schedule-runs": {"outcome": ("closed", "open")}}
+"""Values of a filter that means something else at one path."""
+
+PLACES = {
+    "namespace": "big",
+    "pool": "p1",
+    "name": "p1",
+    "instance": "i7",
+    "session": "sess-a87ff679a2f3e71d9181a67b7542122c",
+    "entry_id": "77",
+}
 LEFT_OUT = {
     "/v1/live": "a stream of what the others read",
     "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
@@ -92,15 +110,17 @@ def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, di
     """The path with no filter, with each, and with each two."""
     places = dict(PLACES)
     with psycopg.connect(plain(url)) as connection:
-        for place, table in {"migration_id": "migrations", "reroute_id": "reroutes", "decision_id": "decisions"}.items():
+        decided = "scaling_decisions" if "scaling" in path else "decisions"
+        for place, table in {"migration_id": "migrations", "reroute_id": "reroutes", "decision_id": decided}.items():
             row = connection.execute(f"SELECT id FROM {table} ORDER BY at LIMIT 1".encode()).fetchone()
             places[place] = row[0] if row else "nope"
     named = path.format_map({name: quote(value, safe="") for name, value in {**places, "plan_id": "nope"}.items()})
+    values = VALUES | VALUES_OF.get(path, {})
     yield named, {}
-    yield from ((named, {name: value}) for name in filters for value in VALUES[name])
+    yield from ((named, {name: value}) for name in filters for value in values[name])
     for first, second in itertools.combinations(filters, 2):  # of values that occur, and of one that does not among many that do
-        yield named, {first: VALUES[first][0], second: VALUES[second][0]}
-        yield named, {first: VALUES[first][-1], second: VALUES[second][0]}
+        yield named, {first: values[first][0], second: values[second][0]}
+        yield named, {first: values[first][-1], second: values[second][0]}
 
 
 class Statements:

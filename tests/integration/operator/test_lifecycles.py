@@ -21,6 +21,8 @@ def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: St
         "SLOMet",
         "ControlPlaneReachable",
         "Degraded",
+        "ScalingActive",
+        "ScalingLimited",
     }
     service = stage.client.call("GET", "/api/v1/namespaces/default/services/fresh")
     assert service["spec"]["clusterIP"] == "None"

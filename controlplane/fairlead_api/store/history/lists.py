@@ -104,16 +104,17 @@ def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[An
     return found
 
 
-def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]]) -> Chosen:
+def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved: Sequence[tuple[Any, Any]] = ()) -> Chosen:
     """Narrows a query by filters.
 
-    The first filter that is given narrows the query through its index (`column, at`); the others are tested on its
-    rows. Order `filters` by how few rows they leave, fewest first.
+    The first filter that is given narrows the query through its index (`column, at`); the others, and those `unserved`
+    by any index, are tested on its rows. Order `filters` by how few rows they leave, fewest first.
     """
     asked = [(column, value) for column, value in filters if value is not None]
+    tested = [*asked[1:], *((column, value) for column, value in unserved if value is not None)]
     if asked:
         query = query.where(asked[0][0] == asked[0][1])
-    return query, [equals(column.key, value) for column, value in asked[1:]]
+    return query, [equals(column.key, value) for column, value in tested]
 
 
 def equals(name: str, value: Any) -> Test:

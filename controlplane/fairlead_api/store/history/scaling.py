@@ -23,13 +23,10 @@ class PostgresScaling:
     async def scaling_decisions(self, wanted: ScalingFilter, span: Span) -> Page[ScalingDecisionItem]:
         columns = scaling_decisions.c
         async with self._lists.database.reading() as connection:
-            filters: list[tuple[Any, Any]] = [
-                (columns.pool_id, await self._lists.pool_id(connection, wanted.pool)),
-                (columns.role, wanted.role),
-                (columns.controller, wanted.controller),
-                (columns.verdict, wanted.verdict),
-            ]
-            chosen = narrowed(between(select(scaling_decisions), columns.at, wanted.start, wanted.end), filters)
+            pool = await self._lists.pool_id(connection, wanted.pool)
+            unserved = [(columns.role, wanted.role), (columns.controller, wanted.controller), (columns.verdict, wanted.verdict)]
+            decided = between(select(scaling_decisions), columns.at, wanted.start, wanted.end)
+            chosen = narrowed(decided, [(columns.pool_id, pool)], unserved)
             return await self._lists.page(connection, chosen, (columns.at, columns.id), _item, span)
 
     async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:

@@ -67,8 +67,8 @@ class PostgresSchedules:
     async def runs(self, wanted: RunFilter, span: Span) -> Page[ScheduleRun]:
         async with self._lists.database.reading() as connection:
             number = await self._lists.pool_id(connection, wanted.pool)
-            filters = [(runs.c.pool_id, number), (runs.c.schedule, wanted.schedule), (runs.c.outcome, wanted.outcome)]
-            chosen = narrowed(between(select(runs), runs.c.start, wanted.start, wanted.end), filters)
+            unserved = [(runs.c.schedule, wanted.schedule), (runs.c.outcome, wanted.outcome)]
+            chosen = narrowed(between(select(runs), runs.c.start, wanted.start, wanted.end), [(runs.c.pool_id, number)], unserved)
             return await self._lists.page(
                 connection, chosen, (runs.c.start, runs.c.id), lambda row, pool: read(ScheduleRun, row, pool=pool), span
             )
