@@ -13,9 +13,10 @@ from typing import Any, ClassVar, TypeVar
 from fairlead.instances import Role
 from fairlead.rollout_specs import RolloutSpec
 from fairlead.scaling.specs import RATIO_NEEDS_ROLES, SLO_KEEPS_AN_INSTANCE, RatioSpec, ScalingSpec
-from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec
+from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec, overridden
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
+from fairlead.schemas.writing import written
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, RoutingFacts, SessionFacts, SloFacts
 
 Facts = TypeVar("Facts")
@@ -193,7 +194,7 @@ class PoolScalingSpec(ScalingSpec):
 
     schedules: tuple[ScheduleSpec, ...] = listing(
         ScheduleSpec,
-        "Windows in time that bound the replicas of roles and override slo and earlyRejection; where several are open, the last to open decides.",
+        "Windows in time that bound the replicas of roles and override slo, earlyRejection and ratio; where several are open, the last to open decides.",
         (),
         key="name",
         max_items=MAX_SCHEDULES,
@@ -277,6 +278,13 @@ class PoolSpec:
             fault=lambda spec: next(_bounds_outside(spec)),
             message="the bounds in scaling.schedules[].roles must lie within the role's own minReplicas and maxReplicas in roles[]",
         ),
+        Rule(
+            cel="!has(self.scaling.schedules) || self.roles.exists(role, role.name == 'prefill') || "
+            "self.scaling.schedules.all(schedule, !has(schedule.ratio))",
+            holds=lambda spec: len(spec.roles) == 2 or not list(_scheduled_ratios(spec)),
+            fault=lambda spec: next(_scheduled_ratios(spec)),
+            message="scaling.schedules[].ratio needs the roles prefill and decode; remove it, or declare them in roles",
+        ),
     )
 
     model: str = text(
@@ -307,6 +315,13 @@ class PoolSpec:
         """The simulated engine's settings with defaults; None for real engines."""
         return (self.engine.simulated or SimulatedSpec()) if self.engine.type == "simulated" else None
 
+    def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
+        """How the ratio is kept without an open window, and in those of each schedule, with the sections' paths."""
+        yield "ratio", self.ratio
+        for place, schedule in enumerate(self.scaling.schedules):
+            if schedule.ratio is not None:
+                yield f"scaling.schedules[{place}].ratio", RatioSpec(**overridden(self.ratio, schedule.ratio))
+
     def facts(self) -> TableFacts:
         """The facts that routers must know; the prefill speed is multiplied by a simulated engine's time scale."""
         time_scale = self.simulated.time_scale if self.simulated else 1.0
@@ -333,6 +348,15 @@ def _scheduled_roles(spec: PoolSpec) -> Iterator[tuple[str, ScheduledRole]]:
     for place, schedule in enumerate(spec.scaling.schedules):
         for row, bounds in enumerate(schedule.roles):
             yield f"scaling.schedules[{place}].roles[{row}]", bounds
+
+
+def _scheduled_ratios(spec: PoolSpec) -> Iterator[tuple[str, object]]:
+    """Path and value of each schedule's section ratio."""
+    return (
+        (f"scaling.schedules[{place}].ratio", written(schedule.ratio))
+        for place, schedule in enumerate(spec.scaling.schedules)
+        if schedule.ratio is not None
+    )
 
 
 def _unknown_roles(spec: PoolSpec) -> Iterator[tuple[str, object]]:

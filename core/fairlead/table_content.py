@@ -21,11 +21,11 @@ class MirroredFacts:
     migrate_sessions: bool
     """Whether live sessions leave an instance when it starts draining."""
     scales: bool = False
-    """Whether signals decide numbers of instances, so that they are worth measuring."""
+    """Whether signals decide numbers of instances, if only in a window, so that they are worth measuring."""
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
-        fixed = spec.scaling.mode is ScalingMode.FIXED and spec.ratio.mode is RatioMode.FIXED
+        fixed = spec.scaling.mode is ScalingMode.FIXED and all(ratio.mode is RatioMode.FIXED for _, ratio in spec.ratios())
         return MirroredFacts(table=spec.facts(), migrate_sessions=spec.drain.migrate_sessions, scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":

@@ -1,8 +1,8 @@
-"""What open windows set together: bounds per role, SLO and early rejection.
+"""What open windows set together: bounds per role, SLO, early rejection and ratio.
 
-Of the open windows that say something about the same subject (one role, the SLO, early rejection), the one that opened
-last decides it alone. Windows that opened at the same instant give a role the larger bounds; for the SLO and early
-rejection the first by name decides.
+Of the open windows that say something about the same subject (one role, the SLO, early rejection, the ratio), the one
+that opened last decides it alone. Windows that opened at the same instant give a role the larger bounds; of any other
+subject the first by name decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,8 @@ from datetime import datetime
 
 from fairlead.instances import Role
 from fairlead.scaling.bounds import RoleBounds
-from fairlead.schedules.specs import EarlyRejectionOverride, ScheduledRole, ScheduleSpec, SloOverride, overridden
+from fairlead.scaling.specs import RatioSpec
+from fairlead.schedules.specs import EarlyRejectionOverride, RatioOverride, ScheduledRole, ScheduleSpec, SloOverride, overridden
 from fairlead.schedules.windows import Window, open_windows
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 
@@ -20,13 +21,14 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 class InForce:
     """What all open windows set; `windows` are in the order of `open_windows`.
 
-    `deciding` names, for each subject (a role's name, `slo`, `earlyRejection`), the schedules that decide it.
+    `deciding` names, for each subject (a role's name, `slo`, `earlyRejection`, `ratio`), the schedules that decide it.
     """
 
     windows: tuple[Window, ...]
     bounds: tuple[RoleBounds, ...]
     slo_override: SloOverride | None
     early_rejection_override: EarlyRejectionOverride | None
+    ratio_override: RatioOverride | None
     deciding: Mapping[str, tuple[str, ...]]
 
     def is_open(self, schedule: str) -> bool:
@@ -41,6 +43,10 @@ class InForce:
         """The pool's early rejection with what is overridden."""
         return pool if self.early_rejection_override is None else EarlyRejectionFacts(**overridden(pool, self.early_rejection_override))
 
+    def ratio(self, pool: RatioSpec) -> RatioSpec:
+        """How the pool's ratio is kept, with what is overridden."""
+        return pool if self.ratio_override is None else RatioSpec(**overridden(pool, self.ratio_override))
+
     def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:
         """The schedules that decide every subject of this one; none if it decides a subject itself."""
         deciding = [self.deciding.get(subject, ()) for subject in subjects(schedule)]
@@ -50,13 +56,9 @@ class InForce:
 
 
 def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
-    """What a schedule says something about: roles by name, `slo`, `earlyRejection`."""
-    found = [role.name.value for role in schedule.roles]
-    if schedule.slo is not None:
-        found.append("slo")
-    if schedule.early_rejection is not None:
-        found.append("earlyRejection")
-    return tuple(found)
+    """What a schedule says something about: roles by name, `slo`, `earlyRejection`, `ratio`."""
+    sections = {"slo": schedule.slo, "earlyRejection": schedule.early_rejection, "ratio": schedule.ratio}
+    return (*(role.name.value for role in schedule.roles), *(name for name, given in sections.items() if given is not None))
 
 
 def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
@@ -70,14 +72,16 @@ def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
             if not found or found[0].opens == window.opens:
                 found.append(window)
     names = {subject: tuple(window.schedule for window in found) for subject, found in deciding.items()}
-    slo, early_rejection = names.get("slo", ())[:1], names.get("earlyRejection", ())[:1]
     roles = {role: names[role.value] for role in Role if role.value in names}
+    first = {subject: by_name[found[0]] for subject, found in names.items()}
+    slo, early_rejection, ratio = first.get("slo"), first.get("earlyRejection"), first.get("ratio")
     return InForce(
         windows=windows,
         bounds=tuple(_larger(role, [by_name[name] for name in found]) for role, found in roles.items()),
-        slo_override=by_name[slo[0]].slo if slo else None,
-        early_rejection_override=by_name[early_rejection[0]].early_rejection if early_rejection else None,
-        deciding=names | ({"slo": slo} if slo else {}) | ({"earlyRejection": early_rejection} if early_rejection else {}),
+        slo_override=slo.slo if slo else None,
+        early_rejection_override=early_rejection.early_rejection if early_rejection else None,
+        ratio_override=ratio.ratio if ratio else None,
+        deciding={subject: found if subject in set(Role) else found[:1] for subject, found in names.items()},
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from fairlead.instances import Role
+from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec
 from fairlead.schedules.crons import Cron, parse_cron
 from fairlead.schedules.zones import parse_zone
 from fairlead.schemas.shapes import Rule, duration, listing, nested, override, text, texts, truth, whole
@@ -119,15 +120,29 @@ class EarlyRejectionOverride:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RatioOverride:
+    """Who balances prefill and decode while a window is open, and how; what is left out stays the pool's."""
+
+    mode: RatioMode | None = override(RatioSpec, "mode")
+    method: RatioMethod | None = override(RatioSpec, "method")
+    band: float | None = override(RatioSpec, "band")
+    donor_load: float | None = override(RatioSpec, "donor_load")
+    receiver_load: float | None = override(RatioSpec, "receiver_load")
+    period_seconds: float | None = override(RatioSpec, "period_seconds")
+    periods: int | None = override(RatioSpec, "periods")
+    cooldown_seconds: float | None = override(RatioSpec, "cooldown_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
     """Windows in time, and what holds while one is open."""
 
     RULES: ClassVar = (
         Rule(
-            cel="has(self.roles) && self.roles.size() > 0 || has(self.slo) || has(self.earlyRejection)",
-            holds=lambda schedule: bool(schedule.roles) or schedule.slo is not None or schedule.early_rejection is not None,
+            cel="has(self.roles) && self.roles.size() > 0 || has(self.slo) || has(self.earlyRejection) || has(self.ratio)",
+            holds=lambda schedule: bool(schedule.roles or schedule.slo or schedule.early_rejection or schedule.ratio),
             field="roles",
-            message="a schedule must change something; write roles, slo or earlyRejection",
+            message="a schedule must change something; write roles, slo, earlyRejection or ratio",
         ),
     )
 
@@ -166,9 +181,10 @@ class ScheduleSpec:
     early_rejection: EarlyRejectionOverride | None = nested(
         EarlyRejectionOverride, "Early rejection while a window is open.", optional=True
     )
+    ratio: RatioOverride | None = nested(RatioOverride, "How prefill and decode are balanced while a window is open.", optional=True)
 
 
-def overridden(section: Any, given: SloOverride | EarlyRejectionOverride) -> dict[str, Any]:
+def overridden(section: Any, given: SloOverride | EarlyRejectionOverride | RatioOverride) -> dict[str, Any]:
     """The fields of a pool's section with those that an override gives in their place."""
     told = {item.name: getattr(section, item.name) for item in fields(section)}
     return told | {item.name: getattr(given, item.name) for item in fields(given) if getattr(given, item.name) is not None}

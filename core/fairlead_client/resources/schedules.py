@@ -14,9 +14,9 @@ from fairlead.schedules.windows import Window
 class ScheduleItem:
     """One schedule of a pool.
 
-    `subjects` are the roles it bounds, `slo` and `earlyRejection`, as far as it says something about them. `spec` is
-    the schedule as a manifest writes it. `window` is open now. `next_starts` are the next 10 starts that will happen.
-    `owner` names the GitOps tool that owns the pool, if any: then it is read-only here.
+    `subjects` are the roles it bounds, `slo`, `earlyRejection` and `ratio`, as far as it says something about them.
+    `spec` is the schedule as a manifest writes it. `window` is open now. `next_starts` are the next 10 starts that will
+    happen. `owner` names the GitOps tool that owns the pool, if any: then it is read-only here.
     """
 
     pool: str
@@ -78,6 +78,9 @@ class InForceAt:
     percentile: float
     early_rejection: str
     headroom: float
+    ratio: str
+    """The mode of the ratio."""
+    ratio_method: str
     deciding: dict[str, list[str]]
     """The schedules that decide each subject that one does."""
     next_change: datetime | None

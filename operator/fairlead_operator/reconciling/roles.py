@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, RoleSpec
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, RoleChange, RolloutBounds, Warming
+from fairlead.scaling.specs import RatioSpec
 from fairlead_operator.manifests import spec_hash
 from fairlead_operator.observing.field_managers import spec_manager
 
@@ -109,9 +110,9 @@ def desired_roles(spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...]) -> 
     )
 
 
-def desired_pool(spec: PoolSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """What the planner is told of the pool."""
-    return DesiredPool(roles=roles, role_change=RoleChange(spec.ratio.method.value)) if spec is not None else None
+def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
+    """What the planner is told of the pool, `ratio` being as in force now; None without a spec in force."""
+    return DesiredPool(roles=roles, role_change=RoleChange(ratio.method.value)) if ratio is not None else None
 
 
 def scale_steps(status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...]) -> tuple[ScaleStep, ...]:

@@ -103,7 +103,7 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
             for role in spec.roles
         ),
         scaling=spec.scaling,
-        ratio=spec.ratio,
+        ratio=schedules.ratio,
         slo=schedules.told.slo,
         capacity=Capacity(prefill_tokens_per_second=engine.prefill_tokens_per_second, kv_cache_tokens=engine.kv_cache_tokens),
         windows=tuple(schedules.found.bounds),

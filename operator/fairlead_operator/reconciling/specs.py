@@ -79,13 +79,14 @@ def _check_flips(spec: PoolSpec) -> None:
 
     Raises InvalidInput where the ratio would be kept by such flips and the templates differ.
     """
-    if spec.ratio.mode is not RatioMode.AUTO or spec.ratio.method is not RatioMethod.ROLE_FLIP:
+    flips = [path for path, ratio in spec.ratios() if ratio.mode is RatioMode.AUTO and ratio.method is RatioMethod.ROLE_FLIP]
+    if not flips:
         return
     templates = [written(role).get("template") or {} for role in spec.roles]
     found = sorted(differences(templates[0], templates[-1]))
     if found:
         remedy = f"write Replace, or make roles[].template equal for prefill and decode: they differ in {', '.join(found)}"
-        raise InvalidInput("spec.ratio.method", spec.ratio.method.value, remedy)
+        raise InvalidInput(f"spec.{flips[0]}.method", RatioMethod.ROLE_FLIP.value, remedy)
 
 
 def _reread(document: object, policies: PolicyCatalogue) -> PoolSpec | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairlead.pool_states import SchedulesInForce
 from fairlead.pools import PoolSpec
+from fairlead.scaling.specs import RatioSpec
 from fairlead.schedules.in_force import InForce, in_force
 from fairlead.schedules.windows import next_change, next_starts
 from fairlead_operator.times import format_second, parse_time
@@ -30,9 +31,13 @@ class WindowEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
-    """The schedules of a spec at an instant. In `wake_in` seconds a window opens or closes; infinite if none does."""
+    """The schedules of a spec at an instant. In `wake_in` seconds a window opens or closes; infinite if none does.
+
+    `ratio` is the pool's, with what the open windows override.
+    """
 
     found: InForce
+    ratio: RatioSpec
     told: SchedulesInForce
     status: tuple[dict[str, Any], ...]
     wake_in: float
@@ -48,6 +53,7 @@ def scheduled(spec: PoolSpec | None, now: float) -> Scheduled | None:
     overruled = {schedule.name: " and ".join(found.overruling(schedule)) for schedule in schedules if found.is_open(schedule.name)}
     return Scheduled(
         found=found,
+        ratio=found.ratio(spec.ratio),
         told=SchedulesInForce(
             at=instant,
             windows=found.windows,

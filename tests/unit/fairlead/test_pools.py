@@ -67,6 +67,10 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
     assert spec.roles[0].template == TEMPLATE
 
 
+BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mode": "Auto"}}
+"""A schedule for a pool of prefill and decode."""
+
+
 @pytest.mark.parametrize(
     ("document", "field", "remedy"),
     [
@@ -133,6 +137,7 @@ def test_a_real_engine_is_not_simulated_and_keeps_its_template() -> None:
         ({"model": "m", "earlyRejection": {"mode": "load"}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "earlyRejection": {"mode": "Off"}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "earlyRejection": {"mode": False}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
+        ({"model": "m", "scaling": {"schedules": [BALANCED]}}, "spec.scaling.schedules[0].ratio", "needs the roles prefill and decode"),
         ({"model": "m", "drain": {"migrateSessions": "yes"}}, "spec.drain.migrateSessions", "true or false"),
     ],
 )

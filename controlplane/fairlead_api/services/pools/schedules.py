@@ -62,7 +62,7 @@ def in_force_at(pool: str, spec: PoolSpec, at: datetime) -> InForceAt:
     """What the spec has in force at an instant."""
     schedules = spec.scaling.schedules
     found = in_force(schedules, at)
-    slo, early_rejection = found.slo(spec.slo), found.early_rejection(spec.early_rejection)
+    slo, early_rejection, ratio = found.slo(spec.slo), found.early_rejection(spec.early_rejection), found.ratio(spec.ratio)
     return InForceAt(
         pool=pool,
         at=at,
@@ -73,6 +73,8 @@ def in_force_at(pool: str, spec: PoolSpec, at: datetime) -> InForceAt:
         percentile=slo.percentile,
         early_rejection=early_rejection.mode,
         headroom=early_rejection.headroom,
+        ratio=ratio.mode,
+        ratio_method=ratio.method,
         deciding={subject: list(names) for subject, names in found.deciding.items()},
         next_change=next_change(schedules, at),
     )

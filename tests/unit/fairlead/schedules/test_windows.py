@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.scaling.bounds import RoleBounds
+from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec
 from fairlead.schedules.conflicts import WEEK, conflicts
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
@@ -104,6 +105,15 @@ def test_what_a_later_window_does_not_mention_stays_with_the_earlier() -> None:
     assert found.early_rejection(EarlyRejectionFacts(headroom=2)) == EarlyRejectionFacts(mode="Load", headroom=2)
     assert found.deciding == {"both": ("peak",), "slo": ("day",), "earlyRejection": ("day",)}
     assert found.overruling(day) == ()
+
+
+def test_a_window_overrides_how_the_ratio_is_kept_and_leaves_the_rest_to_the_pool() -> None:
+    auto, calm = schedule("auto", ratio={"mode": "Auto", "cooldown": "5m"}), schedule("calm", roles=[], ratio={"mode": "Advise"})
+    found, pool = in_force([auto, calm], at(9)), RatioSpec(method=RatioMethod.REPLACE, band=0.5)
+    assert found.ratio(pool) == RatioSpec(mode=RatioMode.AUTO, method=RatioMethod.REPLACE, band=0.5, cooldown_seconds=300)
+    assert found.deciding == {"both": ("auto",), "ratio": ("auto",)}
+    assert found.overruling(calm) == ("auto",)
+    assert in_force([auto, calm], at(3)).ratio(pool) == pool
 
 
 def test_a_window_that_decides_nothing_knows_who_overrules_it() -> None:

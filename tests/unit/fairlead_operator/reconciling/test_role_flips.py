@@ -51,6 +51,10 @@ async def test_flips_between_different_templates_are_refused_by_the_field_that_d
     assert stage.condition("Ready")["reason"] == "InvalidSpec"
     assert stage.condition("Ready")["message"].startswith("spec.ratio.method")
     assert "spec" in stage.condition("Ready")["message"]
+    window = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mode": "Auto"}}
+    stage.apply(replicas=1, roles=split(1, 1, template=template), scaling={"schedules": [window]})
+    await stage.round()
+    assert stage.condition("Ready")["message"].startswith("spec.scaling.schedules[0].ratio.method")
     stage.apply(replicas=1, roles=split(1, 1, template=template), ratio={"mode": "Auto", "method": "Replace"})
     await stage.settle()
     assert stage.condition("Ready")["status"] == "True"

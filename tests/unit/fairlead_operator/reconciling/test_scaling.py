@@ -1,5 +1,6 @@
 """Scaling by signals on a fake cluster, in virtual time: what is decided, told, remembered and shown."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from fairlead.instances import Role
@@ -153,6 +154,29 @@ async def test_an_instance_goes_to_the_role_that_lacks_it_and_one_event_says_so(
     assert "ScalingUp" not in stage.reasons()
     [told] = [event for event in stage.api.events if event.reason == "RatioChanged"]
     assert told.after == {"prefill": 4, "decode": 2}
+
+
+async def test_a_window_lets_the_ratio_move_and_its_end_takes_the_move_back() -> None:
+    stage = VirtualStage()
+    start = datetime.fromtimestamp(int(stage.now) + 120, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    busy_hours = {"name": "busy", "cron": "0 0 29 2 *", "duration": "1m", "runAt": [start], "ratio": {**RATIO, "method": "RoleFlip"}}
+    stage.apply(replicas=1, roles=PAIR, ratio={"method": "Replace"}, scaling={"schedules": [busy_hours]})
+    await stage.settle()
+    arriving = {"serving": 3, "prompt_tokens_per_second": 4500.0, "output_tokens_per_second": 300.0}
+    unlike = role_signals(Role.PREFILL, prefill_load=1.5, **arriving), role_signals(Role.DECODE, decode_load=0.1, **arriving)
+    stage.api.signals = pool_signals(*unlike)
+
+    async def wanted(count: int) -> dict[str, int]:
+        await rounds(stage, count)
+        return {role["name"]: role["desired"] for role in stage.pool()["status"]["roles"]}
+
+    assert await wanted(5) == {"prefill": 3, "decode": 3}, "the pool's own mode is Fixed"
+    stage.now = datetime.fromisoformat(start).timestamp()
+    assert await wanted(4) == {"prefill": 4, "decode": 2}
+    assert "RoleFlipped" in stage.reasons(), "the method is the window's too"
+    stage.now += 60
+    assert await wanted(2) == {"prefill": 3, "decode": 3}
+    assert stage.condition("ScalingActive")["reason"] == "ScalingDisabled"
 
 
 async def test_a_fixed_pool_remembers_nothing_and_says_that_it_is_fixed() -> None:
