@@ -23,7 +23,7 @@ from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, Sched
 class ScheduleReader(Protocol):
     """The source of schedules. Single reads raise NotFound."""
 
-    async def schedules(self, pool: str | None, now: datetime) -> Page[ScheduleItem]: ...
+    async def schedules(self, pool: str | None, span: Span, now: datetime) -> Page[ScheduleItem]: ...
 
     async def schedule(self, pool: PoolKey, name: str, start: datetime, now: datetime) -> ScheduleDetail: ...
 
@@ -39,7 +39,7 @@ def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], da
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     def schedules(pool: str | None = None) -> Fetch:
-        return lambda span: reader.schedules(pool, clock())
+        return lambda span: reader.schedules(pool, span, clock())
 
     def runs(
         pool: str | None = None, schedule: str | None = None, outcome: RunOutcome | None = None, start: From = None, end: To = None

@@ -9,6 +9,7 @@ from fairlead.pool_states import PoolState, SchedulesInForce
 from fairlead.pools import parse_spec
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.runs import RunOutcome, RunReason
+from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_state, an_instance
 
@@ -62,6 +63,35 @@ async def test_a_refused_spec_does_not_keep_a_window_open(api: ApiInstance) -> N
     await api.pool_operator.put_pool_state(CHAT, refused)
     assert (await api.router.tables())[CHAT].slo.ttft_seconds == 5.0
     assert await runs(api) == [("day", 8, RunOutcome.CLOSED, RunReason.ENDED)]
+
+
+async def test_while_a_spec_is_refused_the_schedules_in_force_are_listed(api: ApiInstance) -> None:
+    day, late = schedule("day", "0 8 * * *"), schedule("late", "0 9 * * *")
+    await api.pool_operator.put_pool_state(CHAT, state(1, at(0), day))
+    after = state(2, at(1), late)
+    refused = PoolState(**{name: getattr(after, name) for name in PoolState.__slots__} | {"problem": "routing.policy: unknown"})
+    await api.pool_operator.put_pool_state(CHAT, refused)
+    assert [one.name for one in (await api.viewer.schedules({})).items] == ["day"]
+    assert (await api.viewer.schedule(CHAT, "day")).schedule.name == "day"
+    assert (await api.viewer.bounds(CHAT, at="2026-11-23T08:30:00Z")).deciding == {"slo": ["day"]}
+
+
+async def test_a_long_list_of_schedules_is_read_page_by_page(api: ApiInstance) -> None:
+    code = PoolKey(namespace="default", name="code")
+    some = [schedule(name, "0 8 * * *") for name in ("c", "a", "b")]
+    for number, (pool, uid) in enumerate(((CHAT, "uid-1"), (code, "uid-2")), 1):
+        made = state(number, at(0), *some)
+        await api.pool_operator.put_pool_state(
+            pool, PoolState(**{name: getattr(made, name) for name in PoolState.__slots__} | {"uid": uid})
+        )
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = await api.viewer.schedules({"limit": "2", **({"cursor": cursor} if cursor else {})})
+        found += [(one.pool, one.name) for one in page.items]
+        cursor, pages = page.next_cursor, pages + 1
+        assert page.total == 6
+    assert found == [(f"default/{pool}", name) for pool in ("chat", "code") for name in ("a", "b", "c")]
+    assert pages == 3
 
 
 async def test_each_start_is_recorded_once_with_what_became_of_it(api: ApiInstance) -> None:

@@ -49,7 +49,7 @@ class SchedulesPage(Context):
 
     template: ClassVar[str] = "pages/schedules.html"
     shell: Shell
-    schedules: list[ScheduleItem]
+    listing: Listing[ScheduleItem]
     runs: list[ScheduleRun] | None
     form: NewForm
 
@@ -76,11 +76,11 @@ async def index(visit: Visit) -> Response:
 
 async def _index(visit: Visit, form: NewForm, status: int = 200) -> Response:
     filters = visit.filters("pool")
-    schedules, runs = await asyncio.gather(
+    listing, runs = await asyncio.gather(
         visit.api.schedules(filters), visit.attempt("schedule runs", visit.api.schedule_runs({"pool": visit.param("pool"), "limit": 15}))
     )
     shell = await visit.shell("Schedules", "schedules", crumbs=(Crumb(words="Schedules"),), pool=visit.param("pool"))
-    page = SchedulesPage(shell=shell, schedules=schedules.items, runs=runs.items if runs else None, form=form)
+    page = SchedulesPage(shell=shell, listing=listing, runs=runs.items if runs else None, form=form)
     return visit.page(page, status)
 
 

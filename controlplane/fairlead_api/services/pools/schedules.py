@@ -21,10 +21,10 @@ _MOST_WINDOWS = 500
 """Most windows of a schedule in one week that are told."""
 
 
-def spec_of(document: Mapping[str, Any]) -> PoolSpec | None:
-    """The spec of a pool's row; None for one that is refused."""
+def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:
+    """The spec in force of a pool; None without one, and for one that this version cannot read any more."""
     try:
-        return parse_spec(document)
+        return parse_spec(document) if document is not None else None
     except InvalidInput:
         return None
 

@@ -186,7 +186,9 @@ async def _save_pool(
         "observed_at": now,
         "deleted_at": None,
     }
+    if state.problem is None:
+        values["spec_in_force"] = state.spec
     was = (await connection.execute(select(pools.c.uid, pools.c.revision, pools.c.deleted_at).where(pools.c.id == pool_id))).one()
     if was.uid != state.uid or was.deleted_at is not None:
-        values["created_at"] = now
+        values = {"spec_in_force": None, **values, "created_at": now}
     await connection.execute(update(pools).where(pools.c.id == pool_id).values(values))

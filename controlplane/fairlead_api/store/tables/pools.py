@@ -15,6 +15,7 @@ pools = Table(
     text_column("resource_version"),
     text_column("model"),
     json_column("spec"),
+    json_column("spec_in_force", null=True),
     json_column("facts", null=True),
     json_column("labels"),
     json_column("annotations"),
