@@ -36,6 +36,7 @@ class SandboxPlan:
     tokens: SecretTokens
     database_url: str
     postgres: PostgresServer | None
+    node_grace_seconds: float
     demo: bool
     load: bool
     publish_kubeconfig: Callable[[], Awaitable[None]]
@@ -120,7 +121,8 @@ def _postgres(server: PostgresServer) -> ProcessSpec:
 
 
 def _kubernetes_api(plan: SandboxPlan) -> ProcessSpec:
-    arguments = ("--state-dir", str(plan.directory.kubernetes), "--host", HOST, "--port", str(plan.ports["kubernetes-api"]))
+    address = ("--host", HOST, "--port", str(plan.ports["kubernetes-api"]))
+    arguments = ("--state-dir", str(plan.directory.kubernetes), *address, "--node-grace-seconds", f"{plan.node_grace_seconds:g}")
     return ProcessSpec(
         name="kubernetes-api",
         command=python_module("fairlead_sandbox.kubernetes_api.main", *arguments),

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fairlead_process.environment import NOT_SETTINGS, PREFIX, names, unread, variable
-from fairlead_process.kinds import Text
+from fairlead_process.kinds import Number, Text
+from fairlead_sandbox.kubernetes_api.collecting.grace_periods import GRACE_SECONDS
 from fairlead_sandbox.processes import ProcessSpec
 
 OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STATE_DIR", "FAIRLEAD_TOKEN"})
@@ -24,6 +25,15 @@ class SandboxSettings:
             "a Postgres of yours to use",
             "its contents outlive the sandbox",
             default_shown="one of its own",
+        ),
+    )
+    node_grace_seconds: float = field(
+        default=GRACE_SECONDS,
+        metadata=variable(
+            "FAIRLEAD_NODE_GRACE_SECONDS",
+            Number("seconds", least=5, most=3600),
+            "a node whose kubelet is silent for so long is lost: its pods are not ready any more",
+            "shorter = sooner replaced, but a busy machine may lose a node that lives; kube-controller-manager has 40 or 50",
         ),
     )
 

@@ -146,7 +146,8 @@ class SandboxRun:
             self._notices.append(
                 f"port {ENGINE_PORT} is taken on every address: demo engines use {ports['engine']}, your pools need spec.engine.port"
             )
-        external = read(SandboxSettings, self._environment).database_url
+        settings = read(SandboxSettings, self._environment)
+        external = settings.database_url
         postgres = None if external else embedded_server(data=directory.postgres_data, socket_directory=directory.socket_directory)
         setup = ClusterSetup(directory, engine_port=ports["engine"])
         plan = SandboxPlan(
@@ -156,6 +157,7 @@ class SandboxRun:
             tokens=load_or_create(directory.secrets),
             database_url=postgres.url if postgres else await check_external(external),
             postgres=postgres,
+            node_grace_seconds=settings.node_grace_seconds,
             demo=options.demo,
             load=options.load,
             publish_kubeconfig=setup.publish_kubeconfig,

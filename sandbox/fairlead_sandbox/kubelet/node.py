@@ -22,18 +22,26 @@ HEARTBEAT_SECONDS = LEASE_SECONDS / 4
 def node_status(node: str, stamp: str) -> Document:
     """The status that the node reports. Resources are counted generously, as nothing here enforces them."""
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(POD_CAPACITY)}
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "the sandbox's kubelet starts pods as processes",
-        "lastHeartbeatTime": stamp,
-        "lastTransitionTime": stamp,
-    }
+    conditions = [
+        ("Ready", "True", "KubeletReady", "the sandbox's kubelet starts pods as processes"),
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "the sandbox's kubelet never evicts pods"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "the sandbox's kubelet never evicts pods"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "the sandbox's kubelet never evicts pods"),
+    ]
     return {
         "capacity": amounts,
         "allocatable": amounts,
-        "conditions": [ready],
+        "conditions": [
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": stamp,
+                "lastTransitionTime": stamp,
+            }
+            for kind, status, reason, message in conditions
+        ],
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": node}],
         "nodeInfo": {
             "machineID": "",
@@ -51,14 +59,14 @@ def node_status(node: str, stamp: str) -> Document:
 
 
 async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], None]) -> None:
-    """Register the node, then renew its lease; register again when the API has lost it. Never returns.
+    """Register the node, then renew its lease; register again when the API has lost it or calls it lost. Never returns.
 
     Calls `registered` after the first success.
     """
     known = False
     while True:
         try:
-            if not known:
+            if not known or not await cluster.is_shown_ready():
                 await cluster.register_node(node_status(node, _seconds_stamp()))
             await cluster.renew_lease(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         except ClusterProblem as problem:

@@ -33,7 +33,7 @@ from fairlead_sandbox.kubelet.images import command_line, container_variables
 from fairlead_sandbox.kubelet.pod_specs import ContainerSpec, PodRefused, PodSpec, ProbeSpec
 from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
-from fairlead_sandbox.kubelet.statuses import pod_status
+from fairlead_sandbox.kubelet.statuses import pod_status, readiness
 from fairlead_sandbox.probing import ask_http, ask_tcp
 
 log = logging.getLogger(__name__)
@@ -82,9 +82,14 @@ class PodWorker:
         self._slot_holders: dict[str, asyncio.Event] = {}
 
     def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
-        """Take over a changed object: a deletion may have been requested, or another client has written a condition."""
+        """Take over a changed object: a deletion may have been requested, or another client has written a condition.
+
+        Where the API shows another readiness than was reported, it took the node for lost: all is reported again.
+        """
         self.pod = pod
         self._manifest = manifest
+        if self._reported is not None and readiness(manifest.get("status") or {}) != readiness(self._reported):
+            self._reported = None
         self._wake.set()
 
     def abandon(self) -> None:

@@ -13,7 +13,7 @@ from fairlead_sandbox.kubernetes_client import STRATEGIC_PATCH, Document, Kubern
 log = logging.getLogger(__name__)
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-LEASE_SECONDS = 40
+LEASE_SECONDS = 10
 EVENTS_WAITING = 500
 
 
@@ -44,6 +44,17 @@ class PodsApi:
 
     async def update_node(self, status: Document) -> None:
         await self._client.request("PATCH", f"/api/v1/nodes/{self._node}/status", {"status": status}, content_type=STRATEGIC_PATCH)
+
+    async def is_shown_ready(self) -> bool:
+        """Whether the Node is in the API and is Ready there. It is not after a silence of this kubelet."""
+        try:
+            node = await self._client.request("GET", f"/api/v1/nodes/{self._node}")
+        except ClusterProblem as problem:
+            if problem.status != 404:
+                raise
+            return False
+        conditions = (node.get("status") or {}).get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     async def renew_lease(self, stamp: str) -> None:
         """Report that the node lives; creates the Lease and its namespace when they are missing."""

@@ -45,6 +45,11 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
     }
 
 
+def readiness(status: Mapping[str, Any]) -> str | None:
+    """The status of a pod's condition Ready; None before it has one."""
+    return next((condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"), None)
+
+
 def refused_status(
     containers: list[Mapping[str, Any]], reason: str, message: str, previous: Mapping[str, Any], stamp: str
 ) -> dict[str, Any]:

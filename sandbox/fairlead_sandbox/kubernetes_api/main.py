@@ -14,6 +14,7 @@ import click
 from fairlead.errors import FairleadError
 from fairlead_process.logs import read_log_settings
 from fairlead_process.starting import begin, one_line_errors
+from fairlead_sandbox.kubernetes_api.collecting.grace_periods import GRACE_SECONDS
 from fairlead_sandbox.kubernetes_api.serving.private_files import write_private
 from fairlead_sandbox.kubernetes_api.serving.server import running_server
 
@@ -22,7 +23,7 @@ class StateInUse(FairleadError):
     """Another server uses this state directory."""
 
 
-async def serve(state_dir: Path, host: str, port: int) -> None:
+async def serve(state_dir: Path, host: str, port: int, node_grace_seconds: float) -> None:
     """Serve until SIGTERM or SIGINT. Raises InvalidInput for an address on which the server cannot listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -30,7 +31,7 @@ async def serve(state_dir: Path, host: str, port: int) -> None:
         loop.add_signal_handler(number, stop.set)
     kept = state_dir / "port"
     wanted = port or _kept_port(kept)
-    async with running_server(state_dir, host=host, port=wanted) as server:
+    async with running_server(state_dir, host=host, port=wanted, node_grace_seconds=node_grace_seconds) as server:
         write_private(kept, server.url.rsplit(":", 1)[1].encode())
         print(f"ready {server.url}", flush=True)
         await stop.wait()
@@ -57,12 +58,19 @@ def _locked(state_dir: Path) -> Iterator[None]:
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for objects, certificates and kubeconfigs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=int, default=0, help="Port to listen on; 0, the default, takes the port of last time, or a free one.")
-def main(state_dir: Path, host: str, port: int) -> None:
+@click.option(
+    "--node-grace-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=GRACE_SECONDS,
+    show_default=True,
+    help="Silence after which a node is lost.",
+)
+def main(state_dir: Path, host: str, port: int, node_grace_seconds: float) -> None:
     """Serve the sandbox's Kubernetes API."""
     with one_line_errors("kubernetes-api"):
         begin(read_log_settings)
         with _locked(state_dir):
-            asyncio.run(serve(state_dir, host, port))
+            asyncio.run(serve(state_dir, host, port, node_grace_seconds))
 
 
 if __name__ == "__main__":

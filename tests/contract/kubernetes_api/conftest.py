@@ -7,6 +7,7 @@ import ssl
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -92,14 +93,20 @@ WIDGETS = {
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    state = tmp_path_factory.mktemp("kubernetes")
+    with serving(tmp_path_factory.mktemp("kubernetes")) as found:
+        yield found
+
+
+@contextmanager
+def serving(state: Path, *, node_grace_seconds: float = 10.0) -> Iterator[RunningServer]:
+    """Run a server on a thread of its own."""
     ready = threading.Event()
     found: list[RunningServer] = []
     stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
         stop = asyncio.Event()
-        async with running_server(state) as running:
+        async with running_server(state, node_grace_seconds=node_grace_seconds) as running:
             found.append(running)
             stops.append((asyncio.get_running_loop(), stop))
             ready.set()
@@ -115,13 +122,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     assert not thread.is_alive(), "the server did not stop"
 
 
+def client_of(server: RunningServer) -> httpx.Client:
+    """An HTTP client with the admin's token."""
+    context = ssl.create_default_context(cafile=str(server.certificate_authority))
+    headers = {"Authorization": f"Bearer {server.token()}"}
+    return httpx.Client(base_url=server.url, verify=context, headers=headers, timeout=20, trust_env=False)
+
+
 @pytest.fixture(scope="session")
 def api(server: RunningServer) -> Iterator[httpx.Client]:
     """The admin's HTTP client."""
-    context = ssl.create_default_context(cafile=str(server.certificate_authority))
-    headers = {"Authorization": f"Bearer {server.token()}"}
-    with httpx.Client(base_url=server.url, verify=context, headers=headers, timeout=20, trust_env=False) as client:
+    with client_of(server) as client:
         assert client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=WIDGETS).status_code == 201
+        yield client
+
+
+@pytest.fixture(scope="module")
+def impatient_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """The admin's client of a server of its own, which gives up a silent node after half a second."""
+    with serving(tmp_path_factory.mktemp("kubernetes"), node_grace_seconds=0.5) as server, client_of(server) as client:
         yield client
 
 

@@ -113,8 +113,11 @@ def runs(process: ProcessIdentity | None) -> bool:
 
 
 @asynccontextmanager
-async def a_node(folder: Path) -> AsyncIterator[Node]:
-    async with running_server(folder) as server, KubernetesClient(read_kubeconfig(server.kubeconfig)) as client:
+async def a_node(folder: Path, *, node_grace_seconds: float = 10.0) -> AsyncIterator[Node]:
+    async with (
+        running_server(folder, node_grace_seconds=node_grace_seconds) as server,
+        KubernetesClient(read_kubeconfig(server.kubeconfig)) as client,
+    ):
         node = Node(state_dir=folder, client=client)
         await node.start_kubelet()
         try:
@@ -206,6 +209,26 @@ async def test_a_kubelet_that_was_killed_takes_its_pods_over_again(node: Node) -
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     await node.until("stays", lambda pod: is_ready(pod) and container_of(pod)["restartCount"] == 1)
+
+
+async def test_a_node_that_was_silent_is_ready_again_with_its_pods_when_its_kubelet_goes_on(tmp_path: Path) -> None:
+    async with a_node(tmp_path, node_grace_seconds=4.0) as node:
+        await node.create(a_pod("chat-c1"))
+        before = engine_of(await node.until("chat-c1", is_ready))
+        assert node.kubelet is not None
+        node.kubelet.send_signal(signal.SIGSTOP)
+        try:
+            lost = await node.until("chat-c1", lambda pod: not is_ready(pod))
+            shown = await node.client.request("GET", "/api/v1/nodes/sandbox")
+        finally:
+            node.kubelet.send_signal(signal.SIGCONT)
+        assert {one["type"] for one in lost["status"]["conditions"] if one["status"] == "False"} == {"Ready"}
+        assert {taint["effect"] for taint in shown["spec"]["taints"]} == {"NoSchedule"}, "the only node is never emptied"
+        after = await node.until("chat-c1", is_ready)
+        assert engine_of(after) == before
+        async with asyncio.timeout(10):
+            while (await node.client.request("GET", "/api/v1/nodes/sandbox"))["spec"].get("taints"):
+                await asyncio.sleep(0.1)
 
 
 async def test_pods_keep_running_while_the_api_is_away_and_are_reported_when_it_is_back(tmp_path: Path) -> None:

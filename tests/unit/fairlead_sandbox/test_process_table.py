@@ -32,6 +32,7 @@ def a_plan(*, routers: int = 2, embedded: bool = True, demo: bool = True, load: 
         tokens=TOKENS,
         database_url=server.url,
         postgres=server if embedded else None,
+        node_grace_seconds=7.5,
         demo=demo,
         load=load,
         publish_kubeconfig=nothing,

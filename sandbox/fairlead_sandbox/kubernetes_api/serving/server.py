@@ -18,6 +18,8 @@ from fairlead_process.starting import bind
 from fairlead_sandbox.kubernetes_api.collecting.disruption import DisruptionController
 from fairlead_sandbox.kubernetes_api.collecting.expiry import expire_events
 from fairlead_sandbox.kubernetes_api.collecting.garbage import GarbageCollector
+from fairlead_sandbox.kubernetes_api.collecting.grace_periods import GRACE_SECONDS
+from fairlead_sandbox.kubernetes_api.collecting.lost_nodes import LostNodes
 from fairlead_sandbox.kubernetes_api.kinds.kinds import CREATE_ONLY
 from fairlead_sandbox.kubernetes_api.kinds.registry import Registry
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, NotAcceptable, NotFound, TooLarge, Unauthorized
@@ -58,6 +60,7 @@ class KubernetesApi:
         clock: Clock = utc_now,
         randomness: random.Random | None = None,
         log_source: LogSource | None = None,
+        node_grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True)
         self.store = Store(state_dir / "objects.sqlite")
@@ -72,6 +75,7 @@ class KubernetesApi:
         self.subresources = Subresources(self.resources, self.endpoints, source)
         self.garbage = GarbageCollector(self.resources)
         self.disruption = DisruptionController(self.resources)
+        self.lost_nodes = LostNodes(self.resources, node_grace_seconds)
         self.failure = ""
         """The problem that ended a background job; empty while all is well."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,7 +83,7 @@ class KubernetesApi:
         self._create_first_namespaces()
 
     async def start(self) -> None:
-        jobs = (self.garbage.run(), self.disruption.run(), expire_events(self.resources))
+        jobs = (self.garbage.run(), self.disruption.run(), self.lost_nodes.run(), expire_events(self.resources))
         self._tasks = [asyncio.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._note_end)
@@ -258,16 +262,23 @@ class RunningServer:
 
 @asynccontextmanager
 async def running_server(
-    state_dir: Path, *, host: str = "127.0.0.1", port: int = 0, log_source: LogSource | None = None
+    state_dir: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    log_source: LogSource | None = None,
+    node_grace_seconds: float = GRACE_SECONDS,
 ) -> AsyncIterator[RunningServer]:
     """Serve `state_dir` over TLS until the block ends; port 0 takes a free one.
+
+    A node that is silent for `node_grace_seconds` is lost.
 
     Raises InvalidInput for an address on which the server cannot listen.
     """
     certificates = ensure_certificates(state_dir / "pki", host)
     accounts = ensure_accounts(state_dir / "tokens.csv")
     listener = bind("--host/--port", host, port)
-    api = KubernetesApi(state_dir, accounts, log_source=log_source)
+    api = KubernetesApi(state_dir, accounts, log_source=log_source, node_grace_seconds=node_grace_seconds)
     runner = web.AppRunner(create_app(api), access_log=None, handler_cancellation=True, shutdown_timeout=2.0)
     await runner.setup()
     try:

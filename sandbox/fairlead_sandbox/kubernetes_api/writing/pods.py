@@ -7,6 +7,9 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, cop
 
 DEFAULT_GRACE_SECONDS = 30
 FINISHED = frozenset({"Succeeded", "Failed"})
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+DEFAULT_TOLERATION_SECONDS = 300
+"""How long a pod stays bound to a node that is not ready or unreachable, unless it says otherwise."""
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
@@ -58,6 +61,18 @@ def default_pod(pod: Object) -> None:
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    _default_tolerations(spec)
+
+
+def _default_tolerations(spec: Object) -> None:
+    """What the admission plugin DefaultTolerationSeconds adds."""
+    given = spec.get("tolerations", [])
+    covered = {one.get("key", "") for one in given if one.get("effect", "") in {"", "NoExecute"}}
+    for taint in (NOT_READY, UNREACHABLE):
+        if not covered & {"", taint}:
+            toleration = {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": DEFAULT_TOLERATION_SECONDS}
+            given = [*given, toleration]
+    spec["tolerations"] = given
 
 
 def initial_status(pod: Object) -> Object:

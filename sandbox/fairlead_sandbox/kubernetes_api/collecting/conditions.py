@@ -1,0 +1,52 @@
+"""Writes conditions into a status, and the Events that tell people why."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+
+from fairlead_sandbox.kubernetes_api.objects.errors import ApiError
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, timestamp
+from fairlead_sandbox.kubernetes_api.storing.store import Stored
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources, WriteOptions
+
+_OPTIONS = WriteOptions(field_manager="fairlead-sandbox")
+_numbers = itertools.count()
+
+
+def condition_of(item: Object, kind: str) -> Object | None:
+    """The condition of this type, or None; it belongs to the object."""
+    found: Object | None = next((one for one in at_path(item, "status", "conditions", default=[]) if one.get("type") == kind), None)
+    return found
+
+
+def set_condition(item: Object, condition: Object, now: str) -> None:
+    """Put a condition in place of the one of its type; the transition time changes with the status only."""
+    before = condition_of(item, condition["type"])
+    same = before is not None and before["status"] == condition["status"]
+    since = before["lastTransitionTime"] if same and before is not None and "lastTransitionTime" in before else now
+    conditions = item.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [*(one for one in conditions if one is not before), {**condition, "lastTransitionTime": since}]
+
+
+def record_event(resources: Resources, about: Stored, *, kind: str, event_type: str, reason: str, message: str, component: str) -> None:
+    """Create an Event about an object of the core group, such as a Pod."""
+    events = resources.registry.find("", "v1", "events")
+    assert events is not None
+    now = timestamp(resources.clock())
+    namespace = about.namespace or "default"
+    body = {
+        "metadata": {"name": f"{about.name}.{int(resources.clock().timestamp() * 1e9):x}.{next(_numbers):x}", "namespace": namespace},
+        "involvedObject": {"apiVersion": "v1", "kind": kind, "namespace": about.namespace, "name": about.name, "uid": about.uid},
+        "type": event_type,
+        "reason": reason,
+        "message": message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    with suppress(ApiError):  # a namespace that is being deleted takes no new object
+        resources.create(events, namespace, body, _OPTIONS)

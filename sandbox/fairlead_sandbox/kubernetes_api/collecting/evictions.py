@@ -1,0 +1,107 @@
+"""Deletes pods that must not stay on their node: it has a NoExecute taint, or its Node object is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fairlead_sandbox.kubernetes_api.collecting.conditions import record_event, set_condition
+from fairlead_sandbox.kubernetes_api.collecting.deleting import DeleteOptions, delete
+from fairlead_sandbox.kubernetes_api.collecting.grace_periods import QUARANTINE_SECONDS
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of, timestamp
+from fairlead_sandbox.kubernetes_api.storing.store import Stored
+from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED
+from fairlead_sandbox.kubernetes_api.writing.resources import Resources
+
+NO_EXECUTE = "NoExecute"
+
+
+class Evictions:
+    """Deletes pods by the taints and the absence of their nodes; `check` is called again and again.
+
+    What it remembers between two calls begins anew with the process, as in kube-controller-manager.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._tainted_since: dict[str, float] = {}
+        """By a pod's uid."""
+        self._missing_since: dict[str, float] = {}
+        """By a node's name."""
+
+    def check(self, now: float) -> None:
+        """Delete what has to go at `now`, in seconds that never go back."""
+        nodes = {stored.name: stored.object for stored in self._resources.store.list("nodes")}
+        placed = [
+            (stored, str(node)) for stored in self._resources.store.list("pods") if (node := at_path(stored.object, "spec", "nodeName"))
+        ]
+        missing = {name for _, name in placed} - nodes.keys()
+        self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
+        tainted: dict[str, float] = {}
+        for pod, name in placed:
+            if name in missing:
+                if now - self._missing_since[name] >= QUARANTINE_SECONDS:
+                    self._remove(pod)
+                continue
+            taints = [taint for taint in at_path(nodes[name], "spec", "taints", default=[]) if taint.get("effect") == NO_EXECUTE]
+            if not taints or pod.object["metadata"].get("deletionTimestamp"):
+                continue
+            tainted[pod.uid] = self._tainted_since.get(pod.uid, now)
+            tolerated = tolerated_seconds(at_path(pod.object, "spec", "tolerations", default=[]), taints)
+            if tolerated is not None and now - tainted[pod.uid] >= tolerated:
+                self._evict(pod)
+        self._tainted_since = tainted
+
+    def _evict(self, pod: Stored) -> None:
+        record_event(
+            self._resources,
+            pod,
+            kind="Pod",
+            event_type="Normal",
+            reason="TaintManagerEviction",
+            message=f"Marking for deletion Pod {pod.namespace}/{pod.name}",
+            component="taint-eviction-controller",
+        )
+        item = self._disrupted(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        self._resources.store.put("pods", pod.namespace, pod.name, item)
+        self._delete(pod, DeleteOptions())
+
+    def _remove(self, pod: Stored) -> None:
+        """Delete a pod without waiting for a kubelet, as it has none."""
+        if at_path(pod.object, "status", "phase") not in FINISHED:
+            item = self._disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists")
+            item["status"]["phase"] = "Failed"
+            self._resources.store.put("pods", pod.namespace, pod.name, item)
+        self._delete(pod, DeleteOptions(grace_seconds=0))
+
+    def _disrupted(self, pod: Stored, reason: str, message: str) -> Object:
+        item: Object = copy_of(pod.object)
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        set_condition(item, condition, timestamp(self._resources.clock()))
+        return item
+
+    def _delete(self, pod: Stored, options: DeleteOptions) -> None:
+        kind = self._resources.registry.by_storage("pods")
+        assert kind is not None
+        delete(self._resources, kind, pod.namespace, pod.name, options)
+
+
+def tolerated_seconds(tolerations: Iterable[Object], taints: Iterable[Object]) -> float | None:
+    """How long a pod may stay on a node with these taints: 0 = not at all, None = for ever."""
+    given = list(tolerations)
+    used: list[Object] = []
+    for taint in taints:
+        matching = next((one for one in given if _tolerates(one, taint)), None)
+        if matching is None:
+            return 0.0
+        used.append(matching)
+    limits = [max(0.0, float(one["tolerationSeconds"])) for one in used if one.get("tolerationSeconds") is not None]
+    return min(limits, default=None)
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    exists = toleration.get("operator") == "Exists"
+    return exists or (bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", ""))
