@@ -1,5 +1,5 @@
-"""The rights of deploy/operator-rbac.yaml are those the operator asks for, no fewer and no more; and it starts
-when the API comes back.
+"""The rights of the manifests in deploy/ are those the operator and the control API ask for, no fewer and no more; and
+the operator starts when the API comes back.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,9 @@ import yaml
 
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
+from fairlead_api.cluster import KubernetesCluster
+from fairlead_api.services.errors import NotFound
+from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_testing.fakes.system_api import running_fake_system_api
 from fairlead_testing.running.operator_process import ROLES, ROOT, OperatorProcess, Stage, eventually, free_port, health
@@ -23,9 +26,9 @@ PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
-def granted() -> set[Right]:
+def granted(manifest: str = "operator-rbac.yaml") -> set[Right]:
     """All rights of all roles in the manifest."""
-    documents = yaml.safe_load_all((ROOT / "deploy" / "operator-rbac.yaml").read_text(encoding="utf-8"))
+    documents = yaml.safe_load_all((ROOT / "deploy" / manifest).read_text(encoding="utf-8"))
     rules = [rule for document in documents if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
     return {
         (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
@@ -119,6 +122,20 @@ def test_the_operator_asks_for_exactly_the_rights_of_the_manifest(proxied: tuple
         "what the finalizers right is for"
     )
     assert FINALIZERS in granted()
+
+
+async def test_the_control_api_asks_for_exactly_the_rights_of_its_manifest(kubeconfig: str, tmp_path: Path) -> None:
+    with recording_proxy(KubernetesClient.of(kubeconfig), tmp_path) as proxy:
+        proxy.start()
+        cluster = KubernetesCluster(str(proxy.kubeconfig))
+        for kind in TargetKind:
+            target = Target(kind=kind, namespace="default", name="nobody")
+            with pytest.raises(NotFound):
+                await cluster.read(target)
+            with pytest.raises(NotFound):
+                await cluster.patch(target, {}, "1", {}, dry_run=True)
+        await cluster.close()
+        assert proxy.asked == granted("control-api-rbac.yaml")
 
 
 def test_limited_to_a_namespace_it_asks_for_nothing_outside_and_begins_at_once(proxied: tuple[Stage, RecordingProxy]) -> None:
