@@ -130,18 +130,20 @@ def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecis
 def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[ScalingDecisionRecord]) -> WantedReplicas:
     """The number with the reason that set it; a declared one keeps its own, also beyond the role's bounds."""
     bounds = f"{target.bounds.lower} to {target.bounds.upper}"
+    applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
     match target.reason:
         case TargetReason.DECLARED:
             reason = item.reason
         case TargetReason.ROLE_BOUNDS if item.beyond:
             reason = item.reason
+        case _ if applied:  # it names the bounds too, if they cut it short
+            reason = applied[-1]
         case TargetReason.SCHEDULE:
             reason = f"schedule {target.schedule} bounds it to {bounds}"
         case TargetReason.ROLE_BOUNDS:
             reason = f"the role's bounds are {bounds}"
         case _:
-            applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
-            reason = applied[-1] if applied else f"set by {'the ratio' if target.reason is TargetReason.RATIO else 'scaling'} before"
+            reason = f"set by {'the ratio' if target.reason is TargetReason.RATIO else 'scaling'} before"
     return WantedReplicas(role=item.role, replicas=target.replicas, least=target.bounds.lower, reason=reason)
 
 

@@ -140,6 +140,16 @@ async def test_bounds_are_named_where_they_limit() -> None:
     assert stage.condition("ScalingActive")["reason"] == "ValidSignalsFound"
 
 
+async def test_a_step_that_bounds_cut_short_has_the_reason_of_its_decision() -> None:
+    stage = await a_stage({**QUICK, "scaleUp": {**QUICK["scaleUp"], "instances": 10}})
+    stage.api.signals = busy()
+    assert await rounds(stage, 1) == [6]
+    [grown] = [event for event in stage.events if event[1] == "ScalingUp"]
+    [shown] = stage.pool()["status"]["scaling"]["decisions"]
+    assert shown["reason"].endswith("only 6 instead of 8: the bounds are 1 to 6")
+    assert shown["reason"] in grown[2]
+
+
 async def test_an_instance_goes_to_the_role_that_lacks_it_and_one_event_says_so() -> None:
     stage = VirtualStage()
     stage.apply(replicas=1, roles=PAIR, ratio=RATIO)
