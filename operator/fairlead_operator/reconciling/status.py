@@ -39,6 +39,7 @@ def status_document(
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "conditions": list(merge_conditions(old.get("conditions") or (), pool_conditions(facts), generation, now)),
+        "desired": sum(role.replicas for role, _ in facts.by_role),
         "replicas": sum(1 for instance in present if instance.draining_since is None),
         "serving": serving,
         "selector": selector,

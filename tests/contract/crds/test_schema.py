@@ -251,7 +251,7 @@ def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesCl
         "spec": {"model": "m", "replicas": 3},
     }
     client.call("POST", POOLS, body)
-    status = {"replicas": 2, "serving": 1, "selector": "fairlead.dev/pool=columns"}
+    status = {"desired": 3, "replicas": 2, "serving": 1, "selector": "fairlead.dev/pool=columns", "slo": {"attainment": 0.987}}
     status["conditions"] = [
         {"type": "Ready", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     ]
@@ -260,5 +260,8 @@ def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesCl
     assert (scale["spec"]["replicas"], scale["status"]["replicas"], scale["status"]["selector"]) == (3, 2, "fairlead.dev/pool=columns")
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     table = client.session.get(f"{client.server}{POOLS}/columns", headers=accept, timeout=10).json()
-    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Ready", "Replicas", "Serving", "Policy", "SLO", "Age"]
-    assert table["rows"][0]["cells"][:6] == ["columns", "False", 3, 1, "fairlead", "5s"]
+    named = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
+    short, wide = ["Name", "Ready", "Desired", "Serving", "Policy", "SLO", "Age"], ["Present", "Attainment", "Model", "Reason"]
+    assert named == [*((name, 0) for name in short), *((name, 1) for name in wide)]
+    cells = table["rows"][0]["cells"]
+    assert (cells[:6], cells[7:]) == (["columns", "False", 3, 1, "fairlead", "5s"], [2, 0.987, "m", "R"])

@@ -280,7 +280,7 @@ async def test_a_pool_of_prefill_and_decode_gets_both_and_each_has_its_budget() 
     assert budgets == {"chat-prefill": 2, "chat-decode": 1}
     status = stage.pool()["status"]
     assert [(role["name"], role["desired"], role["ready"]) for role in status["roles"]] == [("prefill", 3, 3), ("decode", 2, 2)]
-    assert status["replicas"] == 5
+    assert (status["desired"], status["replicas"]) == (5, 5)
     assert {item.role.value for item in stage.api.states[-1].instances} == {"prefill", "decode"}
     assert stage.api.states[-1].desired == {"prefill": 3, "decode": 2}
 
@@ -294,6 +294,7 @@ async def test_one_role_is_scaled_and_the_other_left_alone() -> None:
     await stage.settle()
     assert Counter(pod["metadata"]["labels"]["llm-d.ai/role"] for pod in stage.pods()) == {"prefill": 1, "decode": 2}
     assert set(decode) < {pod["metadata"]["name"] for pod in stage.pods()}
+    assert stage.pool()["status"]["desired"] == 3
     prefill, decoding = stage.pool()["status"]["roles"]
     assert prefill["lastScale"] | {"at": ""} == {"at": "", "from": 3, "to": 1, "reason": "roles[prefill].replicas set by kubectl"}
     assert "lastScale" not in decoding
