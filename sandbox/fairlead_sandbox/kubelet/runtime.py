@@ -13,6 +13,7 @@ from fairlead_sandbox.identities import MARK, ProcessIdentity, identity_of, send
 
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
+COPIED_AT_ONCE_BYTES = 64 * 1024
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", MARK)
 """Variables that a container gets from the kubelet's environment: those that Python needs to run, no credentials."""
 
@@ -79,7 +80,7 @@ class ProcessRuntime:
     async def bound_logs(self, every_seconds: float = 5.0) -> None:
         """Cut log files that grew over the limit down to their last part. Never returns.
 
-        Lines written during the cut may be lost.
+        A line is lost only if it is written between the last look at the file's end and the cut, which follows at once.
         """
         while True:
             await asyncio.sleep(every_seconds)
@@ -89,10 +90,14 @@ class ProcessRuntime:
                         await asyncio.to_thread(self._cut, path)
 
     def _cut(self, path: Path) -> None:
-        """Cut the file in place, as the process keeps it open; in append mode it goes on writing at the new end."""
-        with path.open("r+b") as file:
-            file.seek(-self._kept, os.SEEK_END)
-            kept = file.read().partition(b"\n")[2]
-            file.truncate(0)
-            file.seek(0)
-            file.write(kept)
+        """Cut the file in place, as the process keeps it open; in append mode it goes on writing at the new end.
+
+        The last part is copied to the start while the process may write on behind it, and what it wrote is copied too.
+        """
+        with path.open("r+b", buffering=0) as file:
+            start = file.seek(-self._kept, os.SEEK_END)
+            start += file.read(self._kept).find(b"\n") + 1
+            copied = 0
+            while part := os.pread(file.fileno(), COPIED_AT_ONCE_BYTES, start + copied):
+                copied += os.pwrite(file.fileno(), part, copied)
+            file.truncate(copied)

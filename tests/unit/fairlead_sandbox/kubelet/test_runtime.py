@@ -46,16 +46,37 @@ async def test_a_container_sees_its_variables_and_none_of_the_sandboxs_secrets(t
 async def test_a_log_that_grew_too_long_keeps_its_last_part_while_it_is_written(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path, log_limit_bytes=20_000, log_kept_bytes=5_000)
     log = runtime.log_path("default", "chat-b1")
-    code = "import time\nfor n in range(3000):\n    print('line', n, flush=True)\ntime.sleep(0.3)\nprint('the end')"
+    lines = "for n in range(3000):\n    sys.stdout.write(f'line {n}\\n')\n"
+    code = f"import sys, time\n{lines}time.sleep(0.3)\nprint('a pause')\nprint('the end')"
     bounding = asyncio.create_task(runtime.bound_logs(every_seconds=0.02))
     await runtime.wait(runtime.start(python(code), {}, log))
     await asyncio.sleep(0.1)
     bounding.cancel()
-    lines = log.read_text().splitlines()
     assert log.stat().st_size <= 20_000
-    assert lines[-1] == "the end"
-    assert lines[-2] == "line 2999"
+    assert log.read_text().splitlines()[-2:] == ["a pause", "the end"]
     assert "\0" not in log.read_text()
+
+
+async def test_what_a_process_writes_while_its_log_is_cut_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = ProcessRuntime(tmp_path, log_limit_bytes=20_000, log_kept_bytes=5_000)
+    log = runtime.log_path("default", "chat-b1")
+    log.write_text("".join(f"line {n}\n" for n in range(3000)))
+    copy, said = os.pwrite, ["meanwhile"]
+
+    def copy_while_it_writes(descriptor: int, part: bytes, offset: int) -> int:
+        with log.open("a") as process:
+            process.writelines(f"{said.pop()}\n" for _ in said[:])
+        return copy(descriptor, part, offset)
+
+    monkeypatch.setattr(os, "pwrite", copy_while_it_writes)
+    bounding = asyncio.create_task(runtime.bound_logs(every_seconds=0.01))
+    async with asyncio.timeout(10):
+        while log.stat().st_size > 5_100:
+            await asyncio.sleep(0.01)
+    bounding.cancel()
+    lines = log.read_text().splitlines()
+    assert lines == [*(f"line {n}" for n in range(3001 - len(lines), 3000)), "meanwhile"]
+    assert len(lines) > 400
 
 
 async def test_two_kubelets_on_one_machine_claim_different_addresses() -> None:
