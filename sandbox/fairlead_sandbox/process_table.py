@@ -12,12 +12,12 @@ from fairlead_process.logs import OnlyLogs
 from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.demo import load_arguments
+from fairlead_sandbox.ports import HOST
 from fairlead_sandbox.postgres import PostgresServer
 from fairlead_sandbox.processes import Asked, HttpAnswer, Node, PrintedLine, ProcessSpec, Started, Step
 from fairlead_sandbox.secret_tokens import SecretTokens
 from fairlead_sandbox.state_directory import StateDirectory
 
-HOST = "127.0.0.1"
 PREFERRED_PORTS = {"kubernetes-api": 6443, "api": 8080, "operator-health": 8090}
 FIRST_ROUTER_PORT = 8000
 FIRST_METRICS_PORT = 9000

@@ -17,9 +17,9 @@ from fairlead_sandbox.ending import sweep
 from fairlead_sandbox.errors import AlreadyRunning, SandboxError, StartFailed
 from fairlead_sandbox.identities import MARK, identity_of
 from fairlead_sandbox.log_streams import Console
-from fairlead_sandbox.ports import choose_ports
+from fairlead_sandbox.ports import HOST, PortClaims, claim_ports, first_free
 from fairlead_sandbox.postgres import check_external, embedded_server
-from fairlead_sandbox.process_table import HOST, SandboxPlan, preferred_ports, process_table, router_names
+from fairlead_sandbox.process_table import SandboxPlan, preferred_ports, process_table, router_names
 from fairlead_sandbox.processes import ProcessSpec
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.settings import SandboxSettings, strange
@@ -57,6 +57,7 @@ class SandboxRun:
         self._coloured = output is not None and output.isatty() and "NO_COLOR" not in environment
         self._note = RunNote(phase="starting")
         self._supervisor: Supervisor | None = None
+        self._claims: PortClaims | None = None
         self._shown: set[str] = set()
         self._notices: list[str] = []
         self._began = time.monotonic()
@@ -78,6 +79,8 @@ class SandboxRun:
         try:
             await self._run_locked()
         finally:
+            if self._claims is not None:
+                self._claims.release()
             lock.release()
 
     async def _run_locked(self) -> None:
@@ -137,8 +140,9 @@ class SandboxRun:
         """Choose ports, secrets and database. Raises SandboxError when one of them is not to be had."""
         options, directory = self._options, self._directory
         wishes = preferred_ports(options.routers)
-        ports = choose_ports({name: self._note.ports.get(name, port) for name, port in wishes.items()})
-        ports |= choose_ports({"engine": ENGINE_PORT}, host=UNUSED_LOOPBACK)
+        self._claims = claim_ports({name: self._note.ports.get(name, port) for name, port in wishes.items()})
+        engine_port = first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)  # not claimed: sandboxes share it, on other addresses
+        ports = self._claims.ports | {"engine": engine_port}
         for name, port in ports.items():
             if name in wishes and port != wishes[name] and self._note.ports.get(name) != port:
                 self._notices.append(f"port {wishes[name]} is taken: {name} listens on {port}")
