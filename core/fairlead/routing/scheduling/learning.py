@@ -17,11 +17,11 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     """
     if tracked.dispatched_at is None or not (tracked.request.streamed or tracked.decode):
         return
+    if tracked.dispatched_at >= now:
+        return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
     load = state.loads[tracked.instance]
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    if seconds <= 0:
-        return  # another attempt, for which nothing had to be computed
     load.history.prefill_seconds += tracked.prefill_microseconds / 1e6
     load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
     if state.prefill_times.form != "configured" and not tracked.transfer_tokens:

@@ -253,6 +253,19 @@ def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> No
     assert load.prefill_pace == 1.0
 
 
+def test_prompts_that_one_step_finishes_together_teach_their_common_pace() -> None:
+    scheduler = pool(window=2)
+    load = scheduler.load("i00")
+    assert load is not None
+    for number in range(60):
+        for name in (f"a{number}", f"b{number}"):
+            scheduler.submit(request(name, SECOND), 10.0 * number)
+        for name in (f"a{number}", f"b{number}"):
+            scheduler.first_token(name, 10.0 * number + 2)
+            scheduler.complete(name, 10.0 * number + 3, 5, None)
+    assert load.prefill_pace == pytest.approx(1.0, abs=0.2), "the second counts as done in no time, the first in twice its own"
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(100, 30_000), st.floats(0.0, 2.0)), min_size=1, max_size=40),

@@ -167,6 +167,19 @@ def test_after_its_prefill_a_request_still_finds_another_decode_instance_and_is_
     assert scheduler.discrepancies() == ()
 
 
+def test_a_second_attempt_at_the_decode_leg_teaches_nothing_of_prefills() -> None:
+    scheduler = PoolScheduler(split_pool(), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(request("r1", 2_048), 0.0))
+    assert sent.decode is not None
+    scheduler.prefilled("r1", 0.3)
+    prefill = scheduler.load(sent.instance)
+    assert prefill is not None
+    learnt = prefill.prefill_pace
+    assert isinstance(scheduler.retry("r1", 0.4, sent.decode), Dispatch)
+    scheduler.prefilled("r1", 0.4)
+    assert prefill.prefill_pace == learnt
+
+
 def test_the_end_of_a_prefill_lets_the_next_one_go_while_the_first_token_is_still_to_come() -> None:
     scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
     assert len(dispatches(scheduler.submit(request("r1", 1_000), 0.0))) == 1
