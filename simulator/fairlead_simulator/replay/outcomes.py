@@ -33,9 +33,13 @@ class RequestOutcome:
     reason: str = ""
     status: int = 0
     instance: str | None = None
+    decode: str | None = None
+    """Who wrote the answer, when another instance computed the prompt."""
     decision: str | None = None
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
+    ended_seconds: float | None = None
+    """After the start of the replay, however it ended; None when the replay was stopped first."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None

@@ -58,6 +58,8 @@ def test_one_engine_reaches_exactly_the_hits_of_an_ideal_cache(start_engine: Sta
         assert line["cached_tokens"] == cache.add(row)
         assert line["session"] == f"made-{row.hash_ids[1]}"
         assert 0 < line["ttft_seconds"] <= line["e2e_seconds"]
+        assert line["ended_seconds"] == pytest.approx(line["due_seconds"] + line["lag_seconds"] + line["e2e_seconds"])
+        assert line["decode"] is None
     assert "150 sent = 150 served + 0 rejected + 0 failed + 0 cancelled (sums)" in ended.stdout
     assert found["wall_seconds"] >= lines[-1]["due_seconds"]
 
