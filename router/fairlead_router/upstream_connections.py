@@ -19,6 +19,19 @@ import httptools
 HIGH_WATER = 256 * 1024
 """Bytes of an answer held for a slow client before the engine is paused."""
 
+_SILENCE_SECONDS = 5
+_PROBES = 3
+_DEAD_HOST_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENCE_SECONDS),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _SILENCE_SECONDS),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENCE_SECONDS * (1 + _PROBES)),
+)
+"""A host that answers no packet for 20 s is dead, and what waits for it is lost then. The kernel of an engine that only
+computes for long answers the probes.
+"""
+
 
 class UpstreamFailure(Exception):
     """An engine did not answer as HTTP should. `kind`: refused, timeout, lost, protocol or status."""
@@ -194,8 +207,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses
         connected = transport.get_extra_info("socket")
         if connected is not None:
-            with contextlib.suppress(OSError):  # not TCP, so there is nothing to delay
+            with contextlib.suppress(OSError):  # not TCP
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for level, option, value in _DEAD_HOST_OPTIONS:
+                    connected.setsockopt(level, option, value)
 
     def pause_writing(self) -> None:
         self._sending_paused = True
@@ -233,7 +248,8 @@ class UpstreamConnection(asyncio.Protocol):
             if exc is None and self.status and not self._framed:
                 self.complete = True  # an answer without length ends with its connection
             elif self._failure is None:
-                self._failure = UpstreamFailure("lost", f"{self.address} closed the connection before the answer was complete")
+                how = "closed the connection" if exc is None else f"was lost ({exc})"
+                self._failure = UpstreamFailure("lost", f"{self.address} {how} before the answer was complete")
         self._wake()
 
     # ── httptools callbacks ──

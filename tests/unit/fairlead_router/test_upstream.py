@@ -1,6 +1,7 @@
 """Connections to engines, over loopback, against peers that do odd things."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -236,3 +237,17 @@ async def test_an_upload_waits_for_an_engine_that_is_slow_to_take_it_and_hears_o
         with pytest.raises(UpstreamFailure) as caught:
             await send_for(5)
         assert caught.value.kind == "lost"
+
+
+async def test_the_kernel_asks_a_silent_host_whether_it_lives_and_gives_it_up_within_twenty_seconds() -> None:
+    async with peer(_answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")) as address:
+        connection = await _ask(_pool(), address)
+        assert connection._transport is not None
+        options = connection._transport.get_extra_info("socket")
+        assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, probes = (
+            options.getsockopt(socket.IPPROTO_TCP, option) for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + interval * probes <= 20
+        assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 20_000
+        connection.close()
