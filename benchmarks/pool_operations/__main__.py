@@ -1,0 +1,75 @@
+"""Operates pools of prefill and decode instances under load, and prints what it cost their users.
+
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
+        [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 240]
+
+Each mode runs a whole sandbox with two routers, and ends it.
+
+operations   A trace in Mooncake's format, or generated conversations, are sent to the pool `chat` at `--rate`; its
+             simulated engines are given the speed at which this load is `--utilisation` of what the instances of each
+             role can do. Meanwhile each role is scaled out to twice its instances and back, an instance flips its role
+             and one flips back, a new setting of the engine is rolled out, and one of two nodes is lost with all its
+             instances. The same requests go to a second pool, `newest`, which is scaled at the same moments: there the
+             newest instances are cordoned right before a scale-in and so go first, as they do without knowledge of
+             caches. After each operation the load runs on for `--window` seconds, which is also how long the windows
+             are in which hit rates are compared.
+ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
+             three of fixed ratios, and one with `ratio: {mode: Auto}`.
+
+Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
+fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before; the
+record does not contradict itself; Auto serves at most a point fewer in time than the best fixed ratio, and moves at
+most one instance per cooldown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.pool_operations.nodes import second_node
+from benchmarks.pool_operations.operating import OperationsSettings, run_operations
+from benchmarks.pool_operations.shifting import run_shift
+
+from fairlead_simulator.errors import SimulatorError
+from fairlead_testing.running.sandbox import running_sandbox
+
+MODES = ("operations", "ratio")
+
+
+def main() -> int:
+    """Run one mode, and say whether every promise was kept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pool_operations", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("mode", nargs="?", choices=MODES, default=MODES[0])
+    parser.add_argument("--trace", type=Path, help="in Mooncake's format; generated conversations without it")
+    parser.add_argument("--instances", type=int, default=4, help="of each role")
+    parser.add_argument("--utilisation", type=float, default=0.7, help="share of what the instances can do")
+    parser.add_argument("--rate", type=float, default=3.3, help="requests per second, to each of two pools")
+    parser.add_argument("--window", type=float, default=150.0, help="seconds of load after each operation")
+    parser.add_argument("--warm-up", type=float, default=300.0, help="seconds of load before the first operation")
+    parser.add_argument("--cache-tokens", type=int, default=6_000_000, help="of an instance's KV cache")
+    parser.add_argument("--phase", type=float, default=240.0, help="seconds of each phase of the mode ratio")
+    parser.add_argument("--seed", type=int, default=0, help="of generated phases")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
+    with tempfile.TemporaryDirectory(prefix="fairlead-operations-") as scratch:
+        folder = Path(scratch)
+        if options.mode == "ratio":
+            with running_sandbox(folder / "state", "--routers", "2") as sandbox:
+                return run_shift(sandbox, folder, options.phase, options.seed)
+        names = ("trace", "instances", "utilisation", "rate", "window", "warm_up", "cache_tokens")
+        settings = OperationsSettings(**{name: getattr(options, name) for name in names})
+        try:
+            work = settings.work()
+        except (SimulatorError, ValueError) as error:
+            parser.error(str(error))
+        with running_sandbox(folder / "state", "--routers", "2") as sandbox, second_node(sandbox, folder) as node:
+            return run_operations(sandbox, node, folder, settings, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What each operation cost the users of its pool, as their own side and the record tell it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.pool_operations.loaded_pools import LoadedPool
+from benchmarks.pool_operations.operations import Loss, Operation
+from benchmarks.pool_operations.work import Work
+
+from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitRate:
+    """What was cached of some requests' prompt tokens; `ideal_tokens` would have been in an endless shared cache."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    ideal_tokens: int
+
+    @property
+    def share(self) -> float:
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def of_ideal(self) -> float:
+        return self.cached_tokens / self.ideal_tokens if self.ideal_tokens else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """An operation's cost. Counts are from its begin to that of the next operation on the pool."""
+
+    operation: Operation
+    requests: int
+    failed: tuple[RequestOutcome, ...]
+    refused: int
+    moved: Counter[str]
+    """Sessions moved by the cause of their move; a session may count several times."""
+    bounced: int
+    """Sessions that came back to an instance they had left."""
+    before: HitRate
+    """Of a window before it began."""
+    after: HitRate
+    """Of a window from its begin on, so that what it spoils is in it."""
+
+    @property
+    def kept(self) -> float:
+        """The hit rate after over the one before."""
+        return self.after.share / self.before.share if self.before.share else 0.0
+
+    @property
+    def kept_of_ideal(self) -> float:
+        """The same of each window's part of the ideal, which leaves out that the prompts themselves differ."""
+        return self.after.of_ideal / self.before.of_ideal if self.before.of_ideal else 0.0
+
+
+def costs_of(pool: LoadedPool, work: Work, operations: Sequence[Operation], window: float) -> list[Cost]:
+    """The cost of each operation on the pool, in their order."""
+    own = [operation for operation in operations if operation.pool == pool.name]
+    moves = pool.sandbox.everything("/v1/migrations", pool=f"default/{pool.name}")
+    ends = [operation.begun for operation in own[1:]] + [float("inf")]
+    return [_cost(pool.served, work, operation, end, moves, window) for operation, end in zip(own, ends, strict=True)]
+
+
+def _cost(
+    served: Sequence[RequestOutcome], work: Work, operation: Operation, end: float, moves: Iterable[dict[str, Any]], window: float
+) -> Cost:
+    began = operation.unix - operation.begun
+    inside = [move for move in moves if operation.begun <= _unix(move["at"]) - began < end]
+    ended = [one for one in served if one.ended_seconds is not None and operation.begun <= one.ended_seconds < end]
+    return Cost(
+        operation=operation,
+        requests=sum(operation.begun <= one.due_seconds < end for one in served),
+        failed=tuple(one for one in ended if one.verdict is ReplayVerdict.FAILED),
+        refused=sum(one.verdict is ReplayVerdict.REJECTED for one in ended),
+        moved=Counter(move["trigger"] for move in inside),
+        bounced=_bounced(inside),
+        before=hit_rate(served, work, operation.begun - window, operation.begun),
+        after=hit_rate(served, work, operation.begun, operation.begun + window),
+    )
+
+
+def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: float) -> HitRate:
+    """Of the requests sent in [begin, end) that were served."""
+    found = [one for one in served if begin <= one.due_seconds < end and one.verdict is ReplayVerdict.SERVED]
+    return HitRate(
+        prompt_tokens=sum(one.prompt_tokens or 0 for one in found),
+        cached_tokens=sum(one.cached_tokens or 0 for one in found),
+        ideal_tokens=sum(work.ideal[one.index] for one in found),
+    )
+
+
+def lost_answers(failed: Iterable[RequestOutcome], loss: Loss | None) -> tuple[list[RequestOutcome], list[RequestOutcome]]:
+    """Failed requests: those cut in the middle of the answer that a lost instance was giving, and all others.
+
+    A request of which no byte had been answered is among the others: it could have been retried.
+    """
+    cut: list[RequestOutcome] = []
+    others: list[RequestOutcome] = []
+    for one in failed:
+        instance = one.decode or one.instance
+        in_flight = loss is not None and instance in loss.instances and one.due_seconds + one.lag_seconds <= loss.seconds
+        (cut if in_flight and one.status == 200 else others).append(one)
+    return cut, others
+
+
+def _bounced(moves: Iterable[dict[str, Any]]) -> int:
+    left: dict[str, set[str]] = {}
+    back: set[str] = set()
+    for move in sorted(moves, key=lambda move: str(move["at"])):
+        left.setdefault(move["session"], set()).add(move["source"])
+        if move["target"] in left[move["session"]]:
+            back.add(move["session"])
+    return len(back)
+
+
+def _unix(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).astimezone(UTC).timestamp()
+
+
+def by_window(served: Sequence[RequestOutcome], work: Work, window: float) -> list[tuple[float, HitRate]]:
+    """Hit rates of the whole run, window by window."""
+    last = max((one.due_seconds for one in served), default=0.0)
+    edges = [window * number for number in range(int(last / window) + 2)]
+    return [(begin, hit_rate(served, work, begin, end)) for begin, end in pairwise(edges)]

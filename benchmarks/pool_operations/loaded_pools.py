@@ -1,0 +1,159 @@
+"""A pool of the sandbox with the roles prefill and decode, under load, and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from benchmarks.pool_operations.work import Work
+
+from fairlead_simulator.replay.outcomes import RequestOutcome
+from fairlead_testing.running.sandbox import POOLS, RunningSandbox
+
+ROLES = ("prefill", "decode")
+PODS = "/api/v1/namespaces/default/pods"
+ROLE_OBJECTS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
+MERGE = "application/merge-patch+json"
+
+
+class NeverCame(SystemExit):
+    """What was waited for did not come; ends the program with these words."""
+
+
+def wait_until(seen: Callable[[], bool], what: str, seconds: float) -> None:
+    """Look once a second until it is so. Raises NeverCame."""
+    deadline = time.monotonic() + seconds
+    while not seen():
+        if time.monotonic() > deadline:
+            raise NeverCame(f"not within {seconds:.0f} s: {what}")
+        time.sleep(1.0)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedPool:
+    """One pool. `began` is when its load began, in seconds of the monotonic clock."""
+
+    sandbox: RunningSandbox
+    name: str
+    manifest: Mapping[str, Any]
+    rows_file: Path
+    load: subprocess.Popen[str] | None = None
+    began: float = 0.0
+    served: list[RequestOutcome] = field(default_factory=list)
+    """Every request, in the order they ended; filled when the load has ended."""
+
+    # ── its life ──
+
+    def create(self, numbers: Mapping[str, int]) -> None:
+        """Apply it and wait until so many instances of each role serve."""
+        answer = self.sandbox.apply_pool(self.manifest)
+        if answer.status_code not in {200, 201}:
+            raise NeverCame(f"pool {self.name} was refused: {answer.text[:500]}")
+        path = f"{ROLE_OBJECTS}/{self.name}-prefill"
+        wait_until(lambda: self.sandbox.kubernetes("GET", path).status_code == 200, f"{self.name} has its roles' objects", 60)
+        if not any("replicas" in role for role in self.manifest["spec"]["roles"]):
+            self.scale(numbers)
+        wait_until(lambda: self.settled_at(numbers), f"{self.name} is ready", 180)
+
+    def begin_load(self, trace: Path, speed: float) -> None:
+        """Send the trace through all routers. Rows with equal stamps are spread over the time to the next stamp."""
+        arguments = ["--pool", f"default/{self.name}", "--trace", str(trace), "--speed", str(speed)]
+        self.load = self.sandbox.replay(*arguments, "--model", str(self.manifest["spec"]["model"]), "--rows", str(self.rows_file))
+        self.began = time.monotonic()
+
+    def end_load(self) -> None:
+        """Stop sending, give up what is in flight, and read what became of every request."""
+        if self.load is not None:
+            self.load.send_signal(signal.SIGINT)
+            self.await_load(120.0)
+
+    def await_load(self, seconds: float) -> None:
+        """Wait until the load has ended, and read what became of every request."""
+        assert self.load is not None
+        self.load.communicate(timeout=seconds)
+        self.load = None
+        lines = self.rows_file.read_bytes().splitlines()
+        self.served = [msgspec.json.decode(line, type=RequestOutcome) for line in lines]
+
+    def kill_load(self) -> None:
+        """End the load whatever it does."""
+        if self.load is not None:
+            self.load.kill()
+            self.load.communicate()
+
+    def now(self) -> float:
+        """Seconds since the load began."""
+        return time.monotonic() - self.began
+
+    # ── what it is ──
+
+    def instances(self) -> list[dict[str, Any]]:
+        """All instances that are not gone, as the control API tells of them."""
+        found = self.sandbox.everything(f"/v1/pools/default/{self.name}/instances")
+        return [one for one in found if one["state"] != "Gone"]
+
+    def settled_at(self, numbers: Mapping[str, int], beside: Container[str] = ()) -> bool:
+        """Whether exactly so many instances of each role are there beside these, and all of them serve."""
+        if self.sandbox.request("GET", f"/v1/pools/default/{self.name}").status_code != 200:
+            return False
+        found = [one for one in self.instances() if one["id"] not in beside]
+        counted = {role: sum(one["role"] == role for one in found) for role in numbers}
+        return counted == dict(numbers) and len(found) == sum(numbers.values()) and all(one["state"] == "Serving" for one in found)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Its pods, oldest first."""
+        answer = self.sandbox.kubernetes("GET", f"{PODS}?labelSelector=fairlead.dev/pool%3D{self.name}")
+        return sorted(answer.json()["items"], key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+
+    # ── what is done to it ──
+
+    def scale(self, numbers: Mapping[str, int]) -> None:
+        """Scale roles as `kubectl scale fprole` does."""
+        for role, replicas in numbers.items():
+            self._patch(f"{ROLE_OBJECTS}/{self.name}-{role}/scale", {"spec": {"replicas": replicas}})
+
+    def patch(self, spec: Mapping[str, Any]) -> None:
+        """Merge this into the pool's spec."""
+        self._patch(f"{POOLS}/{self.name}", {"spec": spec})
+
+    def cordon_newest(self, role: str, count: int) -> None:
+        """Cordon a role's newest instances. The operator drains cordoned ones before all others."""
+        names = [pod["metadata"]["name"] for pod in self.pods() if pod["metadata"]["labels"]["llm-d.ai/role"] == role]
+        for name in names[-count:]:
+            self._patch(f"{PODS}/{name}", {"metadata": {"annotations": {"fairlead.dev/cordoned": "true"}}})
+
+    def _patch(self, path: str, body: Mapping[str, Any]) -> None:
+        answer = self.sandbox.kubernetes("PATCH", path, body, MERGE)
+        if answer.status_code != 200:
+            raise NeverCame(f"{path}: {answer.status_code} {answer.text[:500]}; sent was {json.dumps(body)}")
+
+
+def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
+    """Both roles with up to so many instances; without numbers their InferencePoolRoles have them."""
+    return [{"name": role, "minReplicas": 1, "maxReplicas": most, **({"replicas": numbers[role]} if numbers else {})} for role in ROLES]
+
+
+def pool_manifest(name: str, work: Work, roles: list[dict[str, Any]], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A pool with both roles, whose engines have the speed of the work."""
+    return {
+        "apiVersion": "fairlead.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "model": f"{name}/model",
+            "roles": roles,
+            **spec,
+            "engine": {
+                "type": "simulated",
+                "prefillTokensPerSecond": work.prefill_tokens_per_second,
+                **spec.get("engine", {}),
+            },
+        },
+    }

@@ -1,0 +1,53 @@
+"""A second node beside the sandbox's own, on the same machine, and its loss."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fairlead_testing.running.sandbox import RunningSandbox
+
+SECOND_NODE = "node-2"
+
+
+@contextmanager
+def second_node(sandbox: RunningSandbox, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A further kubelet, which takes part of the new pods; it is lost in the end at the latest."""
+    kubeconfig = sandbox.state.kubernetes / "kubeconfig-kubelet"
+    command = [sys.executable, "-P", "-m", "fairlead_sandbox.kubelet.main", "--kubeconfig", str(kubeconfig), "--node", SECOND_NODE]
+    with (directory / f"{SECOND_NODE}.log").open("wb") as log:
+        kubelet = subprocess.Popen(
+            [*command, "--state-dir", str(directory / SECOND_NODE)], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield kubelet
+    finally:
+        lose(kubelet)
+
+
+def lose(kubelet: subprocess.Popen[bytes]) -> None:
+    """Kill the kubelet and all its engines at once, as a loss of power does."""
+    if kubelet.poll() is not None:
+        return
+    for process in _with_descendants(kubelet.pid):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    kubelet.wait()
+
+
+def _with_descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, [])
+    return found

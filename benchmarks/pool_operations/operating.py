@@ -1,0 +1,140 @@
+"""The whole run of mode `operations`: two pools under load, all operations, and their account."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.pool_operations.accounts import costs_of
+from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, pool_manifest, roles_of
+from benchmarks.pool_operations.operations import NEWEST, Course, counted, flip_there_and_back, lose_node, roll_out, scale_out_and_in
+from benchmarks.pool_operations.report import load_lines, loss_lines, operations_table, promises, victims_table
+from benchmarks.pool_operations.work import Work, trace_rows, work_for
+
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_simulator.traces.rows import write_trace
+from fairlead_testing.builders.record_facts import contradictions
+from fairlead_testing.running.sandbox import RunningSandbox, fairlead
+
+TPOT_SECONDS = 0.05
+BLOCK_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationsSettings:
+    """What the command line says. Times in seconds."""
+
+    trace: Path | None
+    instances: int
+    utilisation: float
+    rate: float
+    window: float
+    warm_up: float
+    cache_tokens: int
+
+    def work(self) -> Work:
+        """More of the trace than the run will need. Raises SimulatorError or ValueError when it cannot be."""
+        return work_for(
+            trace_rows(self.trace),
+            rate=self.rate,
+            seconds=self.warm_up + 10 * self.window + 1800,
+            instances=self.instances,
+            utilisation=self.utilisation,
+            tpot_seconds=TPOT_SECONDS,
+        )
+
+
+def spec_of(work: Work, cache_tokens: int) -> dict[str, object]:
+    """What both pools have beside their roles."""
+    return {
+        "engine": {
+            "kvCacheTokens": cache_tokens,
+            "simulated": {"decodeStep": f"{work.decode_step_seconds * 1e3:.0f}ms", "blockSize": BLOCK_TOKENS, "startup": "5s"},
+        },
+        "ratio": {"method": "RoleFlip"},
+        "slo": {"ttft": "30s", "tpot": f"{TPOT_SECONDS * 1e3:.0f}ms"},
+        "drain": {"timeout": "300s"},
+    }
+
+
+def operate(course: Course, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
+    """All operations, in their order; the second pool goes when it has been compared."""
+    for role in ROLES:
+        scale_out_and_in(course, chat, newest, role, count)
+    newest.end_load()
+    flip_there_and_back(course, chat, count)
+    roll_out(course, chat, count)
+    lose_node(course, chat, node, count)
+
+
+def verified(sandbox: RunningSandbox) -> str:
+    """The last words of `fairlead verify`."""
+    token = load_or_create(sandbox.state.secrets).admin
+    done = fairlead("verify", "--url", sandbox.url("api"), "--token", token, timeout=600)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    summary = [number for number, line in enumerate(lines) if line.startswith("Looked at")]
+    return "; ".join(lines[: summary[0] + 1][-6:]) if summary else "; ".join(lines[-3:])
+
+
+def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folder: Path, settings: OperationsSettings, work: Work) -> int:
+    """Both pools under load through all operations; 1 if a promise was not kept."""
+    count, course = settings.instances, Course(window=settings.window)
+    print(f"{count} prefill and {count} decode instances at {settings.utilisation:.0%}: {work.words()}", flush=True)
+    trace = folder / "trace.jsonl"
+    with trace.open("w") as out:
+        write_trace(work.rows, out)
+    chat, newest = (
+        LoadedPool(
+            sandbox=sandbox,
+            name=name,
+            manifest=pool_manifest(name, work, roles_of(2 * count), spec_of(work, settings.cache_tokens)),
+            rows_file=folder / f"{name}.jsonl",
+        )
+        for name in ("chat", NEWEST)
+    )
+    try:
+        for pool in (chat, newest):
+            pool.create(dict.fromkeys(ROLES, count))
+        for pool in (chat, newest):
+            pool.begin_load(trace, work.speed)
+        time.sleep(settings.warm_up)
+        operate(course, chat, newest, node, count)
+        retries = counted(sandbox, "fairlead_router_retries_total", pool="default/chat")
+        chat.end_load()
+    finally:
+        for pool in (chat, newest):
+            pool.kill_load()
+    time.sleep(5.0)  # the routers' last reports
+    verify = verified(sandbox)
+    broken = contradictions(f"postgresql://fairlead@/fairlead?host={sandbox.state.socket_directory}")
+    return told(course, chat, newest, work, settings, retries, verify, broken)
+
+
+def told(
+    course: Course,
+    chat: LoadedPool,
+    newest: LoadedPool,
+    work: Work,
+    settings: OperationsSettings,
+    retries: int,
+    verify: str,
+    broken: Sequence[str],
+) -> int:
+    """Print everything; 1 if a promise was not kept."""
+    costs = costs_of(chat, work, course.operations, settings.window)
+    compared = costs_of(newest, work, course.operations, settings.window)
+    scale_ins = [index for index, cost in enumerate(compared) if cost.operation.removed]
+    victims = {"cheapest": [costs[index] for index in scale_ins], "newest": [compared[index] for index in scale_ins]}
+    kept = promises(chat, costs, course, verify, broken)
+    for lines in (
+        ["", *load_lines(chat, work, settings.instances, settings.window), *load_lines(newest, work, settings.instances, settings.window)],
+        ["", *operations_table(costs)],
+        ["", *victims_table(victims)],
+        ["", *loss_lines(chat, course, retries), ""],
+        [f"{'yes' if good else 'NO ':4}{words}" for words, good in kept.items()],
+    ):
+        print("\n".join(lines), flush=True)
+    return 0 if all(kept.values()) else 1

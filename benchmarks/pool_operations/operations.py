@@ -1,0 +1,177 @@
+"""Operations on pools under load, one after another, each timed until its pool has settled."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+from benchmarks.pool_operations.loaded_pools import LoadedPool, NeverCame, roles_of
+from benchmarks.pool_operations.nodes import SECOND_NODE, lose
+from prometheus_client.parser import text_string_to_metric_families
+
+from fairlead_testing.running.sandbox import RunningSandbox
+
+LIMIT_SECONDS = 900.0
+NEWEST = "newest"
+"""The pool whose newest instances are made to go first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation on one pool. Seconds since the pool's load began, `unix` is when it began."""
+
+    words: str
+    pool: str
+    begun: float
+    ended: float
+    unix: float
+    removed: int = 0
+    """How many instances that were there before are gone."""
+    newest_removed: int = 0
+    """How many of them were among so many newest ones of the role that was scaled in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A node's loss: the pool's instances there, and what routers had in flight to them right before."""
+
+    seconds: float
+    instances: Mapping[str, str]
+    """Role by instance."""
+    in_flight: int
+    retries_before: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """What has been done. After each operation the load runs for `window` seconds."""
+
+    window: float
+    operations: list[Operation] = field(default_factory=list)
+    loss: Loss | None = None
+
+    def run(
+        self,
+        words: str,
+        pools: Sequence[LoadedPool],
+        act: Callable[[LoadedPool], None],
+        settled: Callable[[LoadedPool], bool],
+        scaled_in: str = "",
+    ) -> None:
+        """Do it to all pools at once and wait until each has settled. Raises NeverCame."""
+        before = {pool.name: (pool.now(), time.time(), instances_by_role(pool)) for pool in pools}
+        for pool in pools:
+            act(pool)
+        waiting = list(pools)
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while waiting:
+            time.sleep(1.0)
+            for pool in [pool for pool in waiting if settled(pool)]:
+                waiting.remove(pool)
+                begun, unix, there = before[pool.name]
+                self._done(words, pool, begun, unix, there, scaled_in)
+            if waiting and time.monotonic() > deadline:
+                states = Counter((one["role"], one["state"], one["reason"]) for one in waiting[0].instances())
+                raise NeverCame(f"not within {LIMIT_SECONDS:.0f} s: {waiting[0].name}: {words}; its instances: {dict(states)}")
+        time.sleep(self.window)
+
+    def _done(self, words: str, pool: LoadedPool, begun: float, unix: float, before: Mapping[str, list[str]], scaled_in: str) -> None:
+        after = {name for names in instances_by_role(pool).values() for name in names}
+        removed = [name for names in before.values() for name in names if name not in after]
+        newest = before[scaled_in][-len(removed) :] if scaled_in and removed else []
+        done = Operation(
+            words=words,
+            pool=pool.name,
+            begun=begun,
+            ended=pool.now(),
+            unix=unix,
+            removed=len(removed),
+            newest_removed=len(set(newest).intersection(removed)),
+        )
+        self.operations.append(done)
+        print(f"{done.ended:6.0f} s  {pool.name}: {words} took {done.ended - done.begun:.0f} s", flush=True)
+
+
+def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
+    """Names of a pool's instances by role, oldest first."""
+    found: dict[str, list[str]] = {}
+    for pod in pool.pods():
+        found.setdefault(pod["metadata"]["labels"]["llm-d.ai/role"], []).append(pod["metadata"]["name"])
+    return found
+
+
+def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
+    """The sum of a metric over all routers."""
+    total = 0.0
+    for page in sandbox.metrics_pages:
+        for family in text_string_to_metric_families(httpx.get(page, timeout=10, trust_env=False).text):
+            total += sum(sample.value for sample in family.samples if sample.name == metric and labels.items() <= sample.labels.items())
+    return round(total)
+
+
+def scale_out_and_in(course: Course, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:
+    """`count` instances of a role become twice as many, and so many again; `newest` loses its newest ones."""
+    other = {"prefill": "decode", "decode": "prefill"}[role]
+
+    def settled_at(number: int) -> Callable[[LoadedPool], bool]:
+        return lambda pool: pool.settled_at({role: number, other: count})
+
+    def scale_in(pool: LoadedPool) -> None:
+        if pool.name == NEWEST:
+            pool.cordon_newest(role, count)
+        pool.scale({role: count})
+
+    both = (chat, newest)
+    course.run(f"{role} {count} → {2 * count}", both, lambda pool: pool.scale({role: 2 * count}), settled_at(2 * count))
+    course.run(f"{role} {2 * count} → {count}", both, scale_in, settled_at(count), scaled_in=role)
+
+
+def flip_there_and_back(course: Course, chat: LoadedPool, count: int) -> None:
+    """One decode instance becomes prefill, and one prefill instance decode. Raises NeverCame when a pod changed."""
+    names = {pod["metadata"]["name"] for pod in chat.pods()}
+    for words, prefill in (("a decode instance becomes prefill", count + 1), ("a prefill instance becomes decode", count)):
+        numbers = {"prefill": prefill, "decode": 2 * count - prefill}
+        # in one write: of two, the first would make a pod, and the second drain another
+        course.run(
+            words,
+            (chat,),
+            lambda pool, numbers=numbers: pool.patch({"roles": roles_of(2 * count, numbers)}),  # type: ignore[misc]
+            lambda pool, numbers=numbers: pool.settled_at(numbers),  # type: ignore[misc]
+        )
+    if names != {pod["metadata"]["name"] for pod in chat.pods()}:
+        raise NeverCame("a role flip made or deleted a pod")
+
+
+def roll_out(course: Course, chat: LoadedPool, count: int) -> None:
+    """A changed engine setting replaces every instance."""
+    names = {pod["metadata"]["name"] for pod in chat.pods()}
+
+    def replaced(pool: LoadedPool) -> bool:
+        return names.isdisjoint(pod["metadata"]["name"] for pod in pool.pods()) and pool.settled_at({"prefill": count, "decode": count})
+
+    course.run("rollout of all instances", (chat,), lambda pool: pool.patch({"engine": {"simulated": {"maxRunning": 255}}}), replaced)
+
+
+def lose_node(course: Course, chat: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
+    """All instances of a node die without a word, and their node says nothing any more."""
+    there = {
+        pod["metadata"]["name"]: pod["metadata"]["labels"]["llm-d.ai/role"]
+        for pod in chat.pods()
+        if pod["spec"].get("nodeName") == SECOND_NODE
+    }
+
+    def act(pool: LoadedPool) -> None:
+        name = f"default/{pool.name}"
+        retries = counted(pool.sandbox, "fairlead_router_retries_total", pool=name)
+        in_flight = sum(counted(pool.sandbox, "fairlead_router_in_flight", pool=name, instance=one) for one in there)
+        course.loss = Loss(seconds=pool.now(), instances=there, in_flight=in_flight, retries_before=retries)
+        lose(node)
+
+    def replaced(pool: LoadedPool) -> bool:
+        return pool.settled_at({"prefill": count, "decode": count}, beside=there)  # their pods hang in Terminating
+
+    course.run(f"loss of a node with {len(there)} instances", (chat,), act, replaced)

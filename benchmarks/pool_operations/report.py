@@ -1,0 +1,106 @@
+"""The printed account of a run: a table of operations, hit rates, and whether each promise was kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from benchmarks.pool_operations.accounts import Cost, by_window, hit_rate, lost_answers
+from benchmarks.pool_operations.loaded_pools import LoadedPool
+from benchmarks.pool_operations.operations import Course
+from benchmarks.pool_operations.work import Work
+
+from fairlead_simulator.replay.outcomes import ReplayVerdict
+
+KEPT_HIT_RATE = 0.9
+
+
+def operations_table(costs: Sequence[Cost]) -> list[str]:
+    """A Markdown table, one line per operation."""
+    lines = [
+        "| operation | settled after | requests | failed | refused | sessions moved, by cause | came back | hit rate before → after | of the ideal |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for cost in costs:
+        moved = ", ".join(f"{count} {cause}" for cause, count in cost.moved.most_common()) or "none"
+        lines.append(
+            f"| {cost.operation.words} | {cost.operation.ended - cost.operation.begun:.0f} s | {cost.requests} | {len(cost.failed)} "
+            f"| {cost.refused} | {moved} | {cost.bounced} | {cost.before.share:.3f} → {cost.after.share:.3f} ({cost.kept:.0%}) "
+            f"| {cost.before.of_ideal:.0%} → {cost.after.of_ideal:.0%} |"
+        )
+    return lines
+
+
+def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
+    """The scale-ins of both pools side by side."""
+    lines = [
+        "| scale-in | victims | removed, of the newest | settled after | failed | sessions moved | hit rate before → after | of the ideal |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for of_pool in zip(*costs.values(), strict=True):
+        for name, cost in zip(costs, of_pool, strict=True):
+            lines.append(
+                f"| {cost.operation.words} | {name} | {cost.operation.removed}, {cost.operation.newest_removed} "
+                f"| {cost.operation.ended - cost.operation.begun:.0f} s | {len(cost.failed)} | {cost.moved.total()} "
+                f"| {cost.before.share:.3f} → {cost.after.share:.3f} ({cost.kept:.0%}) "
+                f"| {cost.before.of_ideal:.0%} → {cost.after.of_ideal:.0%} ({cost.kept_of_ideal:.0%}) |"
+            )
+    return lines
+
+
+def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> list[str]:
+    """What came, how it ended, how busy the prefill instances were, and the hit rate of each window."""
+    verdicts = Counter(one.verdict for one in pool.served)
+    whole = hit_rate(pool.served, work, 0.0, float("inf"))
+    seconds = max(one.due_seconds for one in pool.served)
+    computed = (whole.prompt_tokens - whole.cached_tokens) / seconds / instances / work.prefill_tokens_per_second
+    windows = ", ".join(f"{rate.of_ideal:.0%}" for _, rate in by_window(pool.served, work, window))
+    return [
+        f"{pool.name}: {len(pool.served)} requests in {seconds:.0f} s: {verdicts[ReplayVerdict.SERVED]} served, "
+        f"{verdicts[ReplayVerdict.FAILED]} failed, {verdicts[ReplayVerdict.REJECTED]} refused, "
+        f"{verdicts[ReplayVerdict.CANCELLED]} given up when the load was stopped",
+        f"  hit rate {whole.share:.3f}, of the ideal {whole.of_ideal:.0%}; by windows of {window:.0f} s: {windows}",
+        f"  prompt tokens computed are {computed:.0%} of what {instances} prefill instances can",
+    ]
+
+
+def loss_lines(pool: LoadedPool, course: Course, retries: int) -> list[str]:
+    """The record of the node's loss."""
+    loss = course.loss
+    if loss is None:
+        return []
+    cut, _ = lost_answers((one for one in pool.served if one.verdict is ReplayVerdict.FAILED), loss)
+    roles = Counter(loss.instances.values())
+    return [
+        f"lost node: {roles['prefill']} prefill and {roles['decode']} decode instances with {loss.in_flight} requests in flight; "
+        f"{len(cut)} answers were cut in the middle, {retries - loss.retries_before} attempts were repeated elsewhere since",
+        *(
+            f"  cut: request {one.index} on {one.decode or one.instance}, sent {loss.seconds - one.due_seconds:.1f} s before, {one.reason}"
+            for one in cut
+        ),
+    ]
+
+
+def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: str, contradictions: Sequence[str]) -> dict[str, bool]:
+    """Each promise in words, and whether it was kept."""
+    failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
+    refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)
+    _, others = lost_answers(failed, course.loss)
+    told = "".join(
+        f"\n      request {one.index} at {one.ended_seconds:.1f} s: {one.status} {one.reason} from {one.decode or one.instance}"
+        for one in others[:20]
+        if one.ended_seconds is not None
+    )
+    found = {
+        f"{len(others)} requests failed that were not being answered by the lost node, {refused} were refused{told}": not others
+        and not refused
+    }
+    for cost in costs:
+        if cost.operation.removed and cost.operation.newest_removed >= 0 and "→" in cost.operation.words:
+            found[
+                f"{cost.operation.words}: the hit rate is {cost.kept:.0%} of the one before, {cost.kept_of_ideal:.0%} as a part of the ideal "
+                f"(at least {KEPT_HIT_RATE:.0%})"
+            ] = min(cost.kept, cost.kept_of_ideal) >= KEPT_HIT_RATE
+    found[f"fairlead verify: {verify}"] = verify.endswith(": no contradictions.")
+    found[f"contradictions in the stored record: {'; '.join(contradictions) or 'none'}"] = not contradictions
+    return found

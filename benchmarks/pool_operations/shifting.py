@@ -1,0 +1,167 @@
+"""Ratio Auto against fixed ratios, live: load that shifts from prefill-heavy to decode-heavy and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, pool_manifest, roles_of
+from benchmarks.pool_operations.work import DECODE, Work
+
+from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
+from fairlead_simulator.traces.rows import TraceRow, write_trace
+from fairlead_simulator.workloads.phases import Phase, PhaseShape, generate_phases
+from fairlead_testing.running.sandbox import RunningSandbox
+
+FIXED = ((2, 4), (3, 3), (4, 2))
+"""Prefill and decode instances of the pools whose ratio is fixed; Auto begins in the middle."""
+TTFT_SECONDS = 15.0
+TPOT_SECONDS = 0.1
+TIME_SCALE = 0.1
+"""Engines run at a tenth of their figures, so that few tokens per second make a decode batch slow."""
+COOLDOWN_SECONDS = 30.0
+WORTH_POINTS = 0.01
+"""Auto may be this much below the best fixed ratio."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """Requests per second, mean prompt and mean output tokens of both phases, and how many instances of the role that
+    a phase asks more of are busy with it.
+    """
+
+    prefill_heavy: tuple[float, int, int] = (1.7, 6100, 72)
+    decode_heavy: tuple[float, int, int] = (1.7, 2500, 400)
+    busy: float = 3.5
+
+    def shape(self, seconds: float) -> PhaseShape:
+        """Prefill-heavy, decode-heavy, and prefill-heavy again."""
+        there, back = (self._phase(one, seconds) for one in (self.prefill_heavy, self.decode_heavy))
+        return PhaseShape(phases=(there, back, there))
+
+    def _phase(self, of: tuple[float, int, int], seconds: float) -> Phase:
+        rate, prompt, output = of
+        mean_of_median = 1.197  # exp(0.6² / 2), of a log-normal with sigma 0.6
+        return Phase(seconds=seconds, requests_per_second=rate, input_median=prompt / mean_of_median, output_median=output / mean_of_median)
+
+    def work(self, seconds: float, seed: int) -> Work:
+        """All rows, and engines that the busier role's work keeps `busy` of in either phase."""
+        shape = self.shape(seconds)
+        rows = list(takewhile(lambda row: row.timestamp_ms < 1e3 * shape.seconds, generate_phases(shape, seed)))
+        prefill_rate, prompt, _ = self.prefill_heavy
+        decode_rate, context, output = self.decode_heavy
+        batch = decode_rate * output / self.busy * TPOT_SECONDS
+        step = TPOT_SECONDS - batch / TIME_SCALE * (DECODE.per_sequence + DECODE.per_context_token * (context + output / 2))
+        return Work(
+            rows=rows,
+            speed=1.0,
+            ideal=[0] * len(rows),
+            prefill_tokens_per_second=prefill_rate * prompt / self.busy / TIME_SCALE,
+            decode_step_seconds=step * TIME_SCALE,
+        )
+
+
+def pools_of(sandbox: RunningSandbox, folder: Path, work: Work) -> list[LoadedPool]:
+    """A pool for each fixed ratio, and one with mode Auto."""
+    auto = {"mode": "Auto", "method": "RoleFlip", "period": "5s", "periods": 3, "cooldown": f"{COOLDOWN_SECONDS:.0f}s"}
+    pools = []
+    for name, numbers, ratio in (
+        *((f"fixed-{prefill}-{decode}", (prefill, decode), {"mode": "Fixed"}) for prefill, decode in FIXED),
+        ("auto", FIXED[len(FIXED) // 2], auto),
+    ):
+        spec: dict[str, Any] = {
+            "engine": {"simulated": {"timeScale": TIME_SCALE, "decodeStep": f"{work.decode_step_seconds * 1e3:.1f}ms", "startup": "5s"}},
+            "ratio": ratio,
+            "slo": {"ttft": f"{TTFT_SECONDS:.0f}s", "tpot": f"{TPOT_SECONDS * 1e3:.0f}ms"},
+            "drain": {"timeout": "120s"},
+        }
+        roles = roles_of(sum(numbers), dict(zip(ROLES, numbers, strict=True)))
+        pools.append(
+            LoadedPool(sandbox=sandbox, name=name, manifest=pool_manifest(name, work, roles, spec), rows_file=folder / f"{name}.jsonl")
+        )
+    return pools
+
+
+def run_shift(sandbox: RunningSandbox, folder: Path, seconds: float, seed: int) -> int:
+    """The same load to every pool at once; 1 if Auto served fewer in time than it should, moved too often or failed."""
+    work = Shift().work(seconds, seed)
+    print(f"{work.words()}; phases of {seconds:.0f} s: prefill-heavy, decode-heavy, prefill-heavy", flush=True)
+    trace = folder / "phases.jsonl"
+    with trace.open("w") as out:
+        write_trace(work.rows, out)
+    pools = pools_of(sandbox, folder, work)
+    try:
+        for pool in pools:
+            pool.create({role["name"]: role["replicas"] for role in pool.manifest["spec"]["roles"]})
+        began = time.time()
+        for pool in pools:
+            pool.begin_load(trace, work.speed)
+        time.sleep(3 * seconds)
+        for pool in pools:
+            pool.await_load(600.0)
+    finally:
+        for pool in pools:
+            pool.kill_load()
+    return told(pools, flips_of(pools[-1], began), seconds, work.rows)
+
+
+def flips_of(pool: LoadedPool, began: float) -> list[tuple[float, str]]:
+    """When the pool's ratio was changed, in seconds after `began`, and in which words."""
+    events = pool.sandbox.everything(f"/v1/pools/default/{pool.name}/events")
+    return sorted(
+        (datetime.fromisoformat(event["at"]).timestamp() - began, str(event["message"]))
+        for event in events
+        if event["reason"] == "RatioChanged"
+    )
+
+
+def in_time(one: RequestOutcome) -> bool:
+    """Whether a request met both targets."""
+    return (
+        one.verdict is ReplayVerdict.SERVED
+        and one.ttft_seconds is not None
+        and one.ttft_seconds <= TTFT_SECONDS
+        and (one.tpot_seconds is None or one.tpot_seconds <= TPOT_SECONDS)
+    )
+
+
+def attainment(served: Sequence[RequestOutcome], begin: float, end: float) -> float:
+    """Share in time of the requests due in [begin, end)."""
+    found = [in_time(one) for one in served if begin <= one.due_seconds < end]
+    return sum(found) / len(found) if found else 1.0
+
+
+def told(pools: Sequence[LoadedPool], flips: Sequence[tuple[float, str]], seconds: float, rows: Sequence[TraceRow]) -> int:
+    """Print the table and the promises; 1 if one was not kept."""
+    print(
+        "\n| prefill : decode | in time | prefill-heavy | decode-heavy | prefill-heavy again | failed, refused |\n|---|---|---|---|---|---|"
+    )
+    whole: Mapping[str, float] = {pool.name: attainment(pool.served, 0, 4 * seconds) for pool in pools}
+    lost = {}
+    for pool in pools:
+        phases = " | ".join(f"{attainment(pool.served, n * seconds, (n + 1) * seconds):.1%}" for n in range(3))
+        failed = sum(one.verdict is ReplayVerdict.FAILED for one in pool.served)
+        refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)
+        lost[pool.name] = failed + len(rows) - len(pool.served)
+        label = pool.name.replace("fixed-", "").replace("-", " : ") if pool.name != "auto" else "Auto"
+        print(f"| {label} | {whole[pool.name]:.1%} | {phases} | {failed}, {refused} |")
+    print()
+    for at, message in flips:
+        print(f"{at:6.0f} s  {message}")
+    best = max(share for name, share in whole.items() if name != "auto")
+    gap = min((later - earlier for (earlier, _), (later, _) in pairwise(flips)), default=None)
+    kept = {
+        f"Auto {whole['auto']:.1%} in time, the best fixed ratio {best:.1%} (at most {WORTH_POINTS:.0%} less)": whole["auto"]
+        >= best - WORTH_POINTS,
+        f"{len(flips)} moves, {'' if gap is None else f'at least {gap:.0f} s apart '}(cooldown {COOLDOWN_SECONDS:.0f} s)": gap is None
+        or gap >= COOLDOWN_SECONDS,
+        f"requests failed or not accounted for: {sum(lost.values())}": not any(lost.values()),
+    }
+    for words, good in kept.items():
+        print(f"{'yes' if good else 'NO ':4}{words}", flush=True)
+    return 0 if all(kept.values()) else 1

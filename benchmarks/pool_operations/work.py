@@ -1,0 +1,78 @@
+"""The load of a pool with the roles prefill and decode, and engines that are as fast as this load needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.traces.descriptions import IdealCache
+from fairlead_simulator.traces.rows import TraceRow, read_trace
+from fairlead_simulator.workloads import ConversationShape, generate_conversations
+
+DECODE = preset("dualmap-910b4-qwen7b").decode
+"""What a decode step of the served simulated engine costs; only its fixed part can be set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The rows sent, and the speed of engines that they keep busy to a certain share.
+
+    `speed` is how many times as fast as stamped they are sent. `ideal` has, for each row, the prompt tokens that an
+    endless cache shared by all instances would have had.
+    """
+
+    rows: Sequence[TraceRow]
+    speed: float
+    ideal: Sequence[int]
+    prefill_tokens_per_second: float
+    decode_step_seconds: float
+
+    def words(self) -> str:
+        """The load in one sentence."""
+        count = len(self.rows)
+        seconds = (self.rows[-1].timestamp_ms - self.rows[0].timestamp_ms) / 1e3 / self.speed
+        prompts = sum(row.input_length for row in self.rows)
+        outputs = sum(row.output_length for row in self.rows)
+        return (
+            f"{count / seconds:.2f} requests/s ({self.speed:.2f} times as fast as stamped) of {prompts / count:,.0f} prompt tokens, "
+            f"{sum(self.ideal) / prompts:.1%} of them reusable at best, and {outputs / count:,.0f} output tokens on average; "
+            f"engines prefill {self.prefill_tokens_per_second:,.0f} tokens/s, a decode step takes "
+            f"{self.decode_step_seconds * 1e3:.0f} ms and more"
+        )
+
+
+def trace_rows(trace: Path | None, seed: int = 0) -> list[TraceRow]:
+    """All rows of a trace in Mooncake's format; without one, generated conversations."""
+    return list(read_trace(trace)) if trace is not None else list(islice(generate_conversations(ConversationShape(), seed), 12_000))
+
+
+def work_for(rows: Sequence[TraceRow], *, rate: float, seconds: float, instances: int, utilisation: float, tpot_seconds: float) -> Work:
+    """`seconds` of the rows at `rate` requests per second, and engines of which `instances` of each role serve
+    them at this utilisation.
+
+    Prefill: the tokens that even an endless cache leaves to compute are this share of what the prefill instances
+    compute in that time. Decode: the output tokens are this share of what the decode instances put out with the largest
+    batch whose step still takes `tpot_seconds`. Raises ValueError when no decode step is short enough.
+    """
+    sent = rows[: round(rate * seconds)]
+    speed = rate * (sent[-1].timestamp_ms - sent[0].timestamp_ms) / 1e3 / len(sent)
+    cache = IdealCache()
+    ideal = [cache.add(row) for row in sent]
+    uncached = sum(row.input_length - hit for row, hit in zip(sent, ideal, strict=True)) / len(sent)
+    outputs = sum(row.output_length for row in sent)
+    context = sum(row.output_length * (row.input_length + row.output_length / 2) for row in sent) / outputs
+    tokens_per_second = rate * outputs / len(sent) / instances / utilisation
+    batch = tokens_per_second * tpot_seconds
+    step = tpot_seconds - batch * (DECODE.per_sequence + DECODE.per_context_token * context)
+    if step < 1e-3:
+        raise ValueError(f"at {rate:g} requests/s no decode step is within {tpot_seconds:g} s; lower --rate")
+    return Work(
+        rows=sent,
+        speed=speed,
+        ideal=ideal,
+        prefill_tokens_per_second=rate * uncached / instances / utilisation,
+        decode_step_seconds=step,
+    )
