@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.scaling.recommendations import Hold
@@ -94,6 +94,16 @@ async def test_sessions_leave_an_instance_that_drains(clients: Clients) -> None:
     draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2)
     seen = await clients.operator.put_pool_state(CHAT, draining)
     assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 0, "b": 2}
+
+
+async def test_no_session_of_a_draining_instance_gets_its_home_where_prompts_are_only_decoded(clients: Clients) -> None:
+    prefill, decode = ("p", "q"), ("d", "e")
+    serving = [an_instance(name, role=Role.PREFILL) for name in prefill] + [an_instance(name, role=Role.DECODE) for name in decode]
+    await clients.operator.put_pool_state(CHAT, a_state(*serving))
+    await clients.router.post_report(a_report("r1", bindings=tuple(a_binding(f"s{number}", "p") for number in range(4))))
+    serving[0] = an_instance("p", InstanceState.DRAINING, role=Role.PREFILL)
+    seen = await clients.operator.put_pool_state(CHAT, a_state(*serving, version=2))
+    assert {found.id: found.bound_sessions for found in seen.instances} == {"p": 0, "q": 4, "d": 0, "e": 0}
 
 
 async def test_a_scaling_decision_is_told_again_and_again_and_stored_once(seam: Seam, clients: Clients) -> None:

@@ -23,15 +23,15 @@ async def move_off(
     pool_id: int,
     pool: PoolKey,
     draining: Sequence[str],
-    accepting: Sequence[str],
+    homes: Sequence[str],
     new_id: Callable[[], str],
     now: datetime,
 ) -> tuple[Binding, ...]:
-    """Moves every session bound to a draining instance; returns their new bindings.
+    """Moves every session bound to a draining instance to one of `homes`; returns their new bindings.
 
-    Does nothing while no instance accepts.
+    Does nothing without a home.
     """
-    if not draining or not accepting:
+    if not draining or not homes:
         return ()
     sessions = tables.sessions
     rows = (
@@ -46,10 +46,10 @@ async def move_off(
         return ()
     counts = await connection.execute(
         select(sessions.c.instance, func.count())
-        .where(sessions.c.pool_id == pool_id, sessions.c.instance.in_(accepting))
+        .where(sessions.c.pool_id == pool_id, sessions.c.instance.in_(homes))
         .group_by(sessions.c.instance)
     )
-    bound = {**dict.fromkeys(accepting, 0), **{instance: count for instance, count in counts if instance is not None}}
+    bound = {**dict.fromkeys(homes, 0), **{instance: count for instance, count in counts if instance is not None}}
     targets = spread([row.session for row in rows], bound)
     batch = new_id()
     moved: list[SessionRow] = []

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.decisions import ScalingDecisionRecord
@@ -66,7 +66,7 @@ class PostgresPools:
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
                 if in_force.migrate_sessions:
-                    moved = await move_off(connection, row.id, pool, _draining(state), _accepting(state), self._new_id, now)
+                    moved = await move_off(connection, row.id, pool, _draining(state), _possible_homes(state), self._new_id, now)
                     if moved:
                         notices.append(BindingsChanged(moved))
             await _save_pool(connection, row.id, state, in_force, version, now)
@@ -160,8 +160,13 @@ def _draining(state: PoolState) -> list[str]:
     return [instance.id for instance in state.instances if instance.state is InstanceState.DRAINING]
 
 
-def _accepting(state: PoolState) -> list[str]:
-    return [instance.id for instance in state.instances if instance.state in ACCEPTING and instance.address is not None]
+def _possible_homes(state: PoolState) -> list[str]:
+    """Who may be a session's home: no instance that only decodes, as nobody looks for a prompt's prefix there."""
+    return [
+        instance.id
+        for instance in state.instances
+        if instance.state in ACCEPTING and instance.address is not None and instance.role is not Role.DECODE
+    ]
 
 
 async def _save_pool(

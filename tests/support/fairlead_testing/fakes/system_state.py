@@ -11,7 +11,7 @@ from typing import Any
 
 from fairlead.binding_races import Held, Verdict, judge, next_version
 from fairlead.draining import spread
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
@@ -140,7 +140,9 @@ class SystemState:
         draining = {item.id for item in state.instances if item.state is InstanceState.DRAINING}
         homes = {session: binding for (of, session), binding in self.bindings.items() if of == pool and binding.instance is not None}
         bound = {
-            item.id: sum(binding.instance == item.id for binding in homes.values()) for item in state.instances if item.state in ACCEPTING
+            item.id: sum(binding.instance == item.id for binding in homes.values())
+            for item in state.instances
+            if item.state in ACCEPTING and item.role is not Role.DECODE
         }
         leaving = sorted(session for session, binding in homes.items() if binding.instance in draining)
         for session, target in spread(leaving, bound).items():
