@@ -10,6 +10,10 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 STARTING = "InstancesStarting"
 """The Ready reason during a scale-up: shown as a notice, not as an alarm."""
 
+_GOOD_WHEN_FALSE = frozenset({"Degraded", "Progressing", "ScalingLimited"})
+_NOTICES = frozenset({"Progressing", "ScalingActive", "ScalingLimited"})
+"""Conditions that never alarm: whatever they say, what is wanted serves."""
+
 _ROUNDING = 1e-9
 
 
@@ -40,14 +44,16 @@ def health_of(pool: PoolSummary) -> Health:
 
 
 def condition_level(condition: PoolCondition) -> str:
-    """Level of a condition's mark. An unknown condition is neither good nor bad; one in progress is a notice."""
-    if condition.status not in ("True", "False"):
+    """Level of a condition's mark.
+
+    An unknown condition, and scaling that nobody asked for, is neither good nor bad; one in progress is a notice.
+    """
+    if condition.status not in ("True", "False") or condition.reason == "ScalingDisabled":
         return "plain"
-    if condition.type in ("Degraded", "Progressing"):
-        return "good" if condition.status == "False" else "bad" if condition.type == "Degraded" else "warn"
-    if condition.status == "True":
-        return "good"
-    return "warn" if condition.reason in (STARTING, "WaitingForRouters") else "bad"
+    good = "False" if condition.type in _GOOD_WHEN_FALSE else "True"
+    if condition.status == good:
+        return "warn" if condition.type == "Progressing" and condition.reason != "Settled" else "good"
+    return "warn" if condition.type in _NOTICES or condition.reason in (STARTING, "WaitingForRouters") else "bad"
 
 
 def pain(pool: PoolSummary) -> tuple[int, float, str]:

@@ -29,7 +29,9 @@ def ring_synced(facts: PoolFacts) -> Condition:
     if facts.observations.live_routers == 0:
         return Condition(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported lately")
     if facts.observations.table_acknowledged:
-        message = f"All {facts.observations.live_routers} live routers route by table version {version}"
+        routers = facts.observations.live_routers
+        who = "The live router routes" if routers == 1 else f"All {routers} live routers route"
+        message = f"{who} by table version {version}"
         return Condition(type=kind, status="True", reason="Acknowledged", message=message)
     return Condition(
         type=kind, status="False", reason="WaitingForRouters", message=f"Not every live router has table version {version} yet"

@@ -31,7 +31,9 @@ def scaling_limited(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     limited = _limited(scaling)
     if not limited:
-        return Condition(type=kind, status="False", reason="DesiredWithinRange", message="Every role has the number wanted of it")
+        return Condition(
+            type=kind, status="False", reason="DesiredWithinRange", message="No bound keeps a role from the number that is wanted"
+        )
     reason = "TooManyReplicas" if any(target.wanted > target.bounds.upper for target in limited) else "TooFewReplicas"
     return Condition(type=kind, status="True", reason=reason, message="; ".join(_words(target) for target in limited))
 

@@ -154,7 +154,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         SERVES,
     ),
     (ConditionType.RING_SYNCED, "routers lag, the API goes"): (
-        Step(happens=WELL, status="True", reason="Acknowledged", words="All 1 live routers route by table version 1"),
+        Step(happens=WELL, status="True", reason="Acknowledged", words="The live router routes by table version 1"),
         Step(happens=acknowledges(False), status="False", reason="WaitingForRouters", words="table version 1"),
         Step(happens=acknowledges(True), status="True", reason="Acknowledged", words="table version 1"),
         Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="the last table", rounds=20),
@@ -237,13 +237,23 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),
     ),
     (ConditionType.SCALING_LIMITED, "beyond either bound"): (
-        Step(happens=by_the_slo, status="False", reason="DesiredWithinRange", words="Every role has the number wanted of it"),
+        Step(happens=by_the_slo, status="False", reason="DesiredWithinRange", words="No bound keeps a role from the number that is wanted"),
         Step(
             happens=asked_for(6000.0), status="True", reason="TooManyReplicas", words="8 instances are wanted, and the role allows 2 to 3"
         ),
-        Step(happens=asked_for(2400.0), status="False", reason="DesiredWithinRange", words="Every role has the number wanted of it"),
+        Step(
+            happens=asked_for(2400.0),
+            status="False",
+            reason="DesiredWithinRange",
+            words="No bound keeps a role from the number that is wanted",
+        ),
         Step(happens=asked_for(0.0), status="True", reason="TooFewReplicas", words="1 instances are wanted, and the role allows 2 to 3"),
-        Step(happens=asked_for(1600.0), status="False", reason="DesiredWithinRange", words="Every role has the number wanted of it"),
+        Step(
+            happens=asked_for(1600.0),
+            status="False",
+            reason="DesiredWithinRange",
+            words="No bound keeps a role from the number that is wanted",
+        ),
     ),
     (ConditionType.READY, "a cordon"): (
         SERVES,

@@ -75,7 +75,14 @@ def test_the_mark_changes_with_state_and_level_and_not_with_rates() -> None:
         ("Degraded", "True", "InstancesLost", "bad"),
         ("Degraded", "False", "AsExpected", "good"),
         ("Progressing", "True", "Draining", "warn"),
+        ("Progressing", "False", "Settled", "good"),
+        ("Progressing", "False", "RolloutPaused", "warn"),
         ("SLOMet", "False", "TargetMissed", "bad"),
+        ("ScalingActive", "True", "ValidSignalsFound", "good"),
+        ("ScalingActive", "False", "ScalingDisabled", "plain"),
+        ("ScalingActive", "False", "NoSignals", "warn"),
+        ("ScalingLimited", "False", "DesiredWithinRange", "good"),
+        ("ScalingLimited", "True", "TooManyReplicas", "warn"),
     ],
 )
 def test_a_conditions_mark_alarms_only_when_something_is_wrong(kind: str, status: str, reason: str, level: str) -> None:
