@@ -168,6 +168,9 @@ class SloFacts:
     percentile: float = number("Share of requests, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
 
 
+EARLY_REJECTION_MODES = ("Disabled", "Load", "Predicted")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionFacts:
     """`spec.earlyRejection`: refuses at arrival a request that cannot be served in time.
@@ -181,7 +184,7 @@ class EarlyRejectionFacts:
         "slo.tpot as it is loaded now; Predicted: the same for slo.ttft, and slo.tpot as the pool will be loaded when the request begins to decode. "
         "How long decode steps take is learnt from finished requests.",
         "Disabled",
-        enum=("Disabled", "Load", "Predicted"),
+        enum=EARLY_REJECTION_MODES,
     )
     headroom: float = number("Limits as multiples of slo.ttft and slo.tpot.", 1.0, minimum=0.01, maximum=100)
 

@@ -3,7 +3,7 @@
 A form that was refused keeps what was typed and says what was wrong beside it. Pure.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
+from fairlead.tables import EARLY_REJECTION_MODES
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
@@ -91,6 +92,18 @@ class _Section:
     inputs: tuple[_Input, ...]
 
 
+def _number_input(name: str, words: str, example: str, *, hint: str = "", told: str = "{}") -> _Input:
+    return _Input(name=name, words=words, kind="number", parse=_number, remedy=f"write a number such as {example}", hint=hint, told=told)
+
+
+def _duration_input(name: str, words: str, examples: str, *, told: str) -> _Input:
+    return _Input(name=name, words=words, kind="text", parse=str, hint=f"such as {examples}", told=told)
+
+
+def _choice(name: str, words: str, options: Iterable[str], *, told: str = "{}") -> _Input:
+    return _Input(name=name, words=words, kind="choice", parse=str, options=tuple(options), told=told)
+
+
 _SECTIONS: Mapping[PlanKind, _Section] = {
     PlanKind.POLICY: _Section(
         title="Policy",
@@ -103,7 +116,7 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
                 kind="yaml",
                 parse=_mapping,
                 remedy="write one `name: value` per line",
-                hint="one per line; replaces all",
+                hint="one `name: value` per line; replaces all",
                 told="",
             ),
         ),
@@ -112,63 +125,41 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
         title="SLO",
         section="slo",
         inputs=(
-            _Input(name="ttft", words="Time to first token", kind="text", parse=str, hint="such as 5s or 800ms", told="TTFT {}"),
-            _Input(name="tpot", words="Time per output token", kind="text", parse=str, hint="such as 100ms", told="TPOT {}"),
-            _Input(
-                name="percentile", words="Goal, % in time", kind="number", parse=_number, remedy="write a number such as 95", told="{} %"
-            ),
+            _duration_input("ttft", "Time to first token", "5s or 800ms", told="TTFT {}"),
+            _duration_input("tpot", "Time per output token", "100ms", told="TPOT {}"),
+            _number_input("percentile", "Goal, % in time", "95", told="goal {} %"),
         ),
     ),
     PlanKind.EARLY_REJECTION: _Section(
         title="Early rejection",
         section="earlyRejection",
         inputs=(
-            _Input(name="mode", words="Mode", kind="choice", parse=str, options=("Disabled", "Load", "Predicted")),
-            _Input(
-                name="headroom",
-                words="Headroom",
-                kind="number",
-                parse=_number,
-                remedy="write a number such as 1.5",
-                hint="limit as a multiple of the SLO",
-                told="headroom {}",
-            ),
+            _choice("mode", "Mode", EARLY_REJECTION_MODES),
+            _number_input("headroom", "Headroom", "1.5", hint="limit as a multiple of the SLO", told="headroom {}"),
         ),
     ),
     PlanKind.SCALING: _Section(
         title="Scaling",
         section="scaling",
         inputs=(
-            _Input(name="mode", words="Mode", kind="choice", parse=str, options=tuple(ScalingMode)),
-            _Input(
-                name="targetLoad",
-                words="Target load",
-                kind="number",
-                parse=_number,
-                remedy="write a number such as 0.8",
-                hint="share of an instance's capacity",
-                told="target load {}",
-            ),
+            _choice("mode", "Mode", ScalingMode),
+            _number_input("targetLoad", "Target load", "0.8", hint="share of an instance's capacity, 0 to 1", told="target load {}"),
         ),
     ),
     PlanKind.RATIO: _Section(
         title="Ratio",
         section="ratio",
         inputs=(
-            _Input(name="mode", words="Mode", kind="choice", parse=str, options=tuple(RatioMode)),
-            _Input(name="method", words="How an instance changes its role", kind="choice", parse=str, options=tuple(RatioMethod), told=""),
-            _Input(name="band", words="Band", kind="number", parse=_number, remedy="write a number such as 0.3", told="band {}"),
-            _Input(name="cooldown", words="Cooldown", kind="text", parse=str, hint="such as 2m", told=""),
+            _choice("mode", "Mode", RatioMode),
+            _choice("method", "How an instance changes its role", RatioMethod, told=""),
+            _number_input("band", "Band", "0.3", hint="difference of the roles' loads that is left alone", told="band {}"),
+            _duration_input("cooldown", "Cooldown", "2m", told=""),
         ),
     ),
     PlanKind.RING: _Section(
         title="Ring",
         section="routing",
-        inputs=(
-            _Input(
-                name="anchorsPerInstance", words="Anchors per instance", kind="number", parse=_number, remedy="write a number such as 160"
-            ),
-        ),
+        inputs=(_number_input("anchorsPerInstance", "Anchors per instance", "160", told="{} anchors per instance"),),
     ),
 }
 

@@ -103,6 +103,11 @@ def clock(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def weekday(moment: datetime) -> str:
+    """UTC day of the week and time to the minute, for instants within a week: `Mon 07:30`."""
+    return moment.astimezone(UTC).strftime("%a %H:%M")
+
+
 def told(detail: str, remedy: str | None) -> str:
     """The detail and the remedy as sentences; a remedy that the detail already contains is not repeated."""
     parts = [detail.strip()] + ([remedy.strip()] if remedy and remedy.strip().rstrip(".") not in detail else [])

@@ -68,6 +68,7 @@ class Renderer:
             words=formats.words,
             told=_told,
             clock=formats.clock,
+            weekday=formats.weekday,
             stamp=stamp,
             segment=addresses.segment,
             time=self._time,

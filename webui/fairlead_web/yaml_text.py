@@ -7,6 +7,9 @@ import yaml
 
 _FIRST = (
     "name",
+    "cron",
+    "duration",
+    "timeZone",
     "type",
     "model",
     "replicas",

@@ -1,7 +1,7 @@
 """Schedules, what they set at an instant, and what became of their starts."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends
@@ -55,10 +55,10 @@ def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], da
     async def get_schedule(namespace: str, pool: str, name: str, caller: Viewer, start: From = None) -> Any:
         """A schedule, with a week of windows and conflicts of all schedules of its pool.
 
-        The week begins with `from`, else with this week's Monday in UTC.
+        The week begins with `from`, else with this day in UTC.
         """
         now = clock()
-        begin = parse_time("from", start, now) if start is not None else _monday(now)
+        begin = parse_time("from", start, now) if start is not None else _midnight(now)
         return answer(await reader.schedule(PoolKey(namespace=namespace, name=pool), name, begin, now))
 
     @routes.get("/pools/{namespace}/{name}/bounds", response_model=InForceAt)
@@ -69,6 +69,5 @@ def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], da
     return routes
 
 
-def _monday(now: datetime) -> datetime:
-    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return day - timedelta(days=day.weekday())
+def _midnight(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -26,7 +26,7 @@ class RoleRow:
     """A role's instances by what they do now, beside the number wanted."""
 
     name: str
-    desired: int
+    wanted: int
     serving: int
     starting: int
     cordoned: int
@@ -114,7 +114,7 @@ def role_rows(detail: PoolDetail) -> list[RoleRow]:
         rows.append(
             RoleRow(
                 name=name,
-                desired=detail.desired.get(name, 0),
+                wanted=detail.desired.get(name, 0),
                 serving=states[InstanceState.SERVING],
                 starting=sum(states[one] for one in (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)),
                 cordoned=states[InstanceState.CORDONED],
@@ -131,7 +131,7 @@ def ratio_of(detail: PoolDetail) -> str | None:
     if not {Role.PREFILL.value, Role.DECODE.value} <= rows.keys():
         return None
     prefill, decode = rows[Role.PREFILL], rows[Role.DECODE]
-    return f"{prefill.desired} : {decode.desired} wanted, {prefill.serving} : {decode.serving} serving"
+    return f"{prefill.wanted} : {decode.wanted} wanted, {prefill.serving} : {decode.serving} serving"
 
 
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:

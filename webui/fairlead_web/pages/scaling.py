@@ -1,12 +1,14 @@
 """`…/scaling`: what was recommended for each role of a pool, why, and whether it was followed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
 from starlette.responses import Response
 
+from fairlead.instances import Role
+from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_web import formats
@@ -17,15 +19,17 @@ from fairlead_web.shells import Crumb, Shell, crumbs_below
 from fairlead_web.visits import Visit
 from fairlead_web.yaml_text import yaml_text
 
-FILTERS = ("role", "verdict", "controller")
+CHOICES: Mapping[str, Sequence[str]] = {"role": tuple(Role), "verdict": tuple(Verdict), "controller": tuple(Controller)}
+"""The filters and their values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolePicture:
-    """A role's number after each decision shown, oldest first."""
+    """A role's number after each decision shown, oldest first; `advised` says that the latest was not applied."""
 
     role: str
     latest: int
+    advised: bool
     spark: Sparkline
 
 
@@ -41,6 +45,7 @@ class DecisionRow:
 class ScalingPage(Context):
     template: ClassVar[str] = "pages/scaling.html"
     shell: Shell
+    choices: Mapping[str, Sequence[str]]
     listing: Listing[ScalingDecisionItem]
     rows: list[DecisionRow]
     pictures: list[RolePicture]
@@ -48,11 +53,13 @@ class ScalingPage(Context):
 
 async def index(visit: Visit) -> Response:
     pool = str(visit.pool_key())
-    listing = await visit.api.scaling_decisions(visit.filters(*FILTERS, ranged=True) | {"pool": pool})
+    listing = await visit.api.scaling_decisions(visit.filters(*CHOICES, ranged=True) | {"pool": pool})
     shell = await visit.shell(
         f"Scaling of {pool}", "pools", crumbs=crumbs_below(pool, Crumb(words="Scaling")), pool=pool, tab="scaling", ranged=True
     )
-    return visit.page(ScalingPage(shell=shell, listing=listing, rows=rows(listing.items), pictures=pictures(listing.items)))
+    return visit.page(
+        ScalingPage(shell=shell, choices=CHOICES, listing=listing, rows=rows(listing.items), pictures=pictures(listing.items))
+    )
 
 
 def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
@@ -74,7 +81,9 @@ def pictures(decisions: Sequence[ScalingDecisionItem]) -> list[RolePicture]:
         words = (
             f"Instances of role {role} after each of {formats.count(len(of_role))} decisions: {', '.join(f'{n:g}' for n in numbers if n)}"
         )
-        found.append(RolePicture(role=role.value, latest=of_role[-1].replicas, spark=sparkline(numbers, words, 320, 72)))
+        newest = of_role[-1]
+        advised = newest.verdict is Verdict.ADVISED
+        found.append(RolePicture(role=role.value, latest=newest.replicas, advised=advised, spark=sparkline(numbers, words, 320, 72)))
     return found
 
 

@@ -27,6 +27,7 @@ class SettingsPage(Context):
 
     template: ClassVar[str] = "pages/settings.html"
     shell: Shell
+    roles: tuple[AccessRole, ...]
     tokens: Listing[TokenItem] | None
     created: TokenItem | None
     login_link: LoginLink | None
@@ -113,6 +114,7 @@ async def _page(
     tokens = await visit.attempt("API tokens", visit.api.tokens(limit=PAGE_ROWS)) if shell.may(AccessRole.ADMIN) else None
     context = SettingsPage(
         shell=shell,
+        roles=PEOPLE,
         tokens=tokens,
         created=created,
         login_link=link,

@@ -9,14 +9,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import ACCEPTING
+from fairlead.instances import ACCEPTING, Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.services.pools.rings import RingQuestion, ring_of
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.schedules import BoundsAt, InForceAt
 from fairlead_testing.builders.routing import table
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, list_routes
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
@@ -51,8 +53,14 @@ class Pools:
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             Route(f"{POOL}/ring", guard(self._ring)),
+            Route(f"{POOL}/bounds", guard(self._bounds)),
             Route(POOL, guard(self._pool_detail)),
         ]
+
+    async def _bounds(self, request: Request) -> Response:
+        """Prefill and decode, of which a schedule decides the SLO and nothing the ratio."""
+        roles = [replace(example(BoundsAt), role=role, schedule=None) for role in (Role.PREFILL, Role.DECODE)]
+        return as_json(replace(example(InForceAt), pool=pool_named(request), roles=roles, deciding={"slo": ["night"]}))
 
     async def _pool_detail(self, request: Request) -> Response:
         pool = pool_named(request)
