@@ -73,6 +73,12 @@ def _verify() -> click.Command:
     return verify
 
 
+def _kv_events() -> click.Command:
+    from fairlead_cli.kv_events.check import kv_events
+
+    return kv_events
+
+
 def _api() -> click.Command:
     from fairlead_host.__main__ import main
 
@@ -107,6 +113,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "simulate": Subcommand(help="Compare policies on a trace, without any engine.", load=_simulate, extra="simulator"),
     "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
+    "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),
     "operator": Subcommand(help="Run the Kubernetes operator.", load=_operator, extra="operator"),

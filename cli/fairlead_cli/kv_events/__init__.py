@@ -1,0 +1,1 @@
+"""`fairlead kv-events`: looks at recordings of engines' KV events."""

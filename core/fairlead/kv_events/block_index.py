@@ -1,0 +1,317 @@
+"""Which instance holds which blocks, fed by its own events.
+
+Two keys: an event names a block by the engine's hash, a prompt asks by `block_keys`. The index keeps, for each holding,
+what key each hash stands for, and for each key a mask of the holdings that have it. The scheme (engine hash → request
+key) is llm-d's; what differs from it: a stored block whose parent is unknown is left out, where llm-d gives it the key
+of a first block, and copies of one block are counted, because an engine stores and evicts each copy on its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.kv_events.block_keys import stored_keys
+from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
+
+MOST_BLOCKS_PER_HOLDING = 4_000_000
+"""An H200's cache holds some 100,000 blocks of 16 tokens, a node's memory some millions."""
+
+_GPU = "GPU"
+_EXPECTED = "expected"
+_PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
+"""Kinds of attention whose cached blocks decide what of a prompt is reused. A group of another kind is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One prefix cache: an instance, and its data-parallel rank, since each rank caches for itself."""
+
+    instance: str
+    rank: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class IndexCounts:
+    """What the index did not take, and what it had to forget. All count blocks."""
+
+    unknown_parent: int = 0
+    """Stored after a block the index does not know: events were lost, or began before we listened."""
+    unknown_removed: int = 0
+    wrong_size: int = 0
+    """Stored with another block size than the source's first event, or with token ids that do not fill the blocks."""
+    unnamed: int = 0
+    """Stored without token ids under a hash that no other tier of the source has explained."""
+    forgotten: int = 0
+    """Dropped because a holding or a key reached its bound."""
+
+
+class _Holding:
+    """The blocks of one source in one tier."""
+
+    __slots__ = ("bit", "copies", "keys", "tier")
+
+    def __init__(self, bit: int, tier: str) -> None:
+        self.bit = bit
+        self.tier = tier
+        self.keys: dict[BlockHash, int] = {}
+        """Engine hash → request key of every block held, oldest first."""
+        self.copies: dict[BlockHash, int] = {}
+        """How many copies, of blocks that are held more than once."""
+
+
+class _Cache:
+    """What is known of one source."""
+
+    __slots__ = ("block_size", "groups_left_out", "holdings", "mask")
+
+    def __init__(self) -> None:
+        self.block_size: int | None = None
+        self.holdings: dict[str, _Holding] = {}
+        self.mask = 0
+        self.groups_left_out: set[int | None] = set()
+
+
+class BlockIndex:
+    """The blocks that every source holds.
+
+    `most_blocks` bounds each holding (a source's blocks in one tier); its oldest go first. `most_holders`, where given,
+    bounds how many holdings of one key are kept (llm-d's `podCacheSize`); the one added longest ago goes first, and is
+    then unknown for this key until the engine stores the block again.
+    """
+
+    def __init__(self, *, most_blocks: int = MOST_BLOCKS_PER_HOLDING, most_holders: int | None = None) -> None:
+        if most_blocks < 1 or (most_holders is not None and most_holders < 1):
+            raise ValueError("most_blocks and most_holders must be at least 1")
+        self._most_blocks = most_blocks
+        self._most_holders = most_holders
+        self._caches: dict[Source, _Cache] = {}
+        self._holders: dict[int, int] = {}
+        """Request key → mask of the holdings' bits."""
+        self._added: dict[int, list[_Holding]] = {}
+        """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
+        self._bits_in_use = 0
+        self.counts = IndexCounts()
+
+    def __len__(self) -> int:
+        """Distinct blocks that some source holds or is expected to."""
+        return len(self._holders)
+
+    @property
+    def sources(self) -> Iterable[Source]:
+        """Every source that was heard of."""
+        return self._caches.keys()
+
+    def block_size(self, source: Source) -> int | None:
+        """Tokens per block, from the source's first stored block; None before it."""
+        cache = self._caches.get(source)
+        return None if cache is None else cache.block_size
+
+    def blocks(self, source: Source) -> Mapping[str, int]:
+        """Blocks held per tier, expected ones left out."""
+        cache = self._caches.get(source)
+        return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != _EXPECTED}
+
+    def apply(self, source: Source, events: Iterable[KvEvent]) -> None:
+        """Take a batch of events in their order. What cannot be used is counted in `counts`."""
+        for event in events:
+            if event.kind is EventKind.STORED:
+                self._store(source, event)
+            elif event.kind is EventKind.REMOVED:
+                self._remove(source, event)
+            else:
+                self.clear(source)
+
+    def match(self, source: Source, keys: Sequence[int]) -> int:
+        """How many leading blocks of a prompt the source holds, in any tier."""
+        cache = self._caches.get(source)
+        return 0 if cache is None else self._leading(cache.mask, keys)
+
+    def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
+        """Leading blocks held, for each source that holds at least the first. O(blocks + sources)."""
+        found = {}
+        anyone = self._holders.get(keys[0], 0) if keys else 0
+        for source, cache in self._caches.items():
+            if cache.mask & anyone:
+                found[source] = self._leading(cache.mask, keys)
+        return found
+
+    def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: str = _GPU) -> None:
+        """The source holds this block, known from elsewhere than its events."""
+        self._add(self._holding(source, tier), block_hash, key)
+
+    def expect(self, source: Source, keys: Sequence[int]) -> None:
+        """The source will hold these blocks before its events say so: a request with this prompt was sent there."""
+        holding = self._holding(source, _EXPECTED)
+        for key in keys:
+            self._add(holding, key, key)
+
+    def no_longer_expect(self, source: Source, keys: Sequence[int]) -> None:
+        """Take back one `expect` of the same keys."""
+        holding = self._holding(source, _EXPECTED)
+        for key in keys:
+            self._take(holding, key)
+
+    def clear(self, source: Source) -> None:
+        """The source holds nothing any more; what is expected of it stays."""
+        cache = self._caches.get(source)
+        if cache is not None:
+            for tier, holding in cache.holdings.items():
+                if tier != _EXPECTED:
+                    self._empty(holding)
+
+    def drop(self, source: Source) -> None:
+        """Forget the source: its instance is gone."""
+        cache = self._caches.pop(source, None)
+        if cache is not None:
+            for holding in cache.holdings.values():
+                self._empty(holding)
+            self._bits_in_use &= ~cache.mask
+
+    def _leading(self, mask: int, keys: Sequence[int]) -> int:
+        get = self._holders.get
+        for depth, key in enumerate(keys):
+            if not get(key, 0) & mask:
+                return depth
+        return len(keys)
+
+    def _cache(self, source: Source) -> _Cache:
+        cache = self._caches.get(source)
+        if cache is None:
+            cache = self._caches[source] = _Cache()
+        return cache
+
+    def _holding(self, source: Source, tier: str) -> _Holding:
+        cache = self._cache(source)
+        holding = cache.holdings.get(tier)
+        if holding is None:
+            bit = ~self._bits_in_use & (self._bits_in_use + 1)  # the lowest that is free
+            self._bits_in_use |= bit
+            cache.mask |= bit
+            holding = cache.holdings[tier] = _Holding(bit, tier)
+        return holding
+
+    def _store(self, source: Source, event: BlockStored) -> None:
+        cache = self._cache(source)
+        if event.kv_cache_spec_kind is not None and event.kv_cache_spec_kind not in _PREFIX_KINDS:
+            cache.groups_left_out.add(event.group_idx)
+            return
+        holding = self._holding(source, event.medium or _GPU)
+        hashes = event.block_hashes
+        if not event.token_ids:
+            self._store_named(cache, holding, hashes)
+            return
+        if cache.block_size is None:
+            cache.block_size = event.block_size
+        parent = event.parent_block_hash
+        parent_key = None
+        if parent is not None:
+            parent_key = holding.keys.get(parent)
+            if parent_key is None and (parent_key := _key_of(cache, parent)) is None:
+                self.counts.unknown_parent += len(hashes)
+                return
+        if event.block_size != cache.block_size:
+            self.counts.wrong_size += len(hashes)
+            return
+        try:
+            keys = stored_keys(event, parent_key)
+        except (ValueError, OverflowError, TypeError):
+            self.counts.wrong_size += len(hashes)
+            return
+        held, holders, bit = holding.keys, self._holders, holding.bit
+        plain = self._most_holders is None
+        for block_hash, key in zip(hashes, keys, strict=True):
+            if plain and block_hash not in held:
+                held[block_hash] = key
+                holders[key] = holders.get(key, 0) | bit
+            else:
+                self._add(holding, block_hash, key)
+        if len(held) > self._most_blocks:
+            self._shrink(holding)
+
+    def _store_named(self, cache: _Cache, holding: _Holding, hashes: Sequence[BlockHash]) -> None:
+        """An offloading engine tells the second tier by hash alone."""
+        for block_hash in hashes:
+            key = _key_of(cache, block_hash)
+            if key is None:
+                self.counts.unnamed += 1
+            else:
+                self._add(holding, block_hash, key)
+
+    def _remove(self, source: Source, event: BlockRemoved) -> None:
+        cache = self._cache(source)
+        if event.group_idx in cache.groups_left_out:
+            return
+        holding = cache.holdings.get(event.medium or _GPU)
+        if holding is None:
+            self.counts.unknown_removed += len(event.block_hashes)
+            return
+        for block_hash in event.block_hashes:
+            if not self._take(holding, block_hash):
+                self.counts.unknown_removed += 1
+
+    def _add(self, holding: _Holding, block_hash: BlockHash, key: int) -> None:
+        held = holding.keys
+        if block_hash in held:
+            holding.copies[block_hash] = holding.copies.get(block_hash, 1) + 1
+            return
+        held[block_hash] = key
+        self._holders[key] = self._holders.get(key, 0) | holding.bit
+        if self._most_holders is not None:
+            self._note_added(key, holding)
+        if len(held) > self._most_blocks:
+            self._shrink(holding)
+
+    def _take(self, holding: _Holding, block_hash: BlockHash) -> bool:
+        """Take one copy away; False if there is none."""
+        copies = holding.copies
+        if copies and block_hash in copies:
+            left = copies[block_hash] - 1
+            if left > 1:
+                copies[block_hash] = left
+            else:
+                del copies[block_hash]
+            return True
+        key = holding.keys.pop(block_hash, None)
+        if key is None:
+            return False
+        self._release(key, holding)
+        return True
+
+    def _release(self, key: int, holding: _Holding) -> None:
+        mask = self._holders.get(key, 0) & ~holding.bit
+        if mask:
+            self._holders[key] = mask
+        else:
+            self._holders.pop(key, None)
+        if self._most_holders is not None and (added := self._added.get(key)) is not None and holding in added:
+            added.remove(holding)
+            if not added:
+                del self._added[key]
+
+    def _note_added(self, key: int, holding: _Holding) -> None:
+        added = self._added.setdefault(key, [])
+        if holding not in added:
+            added.append(holding)
+        if self._most_holders is not None and len(added) > self._most_holders:
+            self._release(key, added[0])
+            self.counts.forgotten += 1
+
+    def _shrink(self, holding: _Holding) -> None:
+        while len(holding.keys) > self._most_blocks:
+            oldest = next(iter(holding.keys))
+            holding.copies.pop(oldest, None)
+            self._release(holding.keys.pop(oldest), holding)
+            self.counts.forgotten += 1
+
+    def _empty(self, holding: _Holding) -> None:
+        for key in holding.keys.values():
+            self._release(key, holding)
+        holding.keys.clear()
+        holding.copies.clear()
+
+
+def _key_of(cache: _Cache, block_hash: BlockHash) -> int | None:
+    """The key of a block in whichever tier of the source knows it."""
+    for holding in cache.holdings.values():
+        if holding.tier != _EXPECTED and (key := holding.keys.get(block_hash)) is not None:
+            return key
+    return None

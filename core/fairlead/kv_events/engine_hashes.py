@@ -1,0 +1,118 @@
+"""An engine's own block hashes, recomputed from token ids.
+
+vLLM hashes `(parent's hash, tokens, extra keys)`, serialised as canonical CBOR or as a pickle, with SHA-256 or 128-bit
+xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random where the variable is not set: then
+nothing can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors
+of the unit tests are a real engine's.
+
+An index needs none of this. It tells whether token ids, block size and adapter are understood as the engine does.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from xxhash import xxh3_128_digest
+
+from fairlead.kv_events.events import BlockHash
+
+
+def _cbor(value: object) -> bytes:
+    """Canonical CBOR (RFC 8949) of what a block hash is made of: None, bool, int, bytes, text and sequences of them."""
+    if value is None:
+        return b"\xf6"
+    if isinstance(value, bool):
+        return b"\xf5" if value else b"\xf4"
+    if isinstance(value, int):
+        return _cbor_head(0, value) if value >= 0 else _cbor_head(1, -1 - value)
+    if isinstance(value, bytes):
+        return _cbor_head(2, len(value)) + value
+    if isinstance(value, str):
+        return _cbor_head(3, len(text := value.encode())) + text
+    if isinstance(value, tuple | list):
+        return _cbor_head(4, len(value)) + b"".join(map(_cbor, value))
+    raise TypeError(f"a block hash is made of numbers, texts and sequences, not of {type(value).__name__}")
+
+
+def _cbor_head(major: int, argument: int) -> bytes:
+    if argument < 24:
+        return bytes((major << 5 | argument,))
+    for code, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
+        if argument < 1 << 8 * size:
+            return bytes((major << 5 | code,)) + argument.to_bytes(size, "big")
+    raise OverflowError(f"{argument} does not fit 64 bits")
+
+
+def _pickled(value: object) -> bytes:
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+ALGORITHMS: dict[str, Callable[[object], bytes]] = {
+    "sha256_cbor": lambda value: _sha256(_cbor(value)),
+    "sha256": lambda value: _sha256(_pickled(value)),
+    "xxhash_cbor": lambda value: xxh3_128_digest(_cbor(value)),
+    "xxhash": lambda value: xxh3_128_digest(_pickled(value)),
+}
+"""By vLLM's names for `--prefix-caching-hash-algo`."""
+
+
+class HashForm(Enum):
+    """How events carry a hash: all of it, or its last 64 bits as a number."""
+
+    DIGEST = "digest"
+    UNSIGNED = "unsigned"
+    SIGNED = "signed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHashing:
+    """How an engine hashes: one of `ALGORITHMS`, and the text of its PYTHONHASHSEED."""
+
+    algorithm: str
+    seed: str
+    form: HashForm = HashForm.UNSIGNED
+
+    def none_hash(self) -> bytes:
+        """The parent of every first block."""
+        return ALGORITHMS[self.algorithm](self.seed)
+
+    def block_hashes(
+        self, token_ids: Sequence[int], block_size: int, *, lora_name: str | None = None, cache_salt: str | None = None
+    ) -> Iterator[BlockHash]:
+        """The hashes of the full blocks, as events carry them."""
+        digest = ALGORITHMS[self.algorithm]
+        parent = self.none_hash()
+        adapter = () if lora_name is None else (lora_name,)
+        extra = adapter if cache_salt is None else (*adapter, cache_salt)
+        for begin in range(0, len(token_ids) - block_size + 1, block_size):
+            parent = digest((parent, tuple(token_ids[begin : begin + block_size]), extra or None))
+            extra = adapter  # only the first block is salted
+            yield self._formed(parent)
+
+    def _formed(self, digest: bytes) -> BlockHash:
+        return digest if self.form is HashForm.DIGEST else int.from_bytes(digest[-8:], "big", signed=self.form is HashForm.SIGNED)
+
+
+def recognise(
+    sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
+) -> EngineHashing | None:
+    """How the engine hashes whose events carry hashes `seen` for some of these token sequences; None if no way fits.
+
+    64 bits do not agree by chance, so one hash that is found is proof.
+    """
+    if any(isinstance(block_hash, bytes) for block_hash in seen):
+        form = HashForm.DIGEST
+    else:
+        form = HashForm.SIGNED if any(isinstance(block_hash, int) and block_hash < 0 for block_hash in seen) else HashForm.UNSIGNED
+    for seed in seeds:
+        for algorithm in ALGORITHMS:
+            hashing = EngineHashing(algorithm=algorithm, seed=seed, form=form)
+            if any(block_hash in seen for token_ids in sequences for block_hash in hashing.block_hashes(token_ids, block_size)):
+                return hashing
+    return None

@@ -1,0 +1,89 @@
+"""What an engine says about its prefix cache, as vLLM publishes it; the attribute names are those on the wire.
+
+They are protocols, so that an adapter decodes the wire into its own classes and hands these over without a copy.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import ClassVar, Literal, Protocol
+
+BlockHash = int | bytes
+"""An engine's name of a block: 64 bits signed or unsigned, or the whole digest."""
+
+
+class EventKind(Enum):
+    """Says which of the three events one is."""
+
+    STORED = "BlockStored"
+    REMOVED = "BlockRemoved"
+    CLEARED = "AllBlocksCleared"
+
+
+class BlockStored(Protocol):
+    """Consecutive blocks of one sequence are in the cache from now on."""
+
+    kind: ClassVar[Literal[EventKind.STORED]]
+
+    @property
+    def block_hashes(self) -> Sequence[BlockHash]:
+        """In the sequence's order."""
+
+    @property
+    def parent_block_hash(self) -> BlockHash | None:
+        """The block before the first of them; None at the start of a sequence."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """The tokens of all blocks, one after the other; empty where only the tier of a known block is told."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block."""
+
+    @property
+    def lora_id(self) -> int | None:
+        """The engine's own number of the adapter; older engines say no more."""
+
+    @property
+    def lora_name(self) -> str | None:
+        """The adapter's name."""
+
+    @property
+    def medium(self) -> str | None:
+        """Where the blocks are: `GPU` (also when None), `CPU`, `STORAGE`, …"""
+
+    @property
+    def extra_keys(self) -> Sequence[Sequence[object] | None] | None:
+        """Per block what its hash depends on besides tokens: adapter, salt, images. None: no block has any."""
+
+    @property
+    def group_idx(self) -> int | None:
+        """Models with several kinds of attention cache a block once per group of layers."""
+
+    @property
+    def kv_cache_spec_kind(self) -> str | None:
+        """The group's kind of attention (`full_attention`, `sliding_window`, …)."""
+
+
+class BlockRemoved(Protocol):
+    """Blocks were evicted. A block that was stored twice has two copies, and each is removed on its own."""
+
+    kind: ClassVar[Literal[EventKind.REMOVED]]
+
+    @property
+    def block_hashes(self) -> Sequence[BlockHash]: ...
+
+    @property
+    def medium(self) -> str | None: ...
+
+    @property
+    def group_idx(self) -> int | None: ...
+
+
+class AllBlocksCleared(Protocol):
+    """The whole prefix cache was emptied."""
+
+    kind: ClassVar[Literal[EventKind.CLEARED]]
+
+
+KvEvent = BlockStored | BlockRemoved | AllBlocksCleared

@@ -1,0 +1,156 @@
+"""Plays a recording to an index, in the recorder's time. A request is looked up when it was sent.
+
+A batch counts from when the engine made it, since how late it arrived says nothing of the index. The engine's stamps
+tell, where they are a clock that goes with the recorder's; else its arrival counts.
+
+Two things that a router knows besides events are used as it would. A request that was sent and not answered holds its
+prompt's blocks: an engine schedules requests in order, and never evicts what one of them uses. One that was answered
+holds them until the next batch arrives, since its last events are on their way.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+
+from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
+from fairlead.kv_events.unseen_blocks import UnseenBlock
+
+_EXPECTED_SECONDS = 2.0
+"""So long after its end a request's blocks are expected if no batch arrives; llm-d bridges the lag of events so."""
+
+_LONGEST_DELAY_SECONDS = 1.0
+"""An event that takes longer from engine to recorder means that their clocks differ by no constant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """A batch for the index; `segment` numbers the stretches of its source without a hole."""
+
+    time: float
+    """When the engine made it, in the recorder's time in s."""
+    batch: RecordedBatch
+    segment: int
+    opens_segment: bool
+
+
+class _Kind(IntEnum):
+    """In the order in which things happen that happen at one time."""
+
+    BATCH = 0
+    DONE = 1
+    SENT = 2
+    EXPIRY = 3
+
+
+def made_at(batches: Sequence[RecordedBatch]) -> list[float]:
+    """When each of a source's batches was made, in the recorder's time.
+
+    The batch that was quickest to arrive gives the difference of the clocks. Arrival times, if the stamps go back or no
+    one difference explains them.
+    """
+    arrivals = [batch.arrived for batch in batches]
+    stamps = [batch.stamp for batch in batches]
+    delays = [arrived - stamp for arrived, stamp in zip(arrivals, stamps, strict=True)]
+    if stamps != sorted(stamps) or max(delays, default=0.0) - min(delays, default=0.0) > _LONGEST_DELAY_SECONDS:
+        return arrivals
+    return [stamp + min(delays) for stamp in stamps]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Expected:
+    """A request's blocks at the source that has it, from when it is sent until its events have told them."""
+
+    source: Source
+    keys: tuple[int, ...]
+    released: bool = False
+
+
+class Playing:
+    """One recording, played once to an index of its own.
+
+    `feeds` are each source's batches, `sizes` its tokens per block, `unseen` what it held at each segment's beginning.
+    """
+
+    def __init__(
+        self,
+        feeds: Mapping[Source, Sequence[Feed]],
+        sizes: Mapping[Source, int],
+        unseen: Mapping[Source, Sequence[Sequence[UnseenBlock]]],
+    ) -> None:
+        self.index = BlockIndex()
+        self._feeds = feeds
+        self._sizes = sizes
+        self._unseen = unseen
+        self._ended: dict[Source, list[_Expected]] = defaultdict(list)
+
+    def cached_tokens(self, requests: Sequence[RecordedRequest]) -> Iterator[tuple[RecordedRequest, int]]:
+        """Each request, as sent, with the prompt tokens that its instance should find in its cache."""
+        for source, segments in self._unseen.items():
+            if segments:
+                self._hold(source, segments[0])
+        feeds = [feed for fed in self._feeds.values() for feed in fed]
+        moments: list[tuple[float, _Kind, int]] = [(feed.time, _Kind.BATCH, number) for number, feed in enumerate(feeds)]
+        moments += [(request.sent, _Kind.SENT, number) for number, request in enumerate(requests)]
+        heapify(moments)
+        sent: dict[int, _Expected] = {}
+        while moments:
+            time, kind, number = heappop(moments)
+            match kind:
+                case _Kind.BATCH:
+                    self._take(feeds[number])
+                case _Kind.SENT:
+                    request = requests[number]
+                    sources = self._sources(request)
+                    yield request, max((self._cached(source, request) for source in sources), default=0)
+                    if len(sources) == 1:
+                        sent[number] = self._expect(sources[0], request, request.prompt_token_ids)
+                        heappush(moments, (max(time, request.done), _Kind.DONE, number))
+                case _Kind.DONE:
+                    request, before = requests[number], sent[number]
+                    computed = (*request.prompt_token_ids, *request.output_token_ids[:-1])
+                    sent[number] = self._expect(before.source, request, computed)
+                    self._release(before)
+                    self._ended[before.source].append(sent[number])
+                    heappush(moments, (time + _EXPECTED_SECONDS, _Kind.EXPIRY, number))
+                case _Kind.EXPIRY:
+                    self._release(sent.pop(number))
+
+    def _sources(self, request: RecordedRequest) -> list[Source]:
+        """Where the request can be: at its instance, any of its ranks; anywhere if the recording does not say."""
+        return [source for source in self._sizes if request.instance is None or source.instance == request.instance]
+
+    def _keys(self, source: Source, request: RecordedRequest, token_ids: Sequence[int]) -> tuple[int, ...]:
+        return block_keys(token_ids, self._sizes[source], lora_name=request.lora_name, cache_salt=request.cache_salt)
+
+    def _cached(self, source: Source, request: RecordedRequest) -> int:
+        """At least one token of a prompt is always computed, so its last block never counts in full."""
+        tokens = request.prompt_token_ids
+        return self.index.match(source, self._keys(source, request, tokens[:-1])) * self._sizes[source]
+
+    def _take(self, feed: Feed) -> None:
+        batch = feed.batch
+        if feed.opens_segment and feed.segment:
+            self.index.clear(batch.source)
+            self._hold(batch.source, self._unseen[batch.source][feed.segment])
+        self.index.apply(batch.source, batch.events)
+        for expected in self._ended.pop(batch.source, ()):
+            self._release(expected)
+
+    def _hold(self, source: Source, blocks: Sequence[UnseenBlock]) -> None:
+        for block in blocks:
+            name = block.key.to_bytes(8, "big") if block.block_hash is None else block.block_hash
+            self.index.hold(source, name, block.key)
+
+    def _expect(self, source: Source, request: RecordedRequest, token_ids: Sequence[int]) -> _Expected:
+        expected = _Expected(source=source, keys=self._keys(source, request, token_ids))
+        self.index.expect(source, expected.keys)
+        return expected
+
+    def _release(self, expected: _Expected) -> None:
+        if not expected.released:
+            expected.released = True
+            self.index.no_longer_expect(expected.source, expected.keys)

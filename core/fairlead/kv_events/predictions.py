@@ -1,0 +1,156 @@
+"""Whether an index agrees with the engine: prompt tokens that it says are cached, against what the engine counted."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from fairlead.kv_events.block_index import IndexCounts, Source
+from fairlead.kv_events.engine_hashes import EngineHashing, recognise
+from fairlead.kv_events.events import BlockHash, EventKind
+from fairlead.kv_events.playing import Feed, Playing, made_at
+from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
+from fairlead.kv_events.sequences import SequenceCounts, SequenceTracker
+from fairlead.kv_events.unseen_blocks import TokenSequence, UnseenBlock, UnseenBlocks, token_sequences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One request: both counts in prompt tokens."""
+
+    name: str
+    prompt_tokens: int
+    predicted_cached_tokens: int
+    reported_cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """A recording's predictions, and what was met on the way."""
+
+    predictions: tuple[Prediction, ...]
+    sources: int
+    hashing: EngineHashing | None
+    """How the engine hashes, where that could be found out."""
+    unseen_blocks: int
+    """Held at the recording's beginning, or after batches that are missing from it; concluded from later events."""
+    sequences: SequenceCounts
+    index: IndexCounts
+
+    @property
+    def predicted_cached_tokens(self) -> int:
+        return sum(each.predicted_cached_tokens for each in self.predictions)
+
+    @property
+    def reported_cached_tokens(self) -> int:
+        return sum(each.reported_cached_tokens for each in self.predictions)
+
+    @property
+    def exact_requests(self) -> int:
+        """Requests whose two counts are equal."""
+        return sum(each.predicted_cached_tokens == each.reported_cached_tokens for each in self.predictions)
+
+    @property
+    def exact_share(self) -> float:
+        """Their share, 0 to 1; 1 without requests."""
+        return self.exact_requests / len(self.predictions) if self.predictions else 1.0
+
+    @property
+    def error(self) -> float:
+        """Difference of the two sums as a share of what was reported; where nothing was, of what was predicted."""
+        difference = abs(self.predicted_cached_tokens - self.reported_cached_tokens)
+        return difference / (self.reported_cached_tokens or self.predicted_cached_tokens or 1)
+
+
+def predict(batches: Iterable[RecordedBatch], requests: Sequence[RecordedRequest], *, seeds: Sequence[str] = ()) -> Agreement:
+    """Play a recording to an empty index. `seeds` are values of PYTHONHASHSEED to try when recognising the hashes."""
+    feeds, counts = _in_order(batches)
+    sizes = {source: size for source, fed in feeds.items() if (size := _block_size(fed)) is not None}
+    sequences = {size: token_sequences(requests, size) for size in set(sizes.values())}
+    hashing = _recognised(feeds, sizes, sequences, seeds)
+    unseen = {source: _unseen(feeds[source], sequences[size], size, hashing) for source, size in sizes.items()}
+    playing = Playing(feeds, sizes, unseen)
+    found = [
+        Prediction(
+            name=request.name,
+            prompt_tokens=len(request.prompt_token_ids),
+            predicted_cached_tokens=cached,
+            reported_cached_tokens=request.cached_tokens,
+        )
+        for request, cached in playing.cached_tokens(requests)
+    ]
+    return Agreement(
+        predictions=tuple(found),
+        sources=len(feeds),
+        hashing=hashing,
+        unseen_blocks=sum(len(blocks) for segments in unseen.values() for blocks in segments),
+        sequences=counts,
+        index=playing.index.counts,
+    )
+
+
+def _in_order(batches: Iterable[RecordedBatch]) -> tuple[dict[Source, list[Feed]], SequenceCounts]:
+    trackers: dict[Source, SequenceTracker[RecordedBatch]] = {}
+    taken: dict[Source, list[tuple[RecordedBatch, int]]] = defaultdict(list)
+    """Batches with the number of their segment."""
+    for batch in sorted(batches, key=lambda each: each.arrived):
+        tracker = trackers.setdefault(batch.source, SequenceTracker(can_replay=False, first=None))
+        step = tracker.live(batch.number, batch.stamp, batch)
+        so_far = taken[batch.source]
+        segment = so_far[-1][1] + step.reset if so_far else 0
+        so_far += [(each, segment) for each in step.batches]
+    total = SequenceCounts()
+    for tracker in trackers.values():
+        for each in fields(SequenceCounts):
+            setattr(total, each.name, getattr(total, each.name) + getattr(tracker.counts, each.name))
+    return {source: _feeds(of_source) for source, of_source in taken.items()}, total
+
+
+def _feeds(batches: Sequence[tuple[RecordedBatch, int]]) -> list[Feed]:
+    times = made_at([batch for batch, _ in batches])
+    segments = [segment for _, segment in batches]
+    return [
+        Feed(time=time, batch=batch, segment=segment, opens_segment=segment != before)
+        for time, (batch, segment), before in zip(times, batches, [None, *segments], strict=False)
+    ]
+
+
+def _block_size(fed: Sequence[Feed]) -> int | None:
+    """As the index takes it: the first one stored with tokens."""
+    for feed in fed:
+        for event in feed.batch.events:
+            if event.kind is EventKind.STORED and event.token_ids:
+                return event.block_size
+    return None
+
+
+def _recognised(
+    feeds: Mapping[Source, Sequence[Feed]],
+    sizes: Mapping[Source, int],
+    sequences: Mapping[int, Sequence[TokenSequence]],
+    seeds: Sequence[str],
+) -> EngineHashing | None:
+    seen: set[BlockHash] = set()
+    for fed in feeds.values():
+        for feed in fed:
+            for event in feed.batch.events:
+                if event.kind is not EventKind.CLEARED:
+                    seen.update(event.block_hashes)
+    for size, _ in Counter(sizes.values()).most_common():
+        plain = [each.token_ids for each in sequences[size] if each.request.lora_name is None and each.request.cache_salt is None]
+        hashing = recognise(plain, size, seen, seeds)
+        if hashing is not None:
+            return hashing
+    return None
+
+
+def _unseen(
+    fed: Sequence[Feed], sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None
+) -> list[list[UnseenBlock]]:
+    finding = UnseenBlocks(sequences, block_size, hashing)
+    for feed in fed:
+        finding.learn(feed.batch)
+    for feed in fed:
+        if feed.opens_segment:
+            finding.begin()
+        finding.read(feed.batch)
+    return finding.segments

@@ -1,0 +1,34 @@
+"""What a recording of an engine holds: its batches of events and the requests it answered, in the recorder's time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.events import KvEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBatch:
+    """A batch of events. `arrived` is the recorder's time in s, `stamp` the engine's."""
+
+    source: Source
+    number: int
+    arrived: float
+    stamp: float
+    events: Sequence[KvEvent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest:
+    """A request that was answered. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
+
+    name: str
+    sent: float
+    done: float
+    prompt_token_ids: Sequence[int]
+    output_token_ids: Sequence[int] = ()
+    cached_tokens: int
+    instance: str | None = None
+    """Where it was sent; None if the recording does not say."""
+    lora_name: str | None = None
+    cache_salt: str | None = None

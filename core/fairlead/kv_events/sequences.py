@@ -1,0 +1,177 @@
+"""Numbers of batches: what was lost, what comes twice, and when an engine began anew.
+
+An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses what a slow or late subscriber does
+not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins at 0 again with
+an empty cache. Its batch is told from one that comes twice by its stamp, which is later than all before.
+
+The caller owns sockets and time: it hands in what arrives and does what the returned `Step` says.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+MOST_WAITING = 100_000
+"""Batches kept while a replay runs; vLLM's own queue has the same bound."""
+
+Batch = TypeVar("Batch")
+
+
+class SourceState(StrEnum):
+    """How far the events of a source can be trusted."""
+
+    WAITING = "waiting"
+    """Nothing has come yet."""
+    CURRENT = "current"
+    REPLAYING = "replaying"
+    """Batches are missing and were asked for; what arrives meanwhile waits."""
+    INCOMPLETE = "incomplete"
+    """Batches were lost for good: the source may hold blocks of which the index knows nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Generic[Batch]):
+    """What to do now, in this order: clear the source if `reset`, apply the batches, ask for a replay.
+
+    A replay that is still running is given up when a new one is asked for.
+    """
+
+    batches: tuple[Batch, ...] = ()
+    reset: bool = False
+    replay_from: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SequenceCounts:
+    """What became of a source's batches; gaps, replays and restarts are counted as such."""
+
+    applied: int = 0
+    repeated: int = 0
+    lost: int = 0
+    gaps: int = 0
+    replays: int = 0
+    restarts: int = 0
+
+
+class SequenceTracker(Generic[Batch]):
+    """The batches of one source, put in order.
+
+    Without `can_replay` a gap is final at once. `first` is the number a source begins with. A recording that begins in
+    the middle passes None: whatever comes first is taken.
+    """
+
+    def __init__(self, *, can_replay: bool, first: int | None = 0) -> None:
+        self._can_replay = can_replay
+        self._next = first
+        self._newest_stamp: float | None = None
+        """Of the batch before `_next`; None if that is not known."""
+        self._waiting: dict[int, tuple[float, Batch]] = {}
+        self._replaying = False
+        self._recognised = True
+        """Whether the replay has shown the batch before `_next` as we know it; if not, it is another engine's."""
+        self._incomplete = False
+        self.counts = SequenceCounts()
+
+    @property
+    def state(self) -> SourceState:
+        if self._replaying:
+            return SourceState.REPLAYING
+        if self._incomplete:
+            return SourceState.INCOMPLETE
+        return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
+
+    def live(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
+        """A batch as published. `stamp` is the engine's own clock, in s."""
+        if self._next is None:
+            self._next = number
+        if number < self._next:
+            if self._newest_stamp is None or stamp <= self._newest_stamp:
+                self.counts.repeated += 1
+                return Step()
+            return self._restarted(number, stamp, batch)
+        self._waiting[number] = (stamp, batch)
+        if self._replaying:
+            return self.replay_ended() if len(self._waiting) > MOST_WAITING else Step()
+        if number == self._next:
+            return Step(batches=self._in_line())
+        self.counts.gaps += 1
+        return self._ask() if self._can_replay else self._give_up()
+
+    def replayed(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
+        """A batch of the replay that was asked for."""
+        if not self._replaying or self._next is None:
+            self.counts.repeated += 1
+            return Step()
+        if number < self._next:
+            if self._newest_stamp is not None and stamp > self._newest_stamp:
+                return self._restarted(number, stamp, batch)  # while nobody heard it
+            self._recognised |= stamp == self._newest_stamp
+            self.counts.repeated += 1
+            return Step()
+        self._waiting.setdefault(number, (stamp, batch))
+        return Step(batches=self._in_line())
+
+    def replay_ended(self) -> Step[Batch]:
+        """The replay's end marker came, or the caller gave it up: what is still missing is lost.
+
+        An engine that does not have the batch we took last has restarted, or has sent more since than it keeps. Then
+        all that it has is asked for.
+        """
+        if not self._replaying:
+            return Step()
+        self._replaying = False
+        if not self._recognised:
+            self._next, self._newest_stamp = 0, None
+            return Step(reset=True, replay_from=self._ask().replay_from if self._waiting else None)
+        batches = self._in_line()
+        return self._give_up() if self._waiting else Step(batches=batches)
+
+    def reconnected(self) -> Step[Batch]:
+        """The connection was down. Whether batches were missed, or the engine restarted, only a replay tells."""
+        return self._ask() if self._can_replay and self._next is not None else Step()
+
+    def cleared(self) -> None:
+        """The source said that it holds nothing: whatever was lost before no longer matters."""
+        self._incomplete = False
+
+    def _restarted(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
+        self.counts.restarts += 1
+        self._next, self._newest_stamp = 0, None
+        self._replaying = self._incomplete = False
+        self._waiting = {number: (stamp, batch)}
+        if number == 0:
+            return Step(batches=self._in_line(), reset=True)
+        self.counts.gaps += 1
+        step = self._ask() if self._can_replay else self._give_up()
+        return Step(batches=step.batches, reset=True, replay_from=step.replay_from)
+
+    def _ask(self) -> Step[Batch]:
+        """From the batch before the first that is missing: its stamp shows whether the engine restarted."""
+        assert self._next is not None
+        self.counts.replays += 1
+        self._replaying = True
+        self._recognised = self._newest_stamp is None
+        return Step(replay_from=max(0, self._next - 1))
+
+    def _give_up(self) -> Step[Batch]:
+        """Go on with what is behind the last hole; anything between holes is as uncertain as what was before them."""
+        assert self._next is not None
+        batches: tuple[Batch, ...] = ()
+        while self._waiting:
+            earliest = min(self._waiting)
+            self.counts.lost += earliest - self._next
+            self._next = earliest
+            batches = self._in_line()
+        self._incomplete = True
+        return Step(batches=batches, reset=True)
+
+    def _in_line(self) -> tuple[Batch, ...]:
+        """The batches that wait without a hole before them."""
+        batches: list[Batch] = []
+        assert self._next is not None
+        while (kept := self._waiting.pop(self._next, None)) is not None:
+            self._newest_stamp = kept[0]
+            batches.append(kept[1])
+            self._next += 1
+        self.counts.applied += len(batches)
+        return tuple(batches)

@@ -1,0 +1,1 @@
+"""KV events of engines: what their bytes mean."""

@@ -1,0 +1,138 @@
+"""Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
+
+A batch is an array `[stamp, events, rank]`; the newest sources make it a map. An event is a map with its name under
+`type`, of older engines an array that begins with the name, where defaults at the end are left out. What an engine
+adds later (fields, events) is passed over.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+
+from fairlead.kv_events.events import BlockHash, EventKind
+
+
+class BatchUnreadable(Exception):
+    """The bytes are no batch of KV events; the message says where they differ."""
+
+
+class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
+    """`fairlead.kv_events.events.BlockStored` on the wire."""
+
+    kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
+    block_hashes: list[BlockHash]
+    parent_block_hash: BlockHash | None
+    token_ids: list[int]
+    block_size: int
+    lora_id: int | None = None
+    medium: str | None = None
+    lora_name: str | None = None
+    extra_keys: list[list[Any] | None] | None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+
+
+class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
+    """`fairlead.kv_events.events.BlockRemoved` on the wire."""
+
+    kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
+    block_hashes: list[BlockHash]
+    medium: str | None = None
+    group_idx: int | None = None
+
+
+class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
+    """`fairlead.kv_events.events.AllBlocksCleared` on the wire."""
+
+    kind: ClassVar[Literal[EventKind.CLEARED]] = EventKind.CLEARED
+
+
+class _StoredArray(BlockStored, tag="BlockStored", tag_field="type", array_like=True, gc=False): ...
+
+
+class _RemovedArray(BlockRemoved, tag="BlockRemoved", tag_field="type", array_like=True, gc=False): ...
+
+
+class _ClearedArray(AllBlocksCleared, tag="AllBlocksCleared", tag_field="type", array_like=True, gc=False): ...
+
+
+WireEvent = BlockStored | BlockRemoved | AllBlocksCleared
+_ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
+
+
+class WireBatch(msgspec.Struct, array_like=True, gc=False):
+    """A batch: the engine's clock in s, what happened in order, and the data-parallel rank that says so."""
+
+    ts: float
+    events: list[WireEvent]
+    data_parallel_rank: int | None = None
+
+
+class _BatchOfArrays(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[_ArrayEvent]
+    data_parallel_rank: int | None = None
+
+
+class _BatchOfAnything(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[msgspec.Raw]
+    data_parallel_rank: int | None = None
+
+
+class _MapBatch(msgspec.Struct, gc=False):
+    ts: float
+    events: list[msgspec.Raw]
+    data_parallel_rank: int | None = None
+
+
+class _NameOnly(msgspec.Struct):
+    type: str
+
+
+_MAPS = msgspec.msgpack.Decoder(WireBatch)
+_ARRAYS = msgspec.msgpack.Decoder(_BatchOfArrays)
+_ANYTHING = msgspec.msgpack.Decoder(_BatchOfAnything)
+_MAP_BATCH = msgspec.msgpack.Decoder(_MapBatch)
+_MAP_EVENT: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(WireEvent)
+_ARRAY_EVENT: msgspec.msgpack.Decoder[WireEvent] = msgspec.msgpack.Decoder(_ArrayEvent)
+_EVENT_NAME = msgspec.msgpack.Decoder(_NameOnly)
+_EVENT_ITEMS = msgspec.msgpack.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)])
+_TEXT = msgspec.msgpack.Decoder(str)
+_KNOWN = frozenset(kind.value for kind in EventKind)
+
+
+def decode(payload: bytes) -> WireBatch:
+    """The batch in these bytes. Raises BatchUnreadable."""
+    try:
+        return _MAPS.decode(payload)
+    except msgspec.MsgspecError:
+        pass
+    try:
+        batch = _ARRAYS.decode(payload)
+        return WireBatch(batch.ts, list(batch.events), batch.data_parallel_rank)
+    except msgspec.MsgspecError:
+        return _decode_slowly(payload)
+
+
+def _decode_slowly(payload: bytes) -> WireBatch:
+    """Event by event, for batches that mix encodings or have events of a newer engine."""
+    try:
+        batch = _MAP_BATCH.decode(payload) if _is_map(payload) else _ANYTHING.decode(payload)
+        events = [event for raw in batch.events if (event := _event(raw)) is not None]
+    except msgspec.MsgspecError as error:
+        raise BatchUnreadable(f"no batch of KV events: {error}") from None
+    return WireBatch(batch.ts, events, batch.data_parallel_rank)
+
+
+def _event(raw: msgspec.Raw) -> WireEvent | None:
+    """None for an event that this version does not know."""
+    if _is_map(bytes(raw)):
+        return _MAP_EVENT.decode(raw) if _EVENT_NAME.decode(raw).type in _KNOWN else None
+    items = _EVENT_ITEMS.decode(raw)
+    return _ARRAY_EVENT.decode(raw) if _TEXT.decode(items[0]) in _KNOWN else None
+
+
+def _is_map(encoded: bytes) -> bool:
+    """By the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger ones."""
+    return b"\x80" <= encoded[:1] < b"\x90" or encoded[:1] in (b"\xde", b"\xdf")

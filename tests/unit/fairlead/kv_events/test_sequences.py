@@ -1,0 +1,149 @@
+"""Numbers of batches: gaps, replays, restarts and repetitions."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.kv_events.sequences import SequenceTracker, SourceState, Step
+
+
+def tracker(*, can_replay: bool = True) -> SequenceTracker[str]:
+    return SequenceTracker(can_replay=can_replay)
+
+
+def after(*numbers: int, can_replay: bool = True) -> SequenceTracker[str]:
+    """A tracker that took these batches, each stamped with its number."""
+    made = tracker(can_replay=can_replay)
+    for number in numbers:
+        assert made.live(number, float(number), f"b{number}").batches == (f"b{number}",)
+    return made
+
+
+def test_batches_in_order_are_applied_at_once() -> None:
+    assert tracker().state is SourceState.WAITING
+    assert after(0, 1, 2).state is SourceState.CURRENT
+
+
+def test_a_gap_asks_for_a_replay_from_the_batch_before_it() -> None:
+    made = after(0, 1)
+    assert made.live(4, 4.0, "b4") == Step(replay_from=1)
+    assert made.state.value == "replaying"
+    assert made.replayed(1, 1.0, "b1") == Step()
+    assert made.replayed(2, 2.0, "b2") == Step(batches=("b2",))
+    assert made.live(5, 5.0, "b5") == Step()
+    assert made.replayed(3, 3.0, "b3") == Step(batches=("b3", "b4", "b5"))
+    assert made.replay_ended() == Step()
+    assert made.state.value == "current"
+
+
+def test_a_late_listener_asks_for_everything() -> None:
+    assert tracker().live(7, 7.0, "b7") == Step(replay_from=0)
+
+
+def test_what_a_replay_no_longer_has_is_lost_and_the_source_cleared() -> None:
+    made = after(0, 1)
+    made.live(6, 6.0, "b6")
+    assert made.replayed(4, 4.0, "b4") == Step() and made.replayed(5, 5.0, "b5") == Step()
+    assert made.replay_ended() == Step(reset=True, replay_from=0)  # batch 1 did not come: is it the same engine?
+    assert made.replayed(4, 4.0, "b4") == Step() and made.replayed(5, 5.0, "b5") == Step()
+    assert made.replay_ended() == Step(batches=("b4", "b5", "b6"), reset=True)
+    assert made.state is SourceState.INCOMPLETE
+    assert (made.counts.lost, made.counts.gaps) == (4, 1)
+    assert made.live(7, 7.0, "b7") == Step(batches=("b7",))
+
+
+def test_what_comes_during_a_replay_waits_for_its_end() -> None:
+    made = after(0, 1, 2)
+    made.reconnected()
+    assert made.live(3, 3.0, "b3") == Step()
+    assert made.replayed(2, 2.0, "b2") == Step()
+    assert made.replay_ended() == Step(batches=("b3",))
+
+
+def test_without_replay_a_gap_is_final() -> None:
+    made = after(0, 1, can_replay=False)
+    assert made.live(4, 4.0, "b4") == Step(batches=("b4",), reset=True)
+    assert made.state is SourceState.INCOMPLETE
+
+
+def test_a_source_that_was_cleared_is_complete_again() -> None:
+    made = after(0, can_replay=False)
+    made.live(2, 2.0, "b2")
+    made.cleared()
+    assert made.state is SourceState.CURRENT
+
+
+def test_a_repeated_batch_is_passed_over() -> None:
+    made = after(0, 1, 2)
+    assert made.live(1, 1.0, "b1") == Step()
+    assert made.counts.repeated == 1
+
+
+def test_number_0_with_a_later_stamp_is_a_restart() -> None:
+    made = after(0, 1, 2)
+    assert made.live(0, 9.0, "new") == Step(batches=("new",), reset=True)
+    assert made.counts.restarts == 1 and made.state is SourceState.CURRENT
+
+
+def test_a_restart_of_which_the_beginning_was_missed_is_replayed() -> None:
+    made = after(0, 1, 2, 3)
+    assert made.live(2, 9.2, "n2") == Step(reset=True, replay_from=0)
+    made.replayed(0, 9.0, "n0")
+    assert made.replayed(1, 9.1, "n1") == Step(batches=("n1", "n2"))
+
+
+def test_after_a_reconnection_the_overlapping_batch_tells_whether_the_engine_restarted() -> None:
+    same = after(0, 1, 2)
+    assert same.reconnected() == Step(replay_from=2)
+    assert same.replayed(2, 2.0, "b2") == Step() and same.replay_ended() == Step()
+    other = after(0, 1, 2)
+    other.reconnected()
+    assert other.replayed(2, 9.2, "n2") == Step(reset=True, replay_from=0)
+    other.replayed(0, 9.0, "n0")
+    assert other.replayed(1, 9.1, "n1") == Step(batches=("n1", "n2"))
+
+
+def test_an_engine_that_does_not_know_our_last_batch_is_another_one() -> None:
+    made = after(0, 1, 2)
+    made.reconnected()
+    assert made.replay_ended() == Step(reset=True)
+    assert made.live(0, 9.0, "new") == Step(batches=("new",))
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 10**6), restarts=st.integers(0, 2), loss=st.sampled_from([0.0, 0.2, 0.7]))
+def test_after_any_loss_a_replay_brings_everything_back(seed: int, restarts: int, loss: float) -> None:
+    """What was applied since the last reset is in the end what the engine published since its last start, in order."""
+    chance = random.Random(seed)
+    made: SequenceTracker[tuple[int, int]] = SequenceTracker(can_replay=True)
+    applied: list[tuple[int, int]] = []
+    published: list[tuple[float, tuple[int, int]]] = []
+    clock = 0.0
+
+    def take(step: Step[tuple[int, int]]) -> None:
+        if step.reset:
+            applied.clear()
+        applied.extend(step.batches)
+        if step.replay_from is not None:
+            for number, (stamp, batch) in enumerate(published):
+                if number >= step.replay_from:
+                    again = made.replayed(number, stamp, batch)
+                    take(again)
+                    if again.replay_from is not None:
+                        return
+            take(made.replay_ended())
+
+    for life in range(restarts + 1):
+        published = []
+        take(made.reconnected())
+        for number in range(chance.randint(1, 12)):
+            clock += 1.0
+            published.append((clock, (life, number)))
+            for _ in range(chance.choice([1, 1, 1, 2])):
+                if chance.random() >= loss:
+                    take(made.live(number, clock, (life, number)))
+        take(made.reconnected())
+    if made.counts.applied:
+        assert applied == [batch for _, batch in published]
+    assert made.counts.lost == 0

@@ -1,0 +1,81 @@
+"""Bytes of engines: both encodings, old and new, and what is no batch."""
+
+import msgspec
+import pytest
+
+from fairlead.kv_events.events import EventKind
+from fairlead_router.kv_events.wire import BatchUnreadable, BlockRemoved, BlockStored, WireBatch, decode
+
+REAL_REMOVAL = bytes.fromhex(
+    "93cb41dac07e15f4cdb69184a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cf81bd2e6b3b1e4c5a"
+    "a66d656469756da3475055a967726f75705f69647800" + "00"
+)
+"""Framed as vLLM 0.32 does: an array of stamp, maps and rank; the hash an unsigned 64-bit number."""
+
+
+def test_a_batch_of_maps_as_vllm_sends_it() -> None:
+    batch = decode(REAL_REMOVAL)
+    assert batch.data_parallel_rank == 0
+    assert batch.events == [BlockRemoved([0x81BD2E6B3B1E4C5A], "GPU", 0)]
+
+
+def test_a_batch_of_arrays_with_digests_as_older_engines_send_it() -> None:
+    payload = bytes.fromhex("93cb3ff80000000000009197ab") + b"BlockStored" + bytes.fromhex("91c420") + bytes(range(32))
+    payload += bytes.fromhex("c092010202c0a3") + b"GPU" + bytes.fromhex("00")
+    batch = decode(payload)
+    [event] = batch.events
+    assert isinstance(event, BlockStored)
+    assert (batch.ts, batch.data_parallel_rank) == (1.5, 0)
+    assert (event.block_hashes, event.parent_block_hash, event.token_ids) == ([bytes(range(32))], None, [1, 2])
+    assert (event.block_size, event.lora_id, event.medium, event.extra_keys) == (2, None, "GPU", None)
+
+
+@pytest.mark.parametrize("fields", [5, 6, 7, 13])
+def test_an_array_may_leave_out_defaults_and_have_fields_of_later_versions(fields: int) -> None:
+    whole = ["BlockStored", [-5], 7, [1, 2], 2, None, "CPU", "sql", [["sql"]], 0, "full_attention", None, "LOCAL"]
+    [event] = decode(msgspec.msgpack.encode([1.0, [whole[:fields]]])).events
+    assert isinstance(event, BlockStored)
+    assert (event.block_hashes, event.parent_block_hash) == ([-5], 7)
+    assert event.medium == ("CPU" if fields > 6 else None)
+
+
+def test_a_batch_may_be_a_map_too() -> None:
+    document = {"ts": 2.0, "events": [{"type": "AllBlocksCleared"}], "data_parallel_rank": 3}
+    batch = decode(msgspec.msgpack.encode(document))
+    assert (batch.ts, batch.data_parallel_rank, [event.kind for event in batch.events]) == (2.0, 3, [EventKind.CLEARED])
+
+
+def test_events_and_fields_that_are_unknown_are_passed_over() -> None:
+    events = [
+        {"type": "BlockMigrated", "block_hashes": [1]},
+        {"type": "BlockRemoved", "block_hashes": [1], "medium": None, "ownership": "disk"},
+        ["BlockMoved", [1]],
+        ["AllBlocksCleared"],
+    ]
+    assert [event.kind for event in decode(msgspec.msgpack.encode([1.0, events])).events] == [EventKind.REMOVED, EventKind.CLEARED]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xc1",
+        b"not msgpack",
+        msgspec.msgpack.encode(3),
+        msgspec.msgpack.encode([1.0]),
+        msgspec.msgpack.encode([1.0, [3]]),
+        msgspec.msgpack.encode([1.0, [[]]]),
+        msgspec.msgpack.encode([1.0, [["BlockStored", "no list"]]]),
+        msgspec.msgpack.encode([1.0, [{"type": "BlockRemoved"}]]),
+        msgspec.msgpack.encode({"ts": 1.0}),
+    ],
+)
+def test_what_is_no_batch_is_told_as_such(payload: bytes) -> None:
+    with pytest.raises(BatchUnreadable, match="no batch of KV events: "):
+        decode(payload)
+
+
+def test_an_encoded_batch_is_read_back() -> None:
+    stored = BlockStored([1, b"\x01"], None, [1, 2, 3, 4], 2, medium="GPU", lora_name="sql")
+    batch = WireBatch(4.0, [stored, BlockRemoved([2])], 1)
+    assert decode(msgspec.msgpack.encode(batch)) == batch
