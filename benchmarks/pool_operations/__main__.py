@@ -3,6 +3,7 @@
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 240]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
 
 Each mode runs a whole sandbox with two routers, and ends it.
 
@@ -16,6 +17,8 @@ operations   A trace in Mooncake's format, or generated conversations, are sent 
              are in which hit rates are compared.
 ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
              three of fixed ratios, and one with `ratio: {mode: Auto}`.
+window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both
+             back.
 
 Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
 fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before; the
@@ -34,11 +37,12 @@ from pathlib import Path
 from benchmarks.pool_operations.nodes import second_node
 from benchmarks.pool_operations.operating import OperationsSettings, run_operations
 from benchmarks.pool_operations.shifting import run_shift
+from benchmarks.pool_operations.windows import run_window
 
 from fairlead_simulator.errors import SimulatorError
 from fairlead_testing.running.sandbox import running_sandbox
 
-MODES = ("operations", "ratio")
+MODES = ("operations", "ratio", "window")
 
 
 def main() -> int:
@@ -61,6 +65,9 @@ def main() -> int:
         if options.mode == "ratio":
             with running_sandbox(folder / "state", "--routers", "2") as sandbox:
                 return run_shift(sandbox, folder, options.phase, options.seed)
+        if options.mode == "window":
+            with running_sandbox(folder / "state") as sandbox:
+                return run_window(sandbox)
         names = ("trace", "instances", "utilisation", "rate", "window", "warm_up", "cache_tokens")
         settings = OperationsSettings(**{name: getattr(options, name) for name in names})
         try:

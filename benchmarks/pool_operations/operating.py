@@ -126,7 +126,7 @@ def told(
     """Print everything; 1 if a promise was not kept."""
     costs = costs_of(chat, work, course.operations, settings.window)
     compared = costs_of(newest, work, course.operations, settings.window)
-    scale_ins = [index for index, cost in enumerate(compared) if cost.operation.removed]
+    scale_ins = [index for index, cost in enumerate(compared) if cost.operation.scaled_in]
     victims = {"cheapest": [costs[index] for index in scale_ins], "newest": [compared[index] for index in scale_ins]}
     kept = promises(chat, costs, course, verify, broken)
     for lines in (

@@ -29,6 +29,8 @@ class Operation:
     begun: float
     ended: float
     unix: float
+    scaled_in: str = ""
+    """The role that was scaled in."""
     removed: int = 0
     """How many instances that were there before are gone."""
     newest_removed: int = 0
@@ -89,6 +91,7 @@ class Course:
             begun=begun,
             ended=pool.now(),
             unix=unix,
+            scaled_in=scaled_in,
             removed=len(removed),
             newest_removed=len(set(newest).intersection(removed)),
         )

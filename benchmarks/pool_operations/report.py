@@ -85,6 +85,7 @@ def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: st
     """Each promise in words, and whether it was kept."""
     failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
     refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)
+    while_short = sum(cost.refused for cost in costs if course.loss is not None and cost.operation.begun >= course.loss.seconds - 1.0)
     _, others = lost_answers(failed, course.loss)
     told = "".join(
         f"\n      request {one.index} at {one.ended_seconds:.1f} s: {one.status} {one.reason} from {one.decode or one.instance}"
@@ -92,11 +93,11 @@ def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: st
         if one.ended_seconds is not None
     )
     found = {
-        f"{len(others)} requests failed that were not being answered by the lost node, {refused} were refused{told}": not others
-        and not refused
+        f"{len(others)} requests failed that the lost node was not answering{told}": not others,
+        f"{refused} requests were refused, {while_short} of them while the lost instances were missing": refused == while_short,
     }
     for cost in costs:
-        if cost.operation.removed and cost.operation.newest_removed >= 0 and "→" in cost.operation.words:
+        if cost.operation.scaled_in:
             found[
                 f"{cost.operation.words}: the hit rate is {cost.kept:.0%} of the one before, {cost.kept_of_ideal:.0%} as a part of the ideal "
                 f"(at least {KEPT_HIT_RATE:.0%})"

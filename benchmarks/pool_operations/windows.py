@@ -1,0 +1,94 @@
+"""A schedule's window that opens in a minute and lasts one: it scales a pool, changes its SLO, and takes both back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from benchmarks.pool_operations.loaded_pools import wait_until
+
+from fairlead_testing.running.sandbox import RunningSandbox
+
+NAME = "timed"
+MINUTE_SECONDS = 60.0
+SLACK_SECONDS = 45.0
+"""Time for instances to start, warm and drain."""
+INSIDE, OUTSIDE = (3, 1.0), (1, 5.0)
+"""Instances serving and the TTFT of the SLO in seconds, in the window and without it."""
+
+
+def run_window(sandbox: RunningSandbox) -> int:
+    """Apply the pool, follow its window from before it opens to after it has closed; 1 if it differed from the plan."""
+    opens = (datetime.now(UTC) + timedelta(seconds=MINUTE_SECONDS)).replace(microsecond=0)
+    start = opens.strftime("%Y-%m-%dT%H:%M:%SZ")
+    answer = sandbox.apply_pool(manifest(start))
+    if answer.status_code not in {200, 201}:
+        raise SystemExit(f"the pool was refused: {answer.text[:500]}")
+    wait_until(lambda: found(sandbox) == OUTSIDE, "one instance serves, with the pool's own SLO", MINUTE_SECONDS)
+    told(opens, "one instance serves, TTFT 5 s")
+    early = datetime.now(UTC) < opens
+    closes = opens + timedelta(seconds=MINUTE_SECONDS)
+    follow(opens, lambda: found(sandbox)[1] == INSIDE[1], "TTFT 1 s", MINUTE_SECONDS + SLACK_SECONDS)
+    follow(opens, lambda: found(sandbox) == INSIDE, "three instances serve", SLACK_SECONDS)
+    in_time = datetime.now(UTC) < closes
+    follow(opens, lambda: found(sandbox)[1] == OUTSIDE[1], "TTFT 5 s again", MINUTE_SECONDS + SLACK_SECONDS)
+    follow(opens, lambda: found(sandbox) == OUTSIDE, "one instance serves again", SLACK_SECONDS)
+    runs = sandbox.everything("/v1/schedule-runs", pool=f"default/{NAME}")
+    lines = [f"{run['schedule']} of {run['start']}: {run['outcome']} ({run['reason']})" for run in runs]
+    events = {event["reason"] for event in sandbox.everything(f"/v1/pools/default/{NAME}/events")}
+    kept = {
+        "the window opened and closed by itself, and was in force in between": early and in_time,
+        f"recorded runs: {'; '.join(lines)}": [run["outcome"] for run in runs] == ["closed"],
+        "events WindowOpened, WindowClosed, ScalingUp and ScalingDown": {"WindowOpened", "WindowClosed", "ScalingUp", "ScalingDown"}
+        <= events,
+        "the declared number is untouched": sandbox.pool(NAME)["spec"]["replicas"] == 1,
+    }
+    for words, good in kept.items():
+        print(f"{'yes' if good else 'NO ':4}{words}", flush=True)
+    return 0 if all(kept.values()) else 1
+
+
+def manifest(start: str) -> dict[str, Any]:
+    """The pool. Its cron names a day that does not come soon; the window is the one start beside it."""
+    window = {
+        "name": "rush",
+        "cron": "0 0 29 2 *",
+        "duration": "1m",
+        "runAt": [start],
+        "roles": [{"name": "both", "replicas": INSIDE[0]}],
+        "slo": {"ttft": f"{INSIDE[1]:g}s"},
+    }
+    return {
+        "apiVersion": "fairlead.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"name": NAME, "namespace": "default"},
+        "spec": {
+            "model": f"{NAME}/model",
+            "replicas": OUTSIDE[0],
+            "roles": [{"name": "both", "minReplicas": 1, "maxReplicas": 4}],
+            "engine": {"type": "simulated"},
+            "slo": {"ttft": f"{OUTSIDE[1]:g}s"},
+            "scaling": {"schedules": [window]},
+        },
+    }
+
+
+def found(sandbox: RunningSandbox) -> tuple[int, float]:
+    """How many instances serve, and the TTFT in force as the control API has it (0 before it has any)."""
+    serving = int(sandbox.pool(NAME).get("status", {}).get("serving", 0))
+    answer = sandbox.request("GET", f"/v1/pools/default/{NAME}/slo")
+    items = answer.json()["items"] if answer.status_code == 200 else []
+    return serving, float(items[0]["ttft_seconds"]) if items else 0.0
+
+
+def follow(opens: datetime, seen: Callable[[], bool], words: str, seconds: float) -> None:
+    """Wait for it and say when it came."""
+    wait_until(seen, words, seconds)
+    told(opens, words)
+
+
+def told(opens: datetime, words: str) -> None:
+    """A line with the seconds since the window's start."""
+    print(f"{time.time() - opens.timestamp():+6.0f} s  {words}", flush=True)
