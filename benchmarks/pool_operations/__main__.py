@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
-    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 240]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 600]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
 
 Each mode runs a whole sandbox with two routers, and ends it.
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--window", type=float, default=150.0, help="seconds of load after each operation")
     parser.add_argument("--warm-up", type=float, default=300.0, help="seconds of load before the first operation")
     parser.add_argument("--cache-tokens", type=int, default=6_000_000, help="of an instance's KV cache")
-    parser.add_argument("--phase", type=float, default=240.0, help="seconds of each phase of the mode ratio")
+    parser.add_argument("--phase", type=float, default=600.0, help="seconds of each phase of the mode ratio")
     parser.add_argument("--seed", type=int, default=0, help="of generated phases")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
