@@ -37,6 +37,11 @@ class EventRecorder:
         self._control_plane = control_plane
         self._backlog: deque[PoolEvent] = deque(maxlen=_BACKLOG)
 
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the control API has all events."""
+        return not self._backlog
+
     def record(
         self,
         identity: PoolIdentity,

@@ -34,8 +34,11 @@ class Reconciles(Protocol):
         Returns the seconds until the next try, None when nothing is left to report.
         """
 
+    def changed(self) -> None:
+        """Read the pool's objects in the next reconciliation: an event came about one."""
+
     def children_changed(self) -> None:
-        """Check the Service and the PodDisruptionBudget in the next reconciliation."""
+        """Check the Service and the PodDisruptionBudget too in the next reconciliation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +66,14 @@ class PoolWorker:
         self._turn = asyncio.Lock()
 
     def wake(self) -> None:
-        """Have the next step taken soon."""
+        """Have the next step taken soon, because something changed."""
+        self._pool.changed()
         self._wish.set()
 
     def children_changed(self) -> None:
         """Have the children checked soon."""
         self._pool.children_changed()
-        self.wake()
+        self._wish.set()
 
     async def run(self) -> None:
         """Reconcile until cancelled."""

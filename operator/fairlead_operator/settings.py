@@ -68,8 +68,8 @@ class Pace:
         metadata=variable(
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS",
             Number("seconds", 0.1, 3600),
-            "pause after which a settled pool is looked at without an event",
-            "longer = fewer requests, later figures in the status",
+            "pause after which a settled pool is told to the control API without an event",
+            "its objects are read again after six pauses; longer = fewer requests, later figures in the status",
         ),
     )
     children: float = 300.0
@@ -83,6 +83,11 @@ class Pace:
 
     Together with the calls in flight the removal takes at most 30 seconds.
     """
+
+    @property
+    def longest_unread(self) -> float:
+        """Longest time between two readings of a settled pool's objects, even without an event about them."""
+        return 6 * self.settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ All state that matters is in the cluster, not in memory.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +44,7 @@ from fairlead_operator.reconciling.roles import (
 )
 from fairlead_operator.reconciling.rollouts import rollout_round
 from fairlead_operator.reconciling.scaling import RatioStep, Scaled, known_decisions, scaled
+from fairlead_operator.reconciling.settled_pools import SettledPool, is_settled
 from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
@@ -81,13 +83,43 @@ class PoolReconciler:
         self._revisions = Revisions(dependencies.cluster, self._retries)
         self._children = Children(dependencies.cluster, self._retries, dependencies.settings.pace.children)
         self._status_written_at = 0.0
+        self._settled: SettledPool | None = None
+        self._changes = 0
+
+    def changed(self) -> None:
+        """Read the pool's objects next time, even if it was settled a moment ago."""
+        self._changes += 1
+        self._settled = None
 
     def children_changed(self) -> None:
         """Check the Service, budgets and roles' objects next time, even if they were found right a moment ago."""
         self._children.changed()
+        self.changed()
 
     async def reconcile(self) -> float:
-        """One reconciliation; seconds until the next if no event comes. Raises ClusterError."""
+        """One reconciliation; seconds until the next if no event comes. Raises ClusterError.
+
+        Of a settled pool nothing is read while no event comes about its objects, see `settled_pools`.
+        """
+        due = await self._stay_settled() if self._settled is not None else None
+        return due if due is not None else await self._reconcile_whole()
+
+    async def _stay_settled(self) -> float | None:
+        """Exchange the state of the settled pool; seconds until the next round, None when it takes a whole one."""
+        now, settled, self._settled = self._dependencies.clock(), self._settled, None
+        if settled is None or not settled.holds(now):
+            return None
+        changes = self._changes
+        answer = await self._state_exchange.exchange(settled.state_at(now))
+        if answer.trusted is None:
+            return answer.retry_in
+        if not settled.is_still(answer.trusted) or changes != self._changes:
+            return None
+        self._settled = settled
+        return min(self._dependencies.settings.pace.settled, max(self._dependencies.settings.pace.least, settled.until - now))
+
+    async def _reconcile_whole(self) -> float:
+        changes = self._changes
         pool = await self._read_pool()
         if pool is None or pool["metadata"].get("deletionTimestamp"):
             return self._dependencies.settings.pace.busy  # the deletion handler has the pool, or will have it
@@ -100,7 +132,10 @@ class PoolReconciler:
         if await self._adopt(identity, documents):
             return self._dependencies.settings.pace.least
         strangers = strange_pods(documents, identity)
-        return await self._reconcile(identity, pool, pods, strangers, read_spec_in_force(pool, self._dependencies.policies))
+        due, self._settled = await self._reconcile(identity, pool, pods, strangers, read_spec_in_force(pool, self._dependencies.policies))
+        if changes != self._changes:
+            self._settled = None
+        return due
 
     async def finalize(self) -> float | None:
         """One step towards the end of a deleted pool; seconds until the next, None when it may go.
@@ -151,7 +186,7 @@ class PoolReconciler:
 
     async def _reconcile(
         self, identity: PoolIdentity, pool: dict[str, Any], pods: tuple[Pod, ...], strangers: tuple[str, ...], in_force: SpecInForce
-    ) -> float:
+    ) -> tuple[float, SettledPool | None]:
         now = self._dependencies.clock()
         old = pool.get("status") or {}
         objects = await self._read_role_objects(identity, in_force.spec)
@@ -200,7 +235,11 @@ class PoolReconciler:
         due = self._due(answer, facts, unsettled=changed or bool(actions), goes_on=bool(actions) and done)
         if answer.trusted is not None:
             due = min(due, max(self._dependencies.settings.pace.busy, scaling.due_in))
-        return due if schedules is None else min(due, max(self._dependencies.settings.pace.least, schedules.wake_in))
+        wake_in = schedules.wake_in if schedules is not None else math.inf
+        until = now + min(self._dependencies.settings.pace.longest_unread, wake_in)
+        quiet = due >= self._dependencies.settings.pace.settled and not changed and is_settled(facts) and self._recorder.is_delivered
+        settled = SettledPool(state=state, facts=facts, at=now, until=until) if quiet else None
+        return min(due, max(self._dependencies.settings.pace.least, wake_in)), settled
 
     def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
         """Seconds until the next reconciliation.

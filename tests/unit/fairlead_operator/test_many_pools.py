@@ -90,6 +90,9 @@ class Settled:
     async def report_deletion(self) -> float | None:
         raise AssertionError("no pool is deleted")
 
+    def changed(self) -> None:
+        raise AssertionError("nothing changes")
+
     def children_changed(self) -> None:
         raise AssertionError("no child changes")
 

@@ -22,6 +22,7 @@ class Script:
     answers: list[float | Exception | None]
     steps: list[str] = field(default_factory=list)
     running: bool = False
+    changes: int = 0
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -37,6 +38,9 @@ class Script:
 
     async def report_deletion(self) -> float | None:
         return await self._step("report")
+
+    def changed(self) -> None:
+        self.changes += 1
 
     def children_changed(self) -> None:
         self.steps.append("children")

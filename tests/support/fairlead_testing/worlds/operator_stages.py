@@ -1,6 +1,6 @@
 """Reconciling on a fake cluster and a fake control API, in virtual time."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from fairlead.scaling.signals import PoolSignals
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
+from fairlead_operator.filtering import child_essence, pod_essence, pool_essence
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import Dependencies, PoolReconciler
@@ -19,6 +20,8 @@ from fairlead_testing.fakes.cluster import FakeCluster
 
 KEY = PoolKey(namespace="default", name="chat")
 SETTINGS = OperatorSettings(control_plane=ControlPlaneSettings(url="http://api", token="t"), engine_image="fairlead/engine:1")
+
+_ESSENCE = {Resource.POOLS: pool_essence, Resource.PODS: pod_essence, Resource.ROLES: child_essence}
 
 _AWAY = Later(cause=Cause.UNREACHABLE, problem="connection refused")
 
@@ -86,6 +89,8 @@ class VirtualStage:
     reconciler: PoolReconciler | None = None
     events: list[tuple[str, str, str]] = field(default_factory=list)
     """Kubernetes Events posted: type, reason, message."""
+    seen: dict[tuple[Resource, str], Hashable] = field(default_factory=dict)
+    """What the watches told of each object."""
 
     def restart(self) -> None:
         """A new operator process: nothing is remembered."""
@@ -145,6 +150,7 @@ class VirtualStage:
         if self.reconciler is None:
             self.restart()
         assert self.reconciler is not None
+        self._watch()
         if not self.exists():
             return await self.reconciler.report_deletion()
         metadata = self.pool()["metadata"]
@@ -157,6 +163,14 @@ class VirtualStage:
             left = [name for name in metadata["finalizers"] if name != FINALIZER]
             await self.cluster.patch(Resource.POOLS, "default", "chat", {"metadata": {"finalizers": left}})
         return due
+
+    def _watch(self) -> None:
+        """Tell the operator's worker of changes, as its handlers do: of the operator's own writes it hears nothing."""
+        objects = self.cluster.objects.items()
+        seen = {(resource, name): _ESSENCE[resource](body) for (resource, name), body in objects if resource in _ESSENCE}
+        if seen != self.seen and self.reconciler is not None:
+            self.reconciler.changed()
+        self.seen = seen
 
     def _post_event(self, pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
         assert pool.uid == self.pool()["metadata"]["uid"]

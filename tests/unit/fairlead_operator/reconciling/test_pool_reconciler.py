@@ -1,9 +1,14 @@
 """Reconciling on a fake cluster, in virtual time."""
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from fairlead.pool_states import PoolObservations, PoolState
+from fairlead.tables import PoolKey
+from fairlead_client.outcomes import Outcome
 from fairlead_operator.cluster import ClusterRefused, Resource
-from fairlead_testing.worlds.operator_stages import KEY, SETTINGS, VirtualStage
+from fairlead_testing.worlds.operator_stages import KEY, SETTINGS, FakeControlPlane, VirtualStage
 
 
 async def test_a_new_pool_settles_and_is_then_left_alone() -> None:
@@ -15,8 +20,90 @@ async def test_a_new_pool_settles_and_is_then_left_alone() -> None:
     assert stage.pool()["metadata"]["finalizers"] == ["fairlead.dev/finalizer"]
     stage.cluster.calls.clear()
     stage.now += 10
+    assert await stage.round() == SETTINGS.pace.settled
+    assert stage.cluster.calls == [], "nothing was heard of it"
+    stage.now += SETTINGS.pace.longest_unread
     await stage.round()
     assert {verb for verb, _, _ in stage.cluster.calls} == {"get", "find"}, "a settled pool is only read"
+
+
+async def test_a_settled_pool_is_told_to_the_control_api_with_the_time_of_each_round() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2)
+    await stage.settle()
+    for _ in range(3):
+        stage.now += 10
+        await stage.round()
+        schedules = stage.api.states[-1].schedules
+        assert schedules is not None
+        assert schedules.at.timestamp() == stage.now
+
+
+async def test_an_answer_that_changes_a_condition_of_a_settled_pool_is_in_the_status_at_once() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2, slo={"ttft": "1s", "percentile": 90})
+    stage.api.slo_attainment = 0.95
+    await stage.settle()
+    assert stage.condition("SLOMet")["status"] == "True"
+    stage.now += 10
+    stage.api.slo_attainment = 0.93
+    stage.cluster.calls.clear()
+    await stage.round()
+    assert stage.cluster.calls == [], "a figure waits for the next reading"
+    stage.now += 10
+    stage.api.slo_attainment = 0.5
+    await stage.round()
+    assert stage.condition("SLOMet")["status"] == "False"
+
+
+async def test_a_settled_pool_that_hears_nothing_from_the_control_api_is_read_and_says_so() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2)
+    await stage.settle()
+    stage.api.up = False
+    for _ in range(4):
+        stage.now += 10
+        await stage.round()
+    assert stage.condition("ControlPlaneReachable")["status"] == "False"
+
+
+async def test_a_table_that_a_router_has_not_taken_unsettles_a_pool() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2)
+    await stage.settle()
+    stage.api.acknowledges = False
+    stage.now += 10
+    assert await stage.round() == SETTINGS.pace.busy
+    assert stage.condition("RingSynced")["status"] == "False"
+
+
+@dataclass(slots=True)
+class MeddledControlPlane(FakeControlPlane):
+    """While a state is told, somebody does something else."""
+
+    meddle: Callable[[], None] = lambda: None
+
+    async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
+        self.meddle()
+        return await FakeControlPlane.put_state(self, pool, state)
+
+
+async def test_an_event_during_the_exchange_of_a_settled_pool_is_not_lost() -> None:
+    api = MeddledControlPlane()
+    stage = VirtualStage(api=api)
+    stage.apply(replicas=2)
+    await stage.settle()
+    assert stage.reconciler is not None
+    heard = stage.reconciler.changed
+
+    def scale() -> None:
+        stage.apply(replicas=3)
+        heard()
+
+    api.meddle = scale
+    stage.now += 10
+    await stage.round()
+    assert len(stage.pods()) == 3
 
 
 async def test_a_restarted_operator_has_nothing_to_do_for_a_settled_pool() -> None:
