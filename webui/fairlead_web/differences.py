@@ -36,7 +36,7 @@ def changes_between(before: Mapping[str, Any], after: Mapping[str, Any], path: s
         if isinstance(old, dict) and isinstance(new, dict):
             found += changes_between(old, new, here)
         elif old != new:
-            found.append(Change(path=here, before=plain(old), after=plain(new)))
+            found.append(Change(path=here, before=_text(old), after=_text(new)))
     return found
 
 
@@ -45,12 +45,17 @@ def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
     return [
         Change(
             path=str(item.get("path", "")).strip("/").replace("/", ".").replace("~1", "/").replace("~0", "~"),
-            before=plain(item.get("before")),
-            after=plain(item.get("after")),
+            before=_text(item.get("before")),
+            after=_text(item.get("after")),
             step=step(item.get("before"), item.get("after")),
         )
         for item in diff
     ]
+
+
+def _text(value: Any) -> str:
+    """Lists and objects as YAML, which has lines; other values in a word."""
+    return yaml_text(value).strip() if value and isinstance(value, dict | list) else plain(value)
 
 
 def step(before: Any, after: Any) -> str:

@@ -14,6 +14,8 @@ _FIRST = (
     "model",
     "replicas",
     "roles",
+    "minReplicas",
+    "maxReplicas",
     "engine",
     "routing",
     "policy",

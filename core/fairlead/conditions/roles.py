@@ -35,7 +35,7 @@ def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_
         return "WaitingForControlPlane", f"{words}; ready instances wait for the control API to list them"
     cordoned = count(instances, InstanceState.CORDONED)
     if cordoned and serving + cordoned >= role.replicas:
-        return "InstancesCordoned", f"{words}, {cordoned} are cordoned"
+        return "InstancesCordoned", f"{words}, {cordoned} cordoned"
     return "InstancesStarting", words
 
 

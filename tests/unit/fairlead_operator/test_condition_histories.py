@@ -257,7 +257,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
     ),
     (ConditionType.READY, "a cordon"): (
         SERVES,
-        Step(happens=cordons("true"), status="False", reason="InstancesCordoned", words="1 of 2 instances serve, 1 are cordoned"),
+        Step(happens=cordons("true"), status="False", reason="InstancesCordoned", words="1 of 2 instances serve, 1 cordoned"),
         Step(happens=cordons("false"), status="True", reason="AllServing", words="2 of 2 instances serve"),
     ),
 }

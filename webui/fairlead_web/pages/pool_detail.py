@@ -156,7 +156,8 @@ def _at(document: dict[str, Any], *path: str, default: Any) -> Any:
 
 
 ROUTES = Routes(
-    pages={POOL: show},
+    # A form that was refused is shown at its own address; a reload and the live parts ask for that one.
+    pages={POOL: show, f"{POOL}/plans": show},
     writes={f"{POOL}/plans": plan},
     exports={f"{POOL}/events": Export(name="events", of_pool=True)},
 )

@@ -109,7 +109,7 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
             text=text
             if text is not None
             else yaml_text({field: value for field, value in schedule.spec.items() if field != "name" and value != []}),
-            problem=None if problem is None else formats.told(problem.detail, problem.remedy),
+            problem=None if problem is None else _told(problem),
             actions=_actions(schedule),
         ),
         status=problem.status if problem else 200,
@@ -159,11 +159,11 @@ async def create(visit: Visit) -> Response:
     except ApiProblem as error:
         if error.problem.status not in {400, 404, 409, 422}:
             raise
-        problem = formats.told(error.problem.detail, error.problem.remedy)
+        problem = _told(error.problem)
     except yaml.YAMLError as error:
         problem = _unreadable(error).detail
     except ValueError as error:
-        problem = f"pool: {error}"
+        problem = f"pool: {error}; write it as in default/chat."
     else:
         return visit.redirect(f"/plans/{made.id}")
     return await _index(visit, NewForm(pool=pool, name=name, text=text, problem=problem), 422)
@@ -185,11 +185,18 @@ def _as_json(value: Any) -> Any:
 
 
 def _unreadable(error: yaml.YAMLError) -> Problem:
-    return Problem(type="invalid-input", title="Invalid YAML", status=422, detail=f"spec: this is no YAML: {' '.join(str(error).split())}")
+    mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "it cannot be read"
+    where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return Problem(type="invalid-input", title="Invalid YAML", status=422, detail=f"Schedule: no valid YAML{where}: {why}.")
+
+
+def _told(problem: Problem) -> str:
+    """The problem by the name that the form has for the field: `cron`, where the API says `fields.spec.cron`."""
+    return formats.told(problem.detail, problem.remedy).removeprefix("fields.").removeprefix("spec.")
 
 
 ROUTES = Routes(
-    pages={"/schedules": index, ONE: show},
+    pages={"/schedules": index, ONE: show, f"{ONE}/plans": show},
     writes={"/schedules": create, f"{ONE}/plans": plan},
     exports={"/schedules": Export(name="schedules", filters=("pool",))},
 )

@@ -20,7 +20,8 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
     if one.state not in ACCEPTING:
         return PlanEffect(warnings=[f"{instance} is {one.state} and gets no new requests anyway."])
     left = [use for use in pool.instances if use.state in ACCEPTING and use.role is one.role and use is not one]
-    found = [f"It is not replaced while it is cordoned: {len(left)} instance{'s' if len(left) != 1 else ''} of role {one.role} go on."]
+    go_on = "1 instance of role {} goes on" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
+    found = [f"It is not replaced while it is cordoned: {go_on.format(one.role)}."]
     if not left:
         found = [f"Nobody else of role {one.role} takes requests: every new request will be refused until it is uncordoned."]
     anchors = pool.facts.anchors_per_instance

@@ -342,7 +342,7 @@ async def test_a_cordoned_pod_leaves_the_ring_and_serves_again_when_the_annotati
         "type": "Ready",
         "status": "False",
         "reason": "InstancesCordoned",
-        "message": "1 of 2 instances serve, 1 are cordoned",
+        "message": "1 of 2 instances serve, 1 cordoned",
         "observedGeneration": 1,
         "lastTransitionTime": "",
     }

@@ -8,6 +8,7 @@ import pytest
 from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.differences import changes_of
 from fairlead_web.formats import told
 
 
@@ -162,3 +163,16 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         assert 'id="scale-decode-problem"' in answer.text
         assert 'id="scale-prefill-problem"' not in answer.text
         assert (await operator.submit("/pools/default/chat/plans", kind="scale", role="decode", replicas="4")).status_code == 303
+
+
+async def test_a_refused_forms_address_can_be_reloaded_and_its_field_has_the_focus() -> None:
+    async with visitor("admin") as admin:
+        refused = await admin.submit("/pools/default/chat/plans", replicas="many")
+        assert refused.status_code == 422
+        assert refused.text.count(" autofocus") == 1
+        assert (await admin.http.get("/pools/default/chat/plans")).status_code == 200
+
+
+def test_a_plan_tells_lists_as_yaml() -> None:
+    [change] = changes_of([{"path": "/spec/scaling/schedules", "before": None, "after": [{"name": "night", "paused": False}]}])
+    assert (change.before, change.after) == ("none", "- name: night\n  paused: false")

@@ -126,7 +126,7 @@ def test_a_cordoned_instance_gives_its_keys_and_sessions_away_and_is_not_replace
     effect = cordon_effect(pool, "b", BUILT_IN)
     assert (effect.sessions_moved, effect.cache_tokens_lost, effect.requests_in_flight) == (4, 900, 1)
     assert 0.3 < effect.key_share_moved < 0.7
-    assert "1 instance of role both go on" in effect.warnings[0]
+    assert "1 instance of role both goes on" in effect.warnings[0]
     assert cordon_effect(pool, "c", BUILT_IN).sessions_moved == 0
 
 
