@@ -113,7 +113,7 @@ def _batch(row: _EventRow) -> RecordedBatch:
 
 def _request(row: _RequestRow, number: int) -> RecordedRequest:
     return RecordedRequest(
-        name=str(number if row.id is None else row.id),
+        name=number if row.id is None else row.id,
         sent=row.sent,
         done=row.sent if row.done is None else row.done,
         prompt_token_ids=row.prompt_token_ids,

@@ -73,6 +73,8 @@ class Playing:
     """One recording, played once to an index of its own.
 
     `feeds` are each source's batches, `sizes` its tokens per block, `unseen` what it held at each segment's beginning.
+    `placed` says for requests, by their place in the list, which source had them. Of one that is not there, the source
+    that holds most of its prompt is believed to have had it.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class Playing:
         feeds: Mapping[Source, Sequence[Feed]],
         sizes: Mapping[Source, int],
         unseen: Mapping[Source, Sequence[Sequence[UnseenBlock]]],
+        placed: Mapping[int, Source],
     ) -> None:
         self.index = BlockIndex()
         self._feeds = feeds
         self._sizes = sizes
         self._unseen = unseen
+        self._placed = placed
         self._ended: dict[Source, list[_Expected]] = defaultdict(list)
 
     def cached_tokens(self, requests: Sequence[RecordedRequest]) -> Iterator[tuple[RecordedRequest, int]]:
@@ -104,11 +108,13 @@ class Playing:
                     self._take(feeds[number])
                 case _Kind.SENT:
                     request = requests[number]
-                    sources = self._sources(request)
-                    yield request, max((self._cached(source, request) for source in sources), default=0)
-                    if len(sources) == 1:
-                        sent[number] = self._expect(sources[0], request, request.prompt_token_ids)
-                        heappush(moments, (max(time, request.done), _Kind.DONE, number))
+                    placed = self._placed.get(number)
+                    if placed is None:
+                        yield request, max((self._cached(each, request) for each in self._sources(request)), default=0)
+                        continue
+                    yield request, self._cached(placed, request)
+                    sent[number] = self._expect(placed, request, request.prompt_token_ids)
+                    heappush(moments, (max(time, request.done), _Kind.DONE, number))
                 case _Kind.DONE:
                     request, before = requests[number], sent[number]
                     computed = (*request.prompt_token_ids, *request.output_token_ids[:-1])

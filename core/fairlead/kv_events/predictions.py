@@ -10,14 +10,14 @@ from fairlead.kv_events.events import BlockHash, EventKind
 from fairlead.kv_events.playing import Feed, Playing, made_at
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
 from fairlead.kv_events.sequences import SequenceCounts, SequenceTracker
-from fairlead.kv_events.unseen_blocks import TokenSequence, UnseenBlock, UnseenBlocks, token_sequences
+from fairlead.kv_events.unseen_blocks import TokenSequence, UnseenBlocks, token_sequences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """One request: both counts in prompt tokens."""
 
-    name: str
+    name: int | str
     prompt_tokens: int
     predicted_cached_tokens: int
     reported_cached_tokens: int
@@ -67,8 +67,9 @@ def predict(batches: Iterable[RecordedBatch], requests: Sequence[RecordedRequest
     sizes = {source: size for source, fed in feeds.items() if (size := _block_size(fed)) is not None}
     sequences = {size: token_sequences(requests, size) for size in set(sizes.values())}
     hashing = _recognised(feeds, sizes, sequences, seeds)
-    unseen = {source: _unseen(feeds[source], sequences[size], size, hashing) for source, size in sizes.items()}
-    playing = Playing(feeds, sizes, unseen)
+    findings = {source: _unseen(feeds[source], sequences[size], size, hashing) for source, size in sizes.items()}
+    unseen = {source: finding.segments for source, finding in findings.items()}
+    playing = Playing(feeds, sizes, unseen, _placed(requests, sizes, sequences, findings))
     found = [
         Prediction(
             name=request.name,
@@ -143,9 +144,7 @@ def _recognised(
     return None
 
 
-def _unseen(
-    fed: Sequence[Feed], sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None
-) -> list[list[UnseenBlock]]:
+def _unseen(fed: Sequence[Feed], sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None) -> UnseenBlocks:
     finding = UnseenBlocks(sequences, block_size, hashing)
     for feed in fed:
         finding.learn(feed.batch)
@@ -153,4 +152,23 @@ def _unseen(
         if feed.opens_segment:
             finding.begin()
         finding.read(feed.batch)
-    return finding.segments
+    return finding
+
+
+def _placed(
+    requests: Sequence[RecordedRequest],
+    sizes: Mapping[Source, int],
+    sequences: Mapping[int, Sequence[TokenSequence]],
+    findings: Mapping[Source, UnseenBlocks],
+) -> dict[int, Source]:
+    """Where each request was, by its place among the requests: at the one source it can have been sent to, or at the
+    one that stored blocks of it meanwhile. Others are left out.
+    """
+    placed: dict[int, Source] = {}
+    for number, request in enumerate(requests):
+        candidates = [source for source in sizes if request.instance is None or source.instance == request.instance]
+        if len(candidates) > 1:
+            candidates = [source for source in candidates if findings[source].stored_meanwhile(sequences[sizes[source]][number])]
+        if len(candidates) == 1:
+            placed[number] = candidates[0]
+    return placed

@@ -22,7 +22,8 @@ class RecordedBatch:
 class RecordedRequest:
     """A request that was answered. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
 
-    name: str
+    name: int | str
+    """As the recording names it."""
     sent: float
     done: float
     prompt_token_ids: Sequence[int]

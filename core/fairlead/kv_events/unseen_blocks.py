@@ -74,6 +74,7 @@ class UnseenBlocks:
         """Key → the key before it in its sequence; None for a first block."""
         self._places: dict[int, list[tuple[TokenSequence, int]]] = {}
         """Hash of a block's own tokens → where it stands in the sequences, first blocks left out."""
+        self._stored_at: dict[int, list[float]] = {}
         self._segments: list[_Segment] = []
         for sequence in sequences:
             self._learn_sequence(sequence, hashing)
@@ -88,6 +89,11 @@ class UnseenBlocks:
         for event in batch.events:
             if event.kind is EventKind.STORED:
                 self._name_stored(event, batch.arrived)
+
+    def stored_meanwhile(self, sequence: TokenSequence) -> bool:
+        """Whether blocks of this sequence were stored while its request was in flight."""
+        begin, end = sequence.request.sent, sequence.request.done + _LATE_SECONDS
+        return any(begin <= time <= end for key in sequence.keys for time in self._stored_at.get(key, ()))
 
     def begin(self) -> None:
         """A new segment: batches before were not recorded, or lost."""
@@ -139,6 +145,7 @@ class UnseenBlocks:
         for block_hash, stored in zip(event.block_hashes, keys, strict=True):
             self._name(block_hash, stored)
             self._parents[stored] = key
+            self._stored_at.setdefault(stored, []).append(arrived)
             key = stored
 
     def _stored(self, segment: _Segment, event: BlockStored) -> None:

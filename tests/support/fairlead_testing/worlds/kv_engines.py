@@ -168,6 +168,7 @@ class RecordedEngine:
     rank: int = 0
     first_number: int = 0
     seed: int = 1
+    start: float = 1.0
 
     def rows(self, requests: int) -> list[dict[str, Any]]:
         """The recording's rows in order of arrival."""
@@ -176,7 +177,7 @@ class RecordedEngine:
         talks: list[list[int]] = []
         running: deque[tuple[dict[str, Any], Running]] = deque()
         rows: list[tuple[float, dict[str, Any]]] = []
-        number, now = self.first_number, 1.0
+        number, now = self.first_number, self.start
         for name in range(requests):
             if len(running) == 2:
                 now = self._finish(running.popleft(), now, chance, talks, rows)
