@@ -36,8 +36,8 @@ browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
-sandbox: .venv/ready ## the whole system: acceptance and chaos, one at a time
-	$(BIN)/python -m pytest -q tests/e2e/sandbox tests/chaos $(ARGS)
+sandbox: .venv/ready ## the whole system: chaos and acceptance, in three sandboxes at once, as they mostly wait
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/chaos tests/e2e/sandbox $(ARGS)
 
 check: guard .venv/ready lint types layers test ## what CI runs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
-from fairlead_testing.running.sandbox import RunningSandbox, result_of, until
+from fairlead_testing.running.sandbox import POOLS, RunningSandbox, result_of, until
 
 
 def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(sandbox: RunningSandbox, tmp_path: Path) -> None:
@@ -39,6 +39,7 @@ def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(s
     revisions = [revision["spec"]["replicas"] for revision in sandbox.everything("/v1/pools/default/scaled/revisions")]
     assert sorted(revisions) == [2, 4, 6]
     sandbox.delete_pool("scaled")
+    until(lambda: sandbox.kubernetes("GET", f"{POOLS}/scaled").status_code == 404, "pool gone", 90)
     until(lambda: not sandbox.kubernetes("GET", "/api/v1/pods?labelSelector=fairlead.dev/pool=scaled").json()["items"], "pods gone")
 
 
@@ -47,10 +48,10 @@ def test_cache_aware_policies_hit_far_more_often_than_round_robin(sandbox: Runni
     results = {}
     for policy in policies:
         name = f"hits-{policy}"
-        sandbox.apply_pool(pool(name, policy=policy, replicas=8)).raise_for_status()
-        sandbox.until_ready(name, 8)
+        sandbox.apply_pool(pool(name, policy=policy, replicas=6)).raise_for_status()
+        sandbox.until_ready(name, 6)
         output = tmp_path / f"{policy}.json"
-        results[policy] = result_of(sandbox.replay(*replay_arguments(name, 800, 20), "--json", str(output)), output)
+        results[policy] = result_of(sandbox.replay(*replay_arguments(name, 400, 20), "--json", str(output)), output)
         sandbox.delete_pool(name)
     for policy, result in results.items():
         assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"], (policy, result)
@@ -114,7 +115,7 @@ def test_kubectl_applies_shows_and_scales_a_pool(sandbox: RunningSandbox, tmp_pa
     assert "unchanged" in kubectl("apply", "-f", str(manifest))
     kubectl("wait", "--for=condition=Ready", "fpool/by-kubectl", "--timeout=60s")
     header, row = kubectl("get", "fpool", "by-kubectl").splitlines()
-    assert header.split() == ["NAME", "READY", "REPLICAS", "SERVING", "POLICY", "SLO", "AGE"]
+    assert header.split() == ["NAME", "READY", "DESIRED", "SERVING", "POLICY", "SLO", "AGE"]
     assert row.split()[:6] == ["by-kubectl", "True", "1", "1", "dualmap", "250ms"]
     kubectl("scale", "fpool/by-kubectl", "--replicas=2")
     sandbox.until_ready("by-kubectl", 2)
@@ -134,11 +135,14 @@ def test_kubectl_scales_one_role_of_a_pool_of_prefill_and_decode(sandbox: Runnin
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     kubectl("wait", "--for=condition=Ready", "fpool/split", "--timeout=60s").check_returncode()
-    until(lambda: len(kubectl("get", "fprole").stdout.splitlines()) == 3, "both roles have their object")
-    header, decode, prefill = kubectl("get", "fprole").stdout.splitlines()
-    assert header.split() == ["NAME", "POOL", "ROLE", "REPLICAS", "PINNED", "DESIRED", "SERVING", "AGE"]
-    assert decode.split()[:5] == ["split-decode", "split", "decode", "2", "2"]
-    assert prefill.split()[:4] == ["split-prefill", "split", "prefill", "2"]
+
+    def rows() -> list[list[str]]:
+        return [line.split()[:-1] for line in kubectl("get", "fprole").stdout.splitlines()]
+
+    header = ["NAME", "POOL", "ROLE", "DESIRED", "SERVING", "REPLICAS", "PINNED"]
+    decode = ["split-decode", "split", "decode", "2", "2", "2", "2"]
+    prefill = ["split-prefill", "split", "prefill", "2", "2", "2"]
+    until(lambda: rows() == [header, decode, prefill], "both roles have their object, and only one is pinned")
     answer = sandbox.ask("/v1/pools/default/split")
     assert (answer["pool"]["desired"], sorted(item["role"] for item in answer["instances"])) == (4, ["decode"] * 2 + ["prefill"] * 2)
     assert kubectl("scale", "fprole/split-prefill", "--replicas=9").stdout.strip() == "inferencepoolrole.fairlead.dev/split-prefill scaled"

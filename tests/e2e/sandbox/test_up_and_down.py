@@ -1,8 +1,12 @@
 """`fairlead up`, `status`, `logs` and `down`, as a newcomer meets them."""
 
+import contextlib
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from fairlead_sandbox.identities import marked_processes
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead, is_listening, running_sandbox
@@ -36,11 +40,24 @@ def test_status_and_logs_show_every_process(sandbox: RunningSandbox) -> None:
     assert logs.stdout.strip()
 
 
-def test_down_leaves_no_process_and_no_port_and_state_survives_a_restart(tmp_path: Path) -> None:
+@pytest.fixture
+def port_8080_is_taken() -> Iterator[None]:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # another sandbox or program has it, which is as good
+            listener.bind(("127.0.0.1", 8080))
+            listener.listen()
+        yield
+
+
+@pytest.mark.usefixtures("port_8080_is_taken")
+def test_up_goes_round_a_taken_port_and_down_leaves_no_process_and_no_port_and_state_survives_a_restart(tmp_path: Path) -> None:
     began = time.monotonic()
     with running_sandbox(tmp_path) as first:
         assert time.monotonic() - began < LONGEST_START_SECONDS
         urls = dict(first.note.urls)
+        assert not urls["api"].endswith(":8080")
+        assert is_listening(urls["api"])
         created = first.kubernetes(
             "POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "kept"}, "apiVersion": "v1", "kind": "ConfigMap"}
         )
@@ -56,23 +73,6 @@ def test_down_leaves_no_process_and_no_port_and_state_survives_a_restart(tmp_pat
 
 def test_down_without_anything_running_is_fine(tmp_path: Path) -> None:
     assert fairlead("down", "--state-dir", str(tmp_path)).returncode == 0
-
-
-def test_a_taken_port_is_replaced_by_the_next_free_one(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if taken.connect_ex(("127.0.0.1", 8080)) != 0:
-            taken.close()
-            with socket.create_server(("127.0.0.1", 8080)):
-                _starts_beside_port_8080(tmp_path)
-        else:
-            _starts_beside_port_8080(tmp_path)
-
-
-def _starts_beside_port_8080(directory: Path) -> None:
-    with running_sandbox(directory) as running:
-        assert not running.url("api").endswith(":8080")
-        assert is_listening(running.url("api"))
 
 
 def test_a_dead_database_url_is_one_clear_line(tmp_path: Path) -> None:

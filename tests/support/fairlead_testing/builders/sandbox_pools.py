@@ -9,6 +9,9 @@ TIME_SCALE = 20.0
 
 TTFT_SECONDS = 5.0 / TIME_SCALE
 
+WARMING_SECONDS = 20.0 / TIME_SCALE
+"""How long new instances of these pools warm: the default, in the time of their engines."""
+
 
 def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejection: str = "Disabled", **spec: Any) -> dict[str, Any]:
     """An InferencePool of simulated engines; its model is `model/<name>`."""
@@ -20,7 +23,7 @@ def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejecti
             "model": f"model/{name}",
             "replicas": replicas,
             "engine": {"type": "simulated", "simulated": {"timeScale": TIME_SCALE, "startup": "500ms"}},
-            "routing": {"policy": policy},
+            "routing": {"policy": policy, "warming": {"duration": f"{int(WARMING_SECONDS * 1000)}ms"}},
             "slo": {"ttft": f"{int(TTFT_SECONDS * 1000)}ms"},
             "earlyRejection": {"mode": early_rejection},
             "drain": {"timeout": "60s"},
