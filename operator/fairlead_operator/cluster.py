@@ -1,13 +1,16 @@
 """The few Kubernetes calls the operator makes, as a Protocol, and their implementation over HTTP."""
 
 from enum import Enum
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypedDict, cast
+
+import msgspec
 
 from fairlead import pool_roles
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterError, ClusterRefused, ClusterUnavailable, KubernetesApi
 
-__all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "HttpCluster", "Resource"]
+__all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "HttpCluster", "PodParts", "Resource"]
 
 FIELD_MANAGER = "fairlead-operator"
 
@@ -36,7 +39,10 @@ class Cluster(Protocol):
         """The object as it is now, None when there is none."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels, read consistently (never from a cache)."""
+        """All objects with these labels, read consistently (never from a cache).
+
+        Of pods only `PodParts` are told.
+        """
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
         """Create; False when an object of that name exists."""
@@ -49,6 +55,40 @@ class Cluster(Protocol):
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         """Delete in the background with the usual grace period; False when there is no such object."""
+
+
+class _Metadata(TypedDict, total=False):
+    name: Any
+    namespace: Any
+    uid: Any
+    resourceVersion: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+    labels: Any
+    annotations: Any
+    ownerReferences: Any
+
+
+class _PodSpec(TypedDict, total=False):
+    nodeName: Any
+
+
+class PodParts(TypedDict, total=False):
+    """What `find` tells of a pod; all members are optional."""
+
+    metadata: _Metadata
+    spec: _PodSpec
+    status: Any
+
+
+class _Pods(TypedDict):
+    items: list[PodParts]
+
+
+_READ_PARTS = MappingProxyType({Resource.PODS: cast("msgspec.json.Decoder[dict[str, Any]]", msgspec.json.Decoder(_Pods))})
+"""What is read of lists that are long: without their specs and managedFields, 50 pods take a thirteenth of the CPU."""
+
+_WHOLE = msgspec.json.Decoder(dict[str, Any])
 
 
 class HttpCluster:
@@ -83,7 +123,8 @@ class HttpCluster:
         return await self._api.call("GET", resource.path(namespace, name), absent=404)
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        answer = await self._api.call("GET", resource.path(namespace), query=[("labelSelector", selector)])
+        decoder = _READ_PARTS.get(resource, _WHOLE)
+        answer = await self._api.call("GET", resource.path(namespace), query=[("labelSelector", selector)], decoder=decoder)
         items: list[dict[str, Any]] = (answer or {}).get("items") or []
         return items
 

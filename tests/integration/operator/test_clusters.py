@@ -53,6 +53,20 @@ async def test_what_is_created_can_be_read_found_and_deleted(cluster: Cluster, n
     assert not await cluster.delete(Resource.SERVICES, NAMESPACE, name)
 
 
+async def test_of_pods_only_the_parts_that_the_operator_reads_are_found(cluster: Cluster, name: str) -> None:
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"kind": name}, "annotations": {"a": "1"}, "finalizers": ["example.com/x"]}
+    container = {"name": "engine", "image": "nobody/pulls:this"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-of-nobody", "containers": [container]}}
+    assert await cluster.create(Resource.PODS, NAMESPACE, body)
+    (found,) = await cluster.find(Resource.PODS, NAMESPACE, f"kind={name}")
+    assert found["spec"] == {"nodeName": "node-of-nobody"}
+    assert found["metadata"]["annotations"] == {"a": "1"}
+    assert found["metadata"]["uid"]
+    assert "finalizers" not in found["metadata"]
+    assert await cluster.patch(Resource.PODS, NAMESPACE, name, {"metadata": {"finalizers": None}})
+    assert await cluster.delete(Resource.PODS, NAMESPACE, name)
+
+
 async def test_a_merge_patch_changes_only_what_it_names(cluster: Cluster, name: str) -> None:
     assert not await cluster.patch(Resource.SERVICES, NAMESPACE, name, {"metadata": {"annotations": {"a": "1"}}})
     await cluster.create(Resource.SERVICES, NAMESPACE, service(name, kind=name))

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
+import msgspec
+
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, PodParts, Resource
 
 
 def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +60,8 @@ class FakeCluster:
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         self._called("find", resource, selector)
         label, _, value = selector.partition("=")
-        return [copy.deepcopy(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
+        found = [copy.deepcopy(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
+        return [dict(msgspec.convert(body, PodParts)) for body in found] if resource is Resource.PODS else found
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
         self._called("create", resource, body["metadata"]["name"])
