@@ -171,8 +171,8 @@ def lose_node(course: Course, chat: LoadedPool, node: subprocess.Popen[bytes], c
         name = f"default/{pool.name}"
         retries = counted(pool.sandbox, "fairlead_router_retries_total", pool=name)
         in_flight = sum(counted(pool.sandbox, "fairlead_router_in_flight", pool=name, instance=one) for one in there)
-        course.loss = Loss(seconds=pool.now(), instances=there, in_flight=in_flight, retries_before=retries)
         lose(node)
+        course.loss = Loss(seconds=pool.now(), instances=there, in_flight=in_flight, retries_before=retries)
 
     def replaced(pool: LoadedPool) -> bool:
         return pool.settled_at({"prefill": count, "decode": count}, beside=there)  # their pods hang in Terminating
