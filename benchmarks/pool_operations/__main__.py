@@ -21,9 +21,10 @@ window       A schedule's window that opens in a minute and lasts one scales a p
              back.
 
 Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
-fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before; the
-record does not contradict itself; Auto serves at most a point fewer in time than the best fixed ratio, and moves at
-most one instance per cooldown.
+fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before,
+each as a part of what an endless cache would have had of the same requests, as traces differ from window to window;
+the record does not contradict itself; Auto serves at most a point fewer in time than the best fixed ratio, and moves
+at most one instance per cooldown.
 """
 
 from __future__ import annotations

@@ -6,13 +6,15 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 from benchmarks.pool_operations.work import Work
+from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_simulator.replay.outcomes import RequestOutcome
 from fairlead_testing.running.sandbox import POOLS, RunningSandbox
@@ -38,7 +40,7 @@ def wait_until(seen: Callable[[], bool], what: str, seconds: float) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class LoadedPool:
-    """One pool. `began` is when its load began, in seconds of the monotonic clock."""
+    """One pool. `began` is when its first request came, in seconds of the monotonic clock."""
 
     sandbox: RunningSandbox
     name: str
@@ -66,7 +68,6 @@ class LoadedPool:
         """Send the trace through all routers. Rows with equal stamps are spread over the time to the next stamp."""
         arguments = ["--pool", f"default/{self.name}", "--trace", str(trace), "--speed", str(speed)]
         self.load = self.sandbox.replay(*arguments, "--model", str(self.manifest["spec"]["model"]), "--rows", str(self.rows_file))
-        self.began = time.monotonic()
 
     def end_load(self) -> None:
         """Stop sending, give up what is in flight, and read what became of every request."""
@@ -133,6 +134,33 @@ class LoadedPool:
         answer = self.sandbox.kubernetes("PATCH", path, body, MERGE)
         if answer.status_code != 200:
             raise NeverCame(f"{path}: {answer.status_code} {answer.text[:500]}; sent was {json.dumps(body)}")
+
+
+def begin_loads(pools: Sequence[LoadedPool], trace: Path, speed: float) -> None:
+    """Begin the load of all pools at once, and return when each has got its first request. Raises NeverCame.
+
+    The times of a replay count from its first request, and a replay needs a while to start.
+    """
+    for pool in pools:
+        pool.begin_load(trace, speed)
+    waiting = list(pools)
+    deadline = time.monotonic() + 120.0
+    while waiting:
+        for pool in [pool for pool in waiting if counted(pool.sandbox, "fairlead_router_submitted_total", pool=f"default/{pool.name}")]:
+            pool.began = time.monotonic()
+            waiting.remove(pool)
+        if waiting and time.monotonic() > deadline:
+            raise NeverCame(f"no request came to {waiting[0].name} within 120 s")
+        time.sleep(0.1)
+
+
+def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
+    """The sum of a metric over all routers."""
+    total = 0.0
+    for page in sandbox.metrics_pages:
+        for family in text_string_to_metric_families(httpx.get(page, timeout=10, trust_env=False).text):
+            total += sum(sample.value for sample in family.samples if sample.name == metric and labels.items() <= sample.labels.items())
+    return round(total)
 
 
 def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pool_operations.accounts import costs_of
-from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, pool_manifest, roles_of
-from benchmarks.pool_operations.operations import NEWEST, Course, counted, flip_there_and_back, lose_node, roll_out, scale_out_and_in
+from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, begin_loads, counted, pool_manifest, roles_of
+from benchmarks.pool_operations.operations import NEWEST, Course, flip_there_and_back, lose_node, roll_out, scale_out_and_in
 from benchmarks.pool_operations.report import load_lines, loss_lines, operations_table, promises, victims_table
 from benchmarks.pool_operations.work import Work, trace_rows, work_for
 
@@ -98,8 +98,7 @@ def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folde
     try:
         for pool in (chat, newest):
             pool.create(dict.fromkeys(ROLES, count))
-        for pool in (chat, newest):
-            pool.begin_load(trace, work.speed)
+        begin_loads((chat, newest), trace, work.speed)
         time.sleep(settings.warm_up)
         operate(course, chat, newest, node, count)
         retries = counted(sandbox, "fairlead_router_retries_total", pool="default/chat")

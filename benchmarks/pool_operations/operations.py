@@ -8,12 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import httpx
-from benchmarks.pool_operations.loaded_pools import LoadedPool, NeverCame, roles_of
+from benchmarks.pool_operations.loaded_pools import LoadedPool, NeverCame, counted, roles_of
 from benchmarks.pool_operations.nodes import SECOND_NODE, lose
-from prometheus_client.parser import text_string_to_metric_families
-
-from fairlead_testing.running.sandbox import RunningSandbox
 
 LIMIT_SECONDS = 900.0
 NEWEST = "newest"
@@ -105,15 +101,6 @@ def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
     for pod in pool.pods():
         found.setdefault(pod["metadata"]["labels"]["llm-d.ai/role"], []).append(pod["metadata"]["name"])
     return found
-
-
-def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
-    """The sum of a metric over all routers."""
-    total = 0.0
-    for page in sandbox.metrics_pages:
-        for family in text_string_to_metric_families(httpx.get(page, timeout=10, trust_env=False).text):
-            total += sum(sample.value for sample in family.samples if sample.name == metric and labels.items() <= sample.labels.items())
-    return round(total)
 
 
 def scale_out_and_in(course: Course, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:

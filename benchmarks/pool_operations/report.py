@@ -99,9 +99,9 @@ def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: st
     for cost in costs:
         if cost.operation.scaled_in:
             found[
-                f"{cost.operation.words}: the hit rate is {cost.kept:.0%} of the one before, {cost.kept_of_ideal:.0%} as a part of the ideal "
-                f"(at least {KEPT_HIT_RATE:.0%})"
-            ] = min(cost.kept, cost.kept_of_ideal) >= KEPT_HIT_RATE
+                f"{cost.operation.words}: of what an endless cache had had, {cost.kept_of_ideal:.0%} as much is hit as before (at least "
+                f"{KEPT_HIT_RATE:.0%}); the hit rate, of other prompts, is {cost.kept:.0%}"
+            ] = cost.kept_of_ideal >= KEPT_HIT_RATE
     found[f"fairlead verify: {verify}"] = verify.endswith(": no contradictions.")
     found[f"contradictions in the stored record: {'; '.join(contradictions) or 'none'}"] = not contradictions
     return found

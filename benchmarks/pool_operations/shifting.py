@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, pool_manifest, roles_of
+from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, begin_loads, pool_manifest, roles_of
 from benchmarks.pool_operations.work import DECODE, Work
 
 from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
@@ -98,9 +98,8 @@ def run_shift(sandbox: RunningSandbox, folder: Path, seconds: float, seed: int) 
     try:
         for pool in pools:
             pool.create({role["name"]: role["replicas"] for role in pool.manifest["spec"]["roles"]})
+        begin_loads(pools, trace, work.speed)
         began = time.time()
-        for pool in pools:
-            pool.begin_load(trace, work.speed)
         time.sleep(3 * seconds)
         for pool in pools:
             pool.await_load(600.0)
