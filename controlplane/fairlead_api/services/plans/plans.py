@@ -253,11 +253,13 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of what a patch changes; of the first part that holds several values."""
+    """Path and value of what a patch changes; of the first part that holds several values. A list is not repeated."""
     if len(change) != 1:
         return path, str(dict(change))
     name, value = next(iter(change.items()))
-    return _only(value, f"{path}.{name}") if isinstance(value, Mapping) and value else (f"{path}.{name}", value)
+    if isinstance(value, Mapping) and value:
+        return _only(value, f"{path}.{name}")
+    return f"{path}.{name}", "the same list" if isinstance(value, list) else value
 
 
 def _mine(plan: Plan, caller: Caller) -> Plan:
