@@ -13,7 +13,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.signals import PoolSignals
 from fairlead.schedules.windows import Window
-from fairlead.tables import EarlyRejectionFacts, SloFacts
+from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, SloFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,9 @@ class PoolState:
     desired: dict[str, int] = field(default_factory=dict)
     """Instances wanted, per role, by the object's status; empty when it has none yet."""
     instances: tuple[InstanceReport, ...]
+    outlook: Outlook = Outlook.UNKNOWN
+    opens_at: float | None = None
+    """As in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
 
 
@@ -95,12 +98,26 @@ class InstanceObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDemand:
+    """What live routers hold for the pool until it has an instance, the requests that they have in flight, and the
+    seconds since any router had one.
+
+    A router that fell silent had one when it was last heard. `idle_seconds` None = not known.
+    """
+
+    held_requests: int
+    held_prompt_tokens: int
+    in_flight: int
+    idle_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
     """The answer to a PoolState.
 
     `live_routers` counts the routers that reported in the last 10 s. Attainments are shares (0-1) of requests of the
     last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by both (`slo_attainment`).
-    `signals` None = nothing is measured, or a router does not tell what is needed.
+    `signals` None = nothing is measured, or a router does not tell what is needed. `demand` None = no router tells it.
     """
 
     table_version: int
@@ -112,6 +129,14 @@ class PoolObservations:
     tpot_attainment: float | None = None
     slo_attainment: float | None = None
     signals: PoolSignals | None = None
+    demand: PoolDemand | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPools:
+    """The pools for which live routers hold requests."""
+
+    pools: tuple[PoolKey, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

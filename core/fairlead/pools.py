@@ -17,7 +17,7 @@ from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec,
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
 from fairlead.schemas.writing import written
-from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, RoutingFacts, SessionFacts, SloFacts
+from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, HoldingFacts, RoutingFacts, SessionFacts, SloFacts
 
 Facts = TypeVar("Facts")
 
@@ -215,6 +215,7 @@ class TableFacts:
     slo: SloFacts
     early_rejection: EarlyRejectionFacts
     anchors_per_instance: int
+    holding: HoldingFacts = HoldingFacts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +341,7 @@ class PoolSpec:
             slo=self.slo,
             early_rejection=self.early_rejection,
             anchors_per_instance=self.routing.anchors_per_instance,
+            holding=_part(HoldingFacts, self.scaling.zero),
         )
 
 

@@ -10,7 +10,7 @@ from fairlead.instances import ACCEPTING, REACHABLE
 from fairlead.pool_states import InstanceReport, SchedulesInForce
 from fairlead.pools import PoolSpec, TableFacts
 from fairlead.scaling.specs import RatioMode, ScalingMode
-from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
+from fairlead.tables import InstanceEntry, Outlook, PoolKey, RoutingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,15 @@ class MirroredFacts:
         return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
 
 
-def table_of(pool: PoolKey, uid: str, generation: int, facts: TableFacts, instances: Iterable[InstanceReport]) -> RoutingTable:
+def table_of(
+    pool: PoolKey,
+    uid: str,
+    generation: int,
+    facts: TableFacts,
+    instances: Iterable[InstanceReport],
+    outlook: Outlook = Outlook.UNKNOWN,
+    opens_at: float | None = None,
+) -> RoutingTable:
     """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go."""
     entries = tuple(
         InstanceEntry(
@@ -61,6 +69,9 @@ def table_of(pool: PoolKey, uid: str, generation: int, facts: TableFacts, instan
         session=facts.session,
         slo=facts.slo,
         early_rejection=facts.early_rejection,
+        holding=facts.holding,
+        outlook=outlook,
+        opens_at=opens_at,
         instances=entries,
     )
 

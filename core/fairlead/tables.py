@@ -12,6 +12,7 @@ CRD, in every table and in the pool's history of changes.
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
@@ -190,6 +191,31 @@ class EarlyRejectionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldingFacts:
+    """The fields of `spec.scaling.zero` that routers obey: what waits for the first instance of a pool."""
+
+    hold_for_seconds: float = duration(
+        "How long a router holds a request while no instance serves and one is to come; then it answers 503. Longer than an instance takes "
+        "to start.",
+        "2m",
+        minimum=0.0,
+        maximum=1800.0,
+    )
+    held_requests: int = whole("Requests that a router holds at most; further ones get 503.", 1024, maximum=100_000)
+
+
+class Outlook(StrEnum):
+    """What to expect of a pool while none of its instances accepts requests."""
+
+    UNKNOWN = "Unknown"
+    """Its instances are lost, broken or cordoned; routers hold requests for a few seconds only."""
+    COMING = "Coming"
+    """An instance starts, or is started for the first request that a router holds."""
+    CLOSED = "Closed"
+    """No instance is wanted, and no request changes that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingFacts:
     """The fields of `spec.routing` that routers obey: the policy, its parameters and queueing.
 
@@ -225,4 +251,8 @@ class RoutingTable:
     session: SessionFacts
     slo: SloFacts
     early_rejection: EarlyRejectionFacts
+    holding: HoldingFacts = HoldingFacts()
+    outlook: Outlook = Outlook.UNKNOWN
+    opens_at: float | None = None
+    """When instances will be wanted again (Unix seconds), if the outlook is Closed and that is known."""
     instances: tuple[InstanceEntry, ...]

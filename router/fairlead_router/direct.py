@@ -11,11 +11,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
+from fairlead.tables import Outlook
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.client_requests import ClientGone
 from fairlead_router.dialects import error_event
 from fairlead_router.pool import Pool
-from fairlead_router.refusals import BadRequest, ErrorAnswer, nobody_serves, upstream_failed
+from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.requests import forwarded_headers
 from fairlead_router.sending import Sender, passed_headers, refuse_engine_faults
 from fairlead_router.upstream import UpstreamPool
@@ -62,11 +63,12 @@ class DirectRelay:
         failure: UpstreamFailure | None = None
         try:
             while len(tried) < (1 if only else self._tries) and not (upload and upload.begun):
-                instance = only or pool.least_loaded(tried)
+                instance = only or pool.least_loaded(tried) or await self._first_instance(call, pool, tried)
                 if instance is None:
                     break
                 tried.append(instance)
                 pool.direct[instance] += 1
+                pool.used_at = self._now()
                 try:
                     connection = await self._begin(call, pool, instance, upload)
                     await self._pass_on(call, pool, instance, connection, client)
@@ -82,6 +84,8 @@ class DirectRelay:
                 return None
             if failure is None:
                 outcome = "refused"
+                if pool.table.outlook is Outlook.CLOSED:
+                    return closed(pool.table, self._now(), pool.header, call.dialect)
                 return nobody_serves(f"no instance of pool {pool.key} accepts requests", pool.header, call.dialect)
             return upstream_failed(f"no instance of pool {pool.key} answered; the last: {failure}", pool.header, call.dialect)
         except asyncio.CancelledError:
@@ -97,6 +101,14 @@ class DirectRelay:
         finally:
             pool.counters.direct[outcome] += 1
             self._calls.leave(call)
+
+    async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
+        """Wait for a pool without an instance to have one; None when it gets none, or when those it had failed."""
+        if tried:
+            return None
+        pool.used_at = self._now()
+        await pool.wait_for_instance(len(call.body))
+        return pool.least_loaded(())
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:
         address = pool.addresses[instance]

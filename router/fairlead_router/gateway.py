@@ -127,6 +127,7 @@ class Gateway:
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,
             divisible=divisible,
+            body_bytes=len(body),
         )
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)

@@ -101,6 +101,7 @@ class Informing:
     async def send_metrics(self, send: Send) -> None:
         """The Prometheus page."""
         self._metrics.upstream_connections = self._upstream.opened
+        self._metrics.held = {str(pool.key): pool.held().requests for pool in self._pools.living()}
         self._metrics.readings = [reading for pool in self._pools.living() for reading in _readings(pool)]
         text = render(self._metrics)
         headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"content-length", b"%d" % len(text))]
@@ -124,6 +125,7 @@ def _debug(pool: Pool) -> dict[str, object]:
         "table": msgspec.to_builtins(pool.table),
         "requests": len(pool.tickets),
         "waiting": pool.waiting,
+        "held": pool.held().requests,
         "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
         "direct": {instance: count for instance, count in pool.direct.items() if count},
         "kv_usage": pool.kv_usage,

@@ -109,6 +109,7 @@ class RouterMetrics(Collector):
         self.pools: dict[str, PoolCounters] = {}
         self.tables: dict[str, int] = {}
         self.readings: list[InstanceReading] = []
+        self.held: dict[str, int] = {}
         self.client_errors: Counter[str] = Counter()
         self.report_drops: Counter[str] = Counter()
         self.reports_sent = 0
@@ -248,6 +249,9 @@ class RouterMetrics(Collector):
             queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
         for pool, number in self.tables.items():
             version.add_metric([pool], number)
+        held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
+        for pool, number in self.held.items():
+            held.add_metric([pool], number)
         yield from (
             submitted,
             requests,
@@ -265,6 +269,7 @@ class RouterMetrics(Collector):
             ttft,
             queued,
             version,
+            held,
         )
 
     def _instance_families(self) -> Iterator[Metric]:

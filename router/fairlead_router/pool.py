@@ -10,13 +10,16 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from fairlead.instances import Role
+from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
-from fairlead.tables import RoutingTable
+from fairlead.tables import Outlook, RoutingTable
 from fairlead_router.metrics import RouterMetrics
+from fairlead_router.waiting_room import WaitingRoom
 
 MOST_TOKENS = 2**24
 """More tokens than any model's context holds."""
@@ -62,10 +65,10 @@ class Pool:
     __slots__ = (
         "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
         "pass_credentials", "scheduler",
-        "session_header", "table", "ticked_at", "tickets", "waiting",
+        "session_header", "table", "ticked_at", "tickets", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
-    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics) -> None:
+    def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float) -> None:
         self.key = table.pool
         self.scheduler = scheduler
         self.metrics = metrics
@@ -76,6 +79,10 @@ class Pool:
         """Requests in flight to each instance that did not go through the scheduler."""
         self.waiting = 0
         """Number of tickets without a decision."""
+        self.waiting_room = WaitingRoom()
+        """Requests for the least loaded instance, while there is none."""
+        self.used_at = now
+        """When the pool last had a request, at least; what was before this process is not known to be idle."""
         self.ticked_at = 0.0
         self.kv_usage: dict[str, float] = {}
         self._take(table)
@@ -99,6 +106,38 @@ class Pool:
         results = self.scheduler.update_table(table, now)
         self._take(table)
         self._deliver(results, now)
+        if table.outlook is not Outlook.COMING or self.least_loaded(()) is not None:
+            self.waiting_room.open()
+
+    # ── use ──
+
+    def held(self) -> HeldDemand:
+        """Requests that wait for the pool to have an instance."""
+        routed = self.scheduler.held()
+        return HeldDemand(requests=routed.requests + len(self.waiting_room), prompt_tokens=routed.prompt_tokens)
+
+    def use(self, now: float) -> PoolUse:
+        """How the pool is used by this router."""
+        held = self.held()
+        idle_seconds = 0.0 if self._is_used() else max(0.0, now - self.used_at)
+        return PoolUse(pool=self.key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]:
+        """Requests queued for or sent to each instance, whichever way they went."""
+        rows = {row.instance: row for row in self.scheduler.in_flight()}
+        for instance, count in self.direct.items():
+            row = rows.get(instance) or InstanceInFlight(pool=self.key, instance=instance, in_flight=0, waiting=0)
+            rows[instance] = replace(row, in_flight=row.in_flight + count)
+        return tuple(rows.values())
+
+    async def wait_for_instance(self, body_bytes: int) -> None:
+        """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
+        holding = self.table.holding
+        if self.table.outlook is Outlook.COMING and self.waiting_room.has_room(body_bytes, self.scheduler.held().requests, holding):
+            await self.waiting_room.wait(body_bytes, holding.hold_for_seconds)
+
+    def _is_used(self) -> bool:
+        return bool(self.tickets or self.direct or self.waiting_room)
 
     # ── a request's way through ──
 
@@ -107,6 +146,7 @@ class Pool:
         ticket = Ticket(request)
         self.tickets[request.id] = ticket
         self.waiting += 1
+        self.used_at = now
         self.counters.submitted += 1
         self.counters.prompt_tokens += request.prompt_tokens
         try:
@@ -223,12 +263,15 @@ class Pool:
 
         It also lets the scheduler end prefills whose first token the router cannot see.
         """
+        if self._is_used():
+            self.used_at = now
         if self.tickets or now - self.ticked_at >= 1.0:
             self.ticked_at = now
             self._deliver(self.scheduler.tick(now), now)
 
     def shut_down(self, now: float) -> None:
         """Refuse everything that waits in a queue; what was dispatched goes on."""
+        self.waiting_room.open()
         self._deliver(self.scheduler.shut_down(now), now)
 
     # ── engines ──

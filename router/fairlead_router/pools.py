@@ -10,7 +10,7 @@ from fairlead.errors import FairleadError
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.routing.contracts.schedulers import Scheduler
-from fairlead.tables import PoolKey, RoutingTable
+from fairlead.tables import Outlook, PoolKey, RoutingTable
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import BadRequest
@@ -65,7 +65,7 @@ class Pools:
                 scheduler = self._factory(table)
                 if known is not None:
                     self._retire(known)
-                self._by_key[name] = Pool(table, scheduler, self._metrics)
+                self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock())
         except FairleadError as error:
             self._metrics.tables_refused += 1
             logger.warning("routing table refused", extra={"pool": name, "version": table.version, "error": str(error)})
@@ -86,7 +86,7 @@ class Pools:
         return True
 
     def _retire(self, pool: Pool) -> None:
-        pool.update(replace(pool.table, version=pool.table.version + 1, instances=()), self._clock())
+        pool.update(replace(pool.table, version=pool.table.version + 1, instances=(), outlook=Outlook.UNKNOWN), self._clock())
         self._metrics.tables.pop(str(pool.key), None)
         if pool.tickets:
             self._retiring.append(pool)

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from fairlead.reports.rejections import RejectionReason
-from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS
+from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS, why_closed
 from fairlead.routing.contracts.schedulers import Refusal
+from fairlead.tables import RoutingTable
 from fairlead_router.dialects import Dialect, error_body
 
 Headers = list[tuple[bytes, bytes]]
@@ -75,6 +76,12 @@ def upstream_failed(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI
 def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
     """503: the pool has no instance that takes requests."""
     return _dropped(dialect, 503, RejectionReason.NO_INSTANCES, message, 1.0, [(b"x-fairlead-pool", pool)])
+
+
+def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
+    """503: the pool is to have no instances, and no request changes that."""
+    message, retry_after = why_closed(table, now)
+    return _dropped(dialect, 503, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
 
 
 def shutting_down(dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
-from fairlead.reports.loads import InstanceInFlight, LoadSample
+from fairlead.reports.loads import InstanceInFlight, LoadSample, PoolUse
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionRecord
 from fairlead.tables import PoolKey
@@ -23,12 +23,14 @@ class Acknowledgement:
 class RouterState:
     """A router's present state, true at `sent_at`: the tables it routes by and the work it has under way.
 
-    It does not accumulate since the last report, as a batch does.
+    It does not accumulate since the last report, as a batch does. `use` has every pool that the router serves;
+    a router that does not tell has none.
     """
 
     sent_at: float
     acknowledged: tuple[Acknowledgement, ...] = ()
     in_flight: tuple[InstanceInFlight, ...] = ()
+    use: tuple[PoolUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Report(ReportBatch):
     sent_at: float
     acknowledged: tuple[Acknowledgement, ...] = ()
     in_flight: tuple[InstanceInFlight, ...] = ()
+    use: tuple[PoolUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

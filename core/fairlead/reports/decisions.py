@@ -72,9 +72,11 @@ class Weighing:
 class SampledDecision(Generic[Pool, Time]):
     """A routing decision as a router reports it and as the public API shows it.
 
-    `sample_rate` is the share of decisions recorded (0-1]; moves and refusals are always recorded. `ttft_seconds` is
-    the TTFT the request finally had, at `served_by`: an instance other than `chosen` when the request was re-routed or
-    moved meanwhile. `decode` is the instance that decodes what another one prefilled, the last one tried.
+    `queued_seconds` is the time from arrival to dispatch; of it, no instance accepted requests for `held_seconds`
+    (None = from a router that does not tell). `sample_rate` is the share of decisions recorded (0-1]; moves and
+    refusals are always recorded. `ttft_seconds` is the TTFT the request finally had, that wait included, at
+    `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
+    instance that decodes what another one prefilled, the last one tried.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
@@ -91,6 +93,7 @@ class SampledDecision(Generic[Pool, Time]):
     reason: DecisionReason
     prompt_tokens: int
     queued_seconds: float | None = None
+    held_seconds: float | None = None
     ttft_seconds: float | None = None
     sample_rate: float = 1.0
     served_by: str | None = None

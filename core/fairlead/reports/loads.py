@@ -47,6 +47,26 @@ class LoadSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldDemand:
+    """Requests that wait for a pool to have an instance, and their prompt tokens."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """A pool's use by this router right now: what it holds, and the seconds since the pool last had a request here,
+    0 while it has one.
+    """
+
+    pool: PoolKey
+    held_requests: int
+    held_prompt_tokens: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceInFlight:
     """Requests this router has queued for or dispatched to an instance right now; `waiting` of them are queued."""
 

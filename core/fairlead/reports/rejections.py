@@ -14,6 +14,7 @@ class RejectionReason(StrEnum):
     QUEUE_FULL = "rejected-queue-full"
     QUEUE_TIMEOUT = "rejected-ttl-expired"
     NO_INSTANCES = "rejected-no-endpoints"
+    SCALED_TO_ZERO = "rejected-scaled-to-zero"
     UPSTREAM_FAILED = "rejected-upstream-failed"
     SHUTTING_DOWN = "rejected-shutting-down"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fairlead.schemas.shapes import Rule, duration, nested, number, text, whole
+from fairlead.tables import HoldingFacts
 
 _HOUR = 3600.0
 
@@ -88,6 +89,7 @@ class ScalingSpec:
     )
     scale_up: ScaleUpSpec = nested(ScaleUpSpec, "How fast a role may grow.")
     scale_down: ScaleDownSpec = nested(ScaleDownSpec, "How fast a role may shrink.")
+    zero: HoldingFacts = nested(HoldingFacts, "What becomes of requests while the pool has no instance.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,14 @@ def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetim
     return min(changes, default=None)
 
 
+def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Iterator[datetime]:
+    """The instants after this one at which windows open or close, in order."""
+    change = next_change(schedules, instant)
+    while change is not None:
+        yield change
+        change = next_change(schedules, change)
+
+
 def _latest_start(schedule: ScheduleSpec, instant: datetime) -> datetime | None:
     """The latest start up to an instant that happened and whose window could still be open."""
     oldest = instant - timedelta(seconds=schedule.duration_seconds)

@@ -30,7 +30,15 @@ from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.observing.pods import Pod, read_pods
 from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer
-from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, ring_anchors, seconds_to_replacement, troubles_of
+from fairlead_operator.reconciling.pool_state import (
+    is_busy,
+    last_ordinal,
+    pool_state,
+    present_outlook,
+    ring_anchors,
+    seconds_to_replacement,
+    troubles_of,
+)
 from fairlead_operator.reconciling.revisions import Revisions
 from fairlead_operator.reconciling.role_objects import read_role_objects, role_object_status
 from fairlead_operator.reconciling.roles import (
@@ -195,7 +203,8 @@ class PoolReconciler:
         observed = tuple(pod.instance for pod in pods)
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
         warming = weights(desired_pool(ratio, desired_roles(in_force.spec, declared)), observed, now)
-        state = pool_state(pool, pods, in_force, warming, told, known_decisions(old, now))
+        expected = present_outlook(in_force.spec, pool, declared, pods, now)
+        state = pool_state(pool, pods, in_force, warming, told, known_decisions(old, now), expected)
         answer = await self._state_exchange.exchange(state)
         scaling = scaled(in_force.spec, pool, declared, answer.trusted, schedules, now)
         desired, steps = desired_roles(in_force.spec, scaling.wanted), scale_steps(old, scaling.wanted)

@@ -7,14 +7,17 @@ from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
 from fairlead.instances import InstanceState
+from fairlead.outlooks import outlook
 from fairlead.pool_states import PoolState, SchedulesInForce
+from fairlead.pools import PoolSpec
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.decisions import ScalingDecisionRecord
-from fairlead.tables import InstanceEntry
+from fairlead.tables import InstanceEntry, Outlook
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod
+from fairlead_operator.reconciling.roles import WantedReplicas
 from fairlead_operator.reconciling.specs import SpecInForce
 
 _ALL_WARM: Mapping[str, float] = MappingProxyType({})
@@ -27,6 +30,7 @@ def pool_state(
     warming: Mapping[str, float] = _ALL_WARM,
     schedules: SchedulesInForce | None = None,
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = (),
+    expected: tuple[Outlook, float | None] = (Outlook.UNKNOWN, None),
 ) -> PoolState:
     """The state that is sent to the control API.
 
@@ -46,11 +50,29 @@ def pool_state(
         changed_by=who_changed(pool),
         problem=in_force.problem.message if in_force.problem is not None else None,
         schedules=schedules,
-        desired={role["name"]: int(role["desired"]) for role in status.get("roles") or () if "desired" in role},
+        desired=_desired(status),
         conditions=tuple(status.get("conditions") or ()),
         instances=tuple(pod.report(port, warming.get(pod.instance.id, 1.0)) for pod in pods),
         scaling_decisions=scaling_decisions,
+        outlook=expected[0],
+        opens_at=expected[1],
     )
+
+
+def present_outlook(
+    spec: PoolSpec | None, pool: Mapping[str, Any], declared: tuple[WantedReplicas, ...], pods: tuple[Pod, ...], now: float
+) -> tuple[Outlook, float | None]:
+    """What routers are told to expect while no instance accepts requests; Unknown without a spec in force."""
+    if spec is None:
+        return Outlook.UNKNOWN, None
+    stuck = frozenset(pod.instance.id for pod in pods if pod.trouble is not None)
+    number = {item.role: item.replicas for item in declared}
+    return outlook(spec, number, _desired(pool.get("status") or {}), [pod.instance for pod in pods], stuck, now)
+
+
+def _desired(status: Mapping[str, Any]) -> dict[str, int]:
+    """Instances wanted, per role, by the status."""
+    return {role["name"]: int(role["desired"]) for role in status.get("roles") or () if "desired" in role}
 
 
 def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:

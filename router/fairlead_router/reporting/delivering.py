@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 
 from fairlead.reports.batches import Acknowledgement, ReportBatch, ReportReceipt, RouterGone, RouterState
-from fairlead.reports.loads import InstanceInFlight
+from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch
@@ -61,6 +61,7 @@ class Delivery:
         self._state_sent_at = 0.0
         self._acknowledged: tuple[Acknowledgement, ...] = ()
         """The tables whose acknowledgement has reached the API."""
+        self._told_holding: frozenset[PoolKey] = frozenset()
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
@@ -170,17 +171,22 @@ class Delivery:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             due = self._now() - self._state_sent_at >= STATE_SECONDS
-            if (due or self._acknowledged != self._pools.acknowledgements()) and not isinstance(await self._send_state(), Taken):
+            news = self._acknowledged != self._pools.acknowledgements() or self._told_holding != self._holding()
+            if (due or news) and not isinstance(await self._send_state(), Taken):
                 await asyncio.sleep(STATE_SECONDS * self._random.uniform(0.5, 1.5))
 
     async def _send_state(self) -> Outcome[tuple[ReportReceipt, ...]]:
         return await self._post([encode_batch(ReportBatch(id=self._new_id(), router=self._router))])
 
     def _state(self) -> RouterState:
-        in_flight: list[InstanceInFlight] = []
-        for pool in self._pools.living():
-            in_flight.extend(pool.scheduler.in_flight())
-        return RouterState(sent_at=self._now(), acknowledged=self._pools.acknowledgements(), in_flight=tuple(in_flight))
+        now = self._now()
+        in_flight = tuple(row for pool in self._pools.living() for row in pool.in_flight())
+        use = tuple(pool.use(now) for pool in self._pools.all())
+        return RouterState(sent_at=now, acknowledged=self._pools.acknowledgements(), in_flight=in_flight, use=use)
+
+    def _holding(self) -> frozenset[PoolKey]:
+        """The pools that hold requests: the control API must hear at once when that begins or ends."""
+        return frozenset(pool.key for pool in self._pools.all() if pool.held().requests)
 
     async def _post(self, contents: list[bytes]) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send one post, count and log it, and pass on the lost bindings that its receipts name."""
@@ -198,6 +204,7 @@ class Delivery:
         self._metrics.reports_sent += len(contents)
         self._state_sent_at = self._now()
         self._acknowledged = state.acknowledged
+        self._told_holding = frozenset(use.pool for use in state.use if use.held_requests)
         for receipt in outcome.answer:
             self._pools.apply_bindings(receipt.conflicts, receipt.lost)
         return outcome

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.reports.bindings import Binding, BindingChange
-from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -134,6 +134,9 @@ class CheckingScheduler:
     def shut_down(self, now: float) -> tuple[Refusal, ...]:
         return tuple(self._refuse(request) for request in tuple(self.queue))
 
+    def held(self) -> HeldDemand:
+        return HeldDemand()
+
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
         return ()
 
@@ -148,7 +151,7 @@ def _request(name: str) -> RoutingRequest:
 def _pool(slots: int = 2) -> tuple[Pool, CheckingScheduler]:
     table = routing_table(["127.0.0.1:1"])
     scheduler = CheckingScheduler(table, slots)
-    return Pool(table, scheduler, RouterMetrics()), scheduler
+    return Pool(table, scheduler, RouterMetrics(), 0.0), scheduler
 
 
 ACTIONS = ("submit", "submit-refused", "first_token", "complete", "fail", "decline", "cancel", "retry", "retry-refused", "tick")

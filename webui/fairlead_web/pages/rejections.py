@@ -29,6 +29,7 @@ REASONS = {
     RejectionReason.QUEUE_FULL: "Queue full",
     RejectionReason.QUEUE_TIMEOUT: "Waited too long in the queue",
     RejectionReason.NO_INSTANCES: "No instance serving",
+    RejectionReason.SCALED_TO_ZERO: "Scaled to zero",
     RejectionReason.UPSTREAM_FAILED: "Every instance tried failed",
     RejectionReason.SHUTTING_DOWN: "Router shutting down",
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import InstanceObservation, PoolDemand, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolSignals
 from fairlead.table_content import MirroredFacts
@@ -25,6 +25,15 @@ Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUseView:
+    """How a router used a pool when it was heard last; `idle_seconds` are until now."""
+
+    held_requests: int
+    held_prompt_tokens: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouterView:
     """A live router's last report about one pool. `acknowledged` None = it has no table of the pool yet."""
 
@@ -32,6 +41,8 @@ class RouterView:
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Of these, the requests queued in the router."""
+    use: PoolUseView | None = None
+    """None: it does not tell, or has no table of the pool yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +122,12 @@ def observations(
     instances: Sequence[InstanceFacts],
     traffic: Traffic,
     signals: PoolSignals | None = None,
+    idle_elsewhere: float | None = None,
 ) -> PoolObservations:
     """The answer to the operator. Pure.
 
-    Without a live router everything counts as acknowledged, because nobody routes by an older table.
+    Without a live router everything counts as acknowledged, because nobody routes by an older table. `idle_elsewhere`
+    are the seconds since a router that is not live any more had a request of the pool.
     """
     return PoolObservations(
         table_version=table_version,
@@ -125,6 +138,7 @@ def observations(
         slo_attainment=traffic.slo_attainment,
         requests_per_second=traffic.requests_per_second,
         signals=signals,
+        demand=_demand(routers, idle_elsewhere),
         instances=tuple(
             InstanceObservation(
                 id=instance.id,
@@ -135,6 +149,21 @@ def observations(
             )
             for instance in instances
         ),
+    )
+
+
+def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None) -> PoolDemand | None:
+    """None without a live router, or when one that serves the pool does not tell."""
+    serving = [router for router in routers if router.acknowledged is not None]
+    uses = [router.use for router in serving if router.use is not None]
+    if not uses or len(uses) < len(serving):
+        return None
+    idle = [use.idle_seconds for use in uses]
+    return PoolDemand(
+        held_requests=sum(use.held_requests for use in uses),
+        held_prompt_tokens=sum(use.held_prompt_tokens for use in uses),
+        in_flight=sum(sum(router.in_flight.values()) for router in routers),
+        idle_seconds=min([*idle, *([] if idle_elsewhere is None else [idle_elsewhere])]),
     )
 
 

@@ -112,6 +112,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
         arrivals=kept(report.arrivals, a_second(ages.loads)),
         acknowledged=kept(report.acknowledged, lambda row: row),
         in_flight=kept(report.in_flight, lambda row: row),
+        use=kept(report.use, lambda row: row),
     )
     return whole, dropped
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 import msgspec
-from sqlalchemy import func, select, text
+from sqlalchemy import Double, and_, case, cast, func, not_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
@@ -11,11 +11,17 @@ from fairlead.pool_states import PoolObservations
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.services.errors import NotFound
-from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, RouterView, Traffic, observations
+from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, PoolUseView, RouterView, Traffic, observations
 from fairlead_api.services.pools.signals import PresentInstance, pool_signals
 from fairlead_api.store import tables
 from fairlead_api.store.pools.rows import share
 from fairlead_api.store.pools.signals import Measuring
+
+_ROUTERS = tables.routers.c
+_UNHEARD_SECONDS = func.extract("epoch", func.now() - _ROUTERS.last_seen_at)
+
+IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
+"""Routers that are live, by the database's clock."""
 
 
 async def read_observations(connection: AsyncConnection, pool: PoolKey, measuring: Measuring, now: datetime) -> PoolObservations:
@@ -57,7 +63,8 @@ async def read_observations(connection: AsyncConnection, pool: PoolKey, measurin
     signals, facts = None, None if row.facts is None else msgspec.convert(row.facts, MirroredFacts)
     if routers and facts is not None and facts.scales:
         signals = pool_signals(await measuring.read(connection, row.id, now), present, facts.table, now.timestamp())
-    return observations(row.table_version, routers, instances, await _traffic(connection, row.id, now), signals)
+    traffic, elsewhere = await _traffic(connection, row.id, now), await _idle_elsewhere(connection, row.id)
+    return observations(row.table_version, routers, instances, traffic, signals, elsewhere)
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:
@@ -83,14 +90,28 @@ async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
     """Routers that reported in the last LIVE_SECONDS, by the database's clock, and did not say goodbye."""
     routers = tables.routers
-    rows = await connection.execute(
-        select(routers.c.acknowledged, routers.c.in_flight).where(
-            routers.c.gone_at.is_(None), routers.c.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'")
-        )
-    )
+    used = routers.c.use[str(pool_id)]
+    rows = await connection.execute(select(routers.c.acknowledged, routers.c.in_flight, used, _UNHEARD_SECONDS).where(IS_LIVE))
     views = []
-    for acknowledged, in_flight in rows:
+    for acknowledged, in_flight, use, unheard_seconds in rows:
         work = {instance: requests for of_pool, instance, requests, _ in in_flight if of_pool == pool_id}
         queued = {instance: waiting for of_pool, instance, _, waiting in in_flight if of_pool == pool_id}
-        views.append(RouterView(acknowledged=acknowledged.get(str(pool_id)), in_flight=work, waiting=queued))
+        seen = None if use is None else _use(use, float(unheard_seconds))
+        views.append(RouterView(acknowledged=acknowledged.get(str(pool_id)), in_flight=work, waiting=queued, use=seen))
     return views
+
+
+def _use(told: list[float], unheard_seconds: float) -> PoolUseView:
+    held, tokens, idle = told
+    return PoolUseView(held_requests=int(held), held_prompt_tokens=int(tokens), idle_seconds=idle + max(0.0, unheard_seconds))
+
+
+async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
+    """Seconds since a router that is not live had a request of the pool.
+
+    One that said goodbye told when; one that fell silent may have had one until it was last heard.
+    """
+    routers = tables.routers
+    used = routers.c.use[str(pool_id)]
+    idle = case((routers.c.gone_at.is_not(None), cast(used[2], Double)), else_=0.0)
+    return (await connection.execute(select(func.min(_UNHEARD_SECONDS + idle)).where(not_(IS_LIVE), used.is_not(None)))).scalar_one()

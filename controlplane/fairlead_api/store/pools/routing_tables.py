@@ -22,7 +22,7 @@ async def note_table(
 ) -> int:
     """The present version of the pool's table; a new one if its content changed."""
     routing, instances = tables.routing_tables, tables.instances
-    table = table_of(pool, state.uid, state.generation, facts.table, state.instances)
+    table = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at)
     content_hash = fingerprint(table)
     last = (
         await connection.execute(

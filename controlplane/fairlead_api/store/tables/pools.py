@@ -1,6 +1,7 @@
 """Tables mirrored from the cluster: pools, their history and scaling, instances, routing tables, acknowledgements."""
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from fairlead_api.store.tables.columns import count_column, json_column, metadata, pool_column, text_column, time_column
 
@@ -159,6 +160,7 @@ routers = Table(
     time_column("gone_at", null=True),
     json_column("acknowledged"),
     json_column("in_flight"),
+    Column("use", JSONB, nullable=False, server_default="{}"),
 )
 
 router_acknowledgements = Table(

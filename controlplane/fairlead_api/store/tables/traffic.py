@@ -27,6 +27,7 @@ decisions = Table(
     text_column("reason"),
     count_column("prompt_tokens"),
     Column("queued_seconds", Double),
+    Column("held_seconds", Double),
     Column("ttft_seconds", Double),
     Column("sample_rate", Double, nullable=False),
     json_column("candidates"),

@@ -12,6 +12,9 @@ from fairlead.tables import PoolKey, RoutingTable
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
+CLOSED_RETRY_AFTER_SECONDS = 60.0
+"""The Retry-After of a pool that has no instances and of which it is not known when it will have some."""
+
 UPSTREAM_FAILED_STATUS = 502
 """The one status of a request that engines failed: none answered, or the one that did was lost before
 its answer was complete.
@@ -76,6 +79,27 @@ def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float,
     """503: the pool had no instance to choose for a while."""
     message = f"no instance of pool {pool} accepts requests (waited {waited_seconds:.1f} s for one)"
     return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
+
+
+def not_held(request: RoutingRequest, table: RoutingTable, retry_after_seconds: float) -> Refusal:
+    """503: the pool has no instance yet, and as many requests as allowed already wait for the first."""
+    message = f"no instance of pool {table.pool} accepts requests, and as many as allowed already wait for one"
+    return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
+
+
+def scaled_to_zero(request: RoutingRequest, table: RoutingTable, now: float) -> Refusal:
+    """503: the pool is to have no instances, and no request changes that."""
+    message, retry_after = why_closed(table, now)
+    return Refusal(request=request, reason=RejectionReason.SCALED_TO_ZERO, status=503, retry_after_seconds=retry_after, message=message)
+
+
+def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
+    """The sentence for a client of a pool that is to have no instances, and the Retry-After, which may be hours."""
+    message = f"pool {table.pool} is scaled to zero instances"
+    if table.opens_at is None or table.opens_at <= now:
+        return message, CLOSED_RETRY_AFTER_SECONDS
+    opens = max(1, ceil(table.opens_at - now))
+    return f"{message}; a schedule starts some in {opens} s", float(opens)
 
 
 def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...]) -> Refusal:

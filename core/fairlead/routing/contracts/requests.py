@@ -28,6 +28,8 @@ class RoutingRequest:
     """
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
+    body_bytes: int = 0
+    """Memory that it takes while it waits."""
 
 
 class QueuedRequest(Protocol):

@@ -11,7 +11,7 @@ from typing import Protocol
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
-from fairlead.reports.loads import InstanceInFlight, LoadSample
+from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -151,6 +151,9 @@ class Scheduler(Protocol):
 
     def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
+
+    def held(self) -> HeldDemand:
+        """Requests that wait because no instance accepts any."""
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 

@@ -54,6 +54,8 @@ class TrackedRequest:
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""
     waiting_since: float = 0.0
+    held_seconds: float = 0.0
+    """Time in which no instance accepted it."""
     dispatched_at: float | None = None
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None

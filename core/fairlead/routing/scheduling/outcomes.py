@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 from fairlead.reports.moves import MoveOutcome
-from fairlead.routing.admission.refusals import nobody_serves, too_late
+from fairlead.routing.admission.refusals import nobody_serves, not_held, scaled_to_zero, too_late
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.tables import Outlook
 
 Outcome = Dispatch | Refusal
 
@@ -79,6 +80,16 @@ class Outcomes:
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
         """A refusal because no instance accepts."""
+        return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
+
+    def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:
+        """A refusal of a request that comes while no instance accepts, unless it may be held."""
+        state = self._state
+        if state.table.outlook is Outlook.CLOSED:
+            return scaled_to_zero(request, state.table, now)
+        return None if state.held.has_room(request, state.table) else not_held(request, state.table, self._seconds_to_instance(now))
+
+    def _seconds_to_instance(self, now: float) -> float:
+        """When to ask again while no instance accepts."""
         closing = [load.broken_until for load in self._state.loads.values() if load.entry.accepting and load.broken_until > now]
-        wait = min(closing) - now if closing else self._state.settings.no_instances_ttl_seconds
-        return nobody_serves(request, self._state.table.pool, waited_seconds, wait)
+        return min(closing) - now if closing else self._state.settings.no_instances_ttl_seconds

@@ -50,7 +50,7 @@ class Placing:
         instance = self._with_room(decision)
         if instance is None:
             return queue_full(request, state.table.pool, state.parameters.queue_limit, state.drain_seconds(decision.instance))
-        state.held.pop(request.id, None)
+        state.held.remove(tracked, now)
         self._carry_out(tracked, decision, instance, now)
         if decision.overloaded:
             self._moving.rebalance(decision.overloaded, now)

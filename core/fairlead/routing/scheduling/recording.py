@@ -127,6 +127,7 @@ class Recorder:
             runner_up=runner_up,
             reason=tracked.reason,
             prompt_tokens=request.prompt_tokens,
+            held_seconds=tracked.held_seconds,
             weighing=weighing,
             sample_rate=1.0 if keep else self._sample_rate,
         )

@@ -12,7 +12,7 @@ dispatches and refusals leave through `Outcomes`.
 from collections.abc import Collection, Sequence
 
 from fairlead.reports.bindings import Binding, BindingChange
-from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
@@ -21,7 +21,7 @@ from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords
+from fairlead.routing.contracts.schedulers import SchedulerRecords
 from fairlead.routing.knowledge.estimators import EstimateReport
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
@@ -83,10 +83,8 @@ class PoolScheduler:
         tracked = TrackedRequest(request=request, submitted_at=now)
         state.accounting.admit(tracked)
         state.recorder.loads.arrived(request.prompt_tokens, now)
-        if len(state.held) >= state.settings.held_limit and not state.view.candidates() and not state.view.decode_candidates():
-            refusal: Refusal | None = self._outcomes.nobody(request, 0.0, now)
-        else:
-            refusal = self._placing.place(tracked, now)
+        refusal = None if state.view.candidates() or state.view.decode_candidates() else self._outcomes.unheld(request, now)
+        refusal = refusal or self._placing.place(tracked, now)
         if refusal is not None:
             self._outcomes.refuse(tracked, refusal, now)
         return self._outcomes.take((), now)
@@ -228,6 +226,10 @@ class PoolScheduler:
     def waiting(self) -> int:
         """Requests queued or held in this router."""
         return len(self._state.waiting)
+
+    def held(self) -> HeldDemand:
+        """Requests without an instance, as demand on the pool."""
+        return self._state.held.demand()
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
         """Queued and dispatched requests per instance, by id; instances gone are listed while they still have some."""

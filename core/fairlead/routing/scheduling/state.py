@@ -21,6 +21,7 @@ from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import Queue, build_queue
 from fairlead.routing.queues.deadline import LateRules
 from fairlead.routing.queues.late_requests import LateRequests
+from fairlead.routing.scheduling.held_requests import HeldRequests
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
@@ -43,7 +44,7 @@ class SchedulerState:
         self.loads = self.accounting.loads
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
-        self.held: dict[str, TrackedRequest] = {}
+        self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
         """In order of submission."""
         self.touched: set[str] = set()
@@ -82,10 +83,8 @@ class SchedulerState:
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
         """Keep an accepted request until some instance accepts."""
-        if tracked.request.id not in self.held:
-            tracked.waiting_since = now
-            self.held[tracked.request.id] = tracked
-            self.waiting[tracked.request.id] = tracked
+        self.held.add(tracked, now)
+        self.waiting[tracked.request.id] = tracked
 
     def leave_queue(self, tracked: TrackedRequest) -> None:
         """Queued → held, for a request that goes to another queue."""
@@ -102,7 +101,7 @@ class SchedulerState:
             queue.remove(tracked.request.id)
             if not queue:
                 del self.queues[tracked.instance]
-        self.held.pop(tracked.request.id, None)
+        self.held.remove(tracked, self.view.now)
         self.waiting.pop(tracked.request.id, None)
         self.accounting.end(tracked)
 
@@ -139,4 +138,6 @@ class SchedulerState:
         return self.late.may_go(self.parameters, self.table, len(self.view.candidates()))
 
     def _found_late(self, tracked: TrackedRequest) -> None:
-        self.late.found(tracked, self.view.now, refuse=self.table.early_rejection.mode != "Disabled")
+        # What was held on purpose is late for that, and is not refused for it.
+        refuse = self.table.early_rejection.mode != "Disabled" and not tracked.held_seconds
+        self.late.found(tracked, self.view.now, refuse=refuse)

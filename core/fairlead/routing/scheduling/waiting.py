@@ -4,11 +4,12 @@ and nobody waits for ever.
 
 from collections.abc import Iterable
 
-from fairlead.routing.admission.refusals import waited_too_long
+from fairlead.routing.admission.refusals import scaled_to_zero, waited_too_long
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.outcomes import Outcomes
 from fairlead.routing.scheduling.placing import Placing
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.tables import Outlook
 
 
 class Waiting:
@@ -20,17 +21,22 @@ class Waiting:
         self._outcomes = outcomes
 
     def place_held(self, now: float) -> None:
-        """Place held requests if somebody accepts; refuse those held for too long."""
+        """Place held requests in their order if somebody accepts; refuse those held for too long, and all when no
+        instance is wanted any more.
+        """
         state = self._state
-        if state.held and (state.view.candidates() or state.view.decode_candidates()):
-            for tracked in tuple(state.held.values()):
+        if not state.held:
+            return
+        if state.view.candidates() or state.view.decode_candidates():
+            for tracked in state.held:
                 refusal = self._placing.place(tracked, now, admitted=bool(tracked.decision_id))
                 if refusal is not None:
                     self._outcomes.refuse(tracked, refusal, now)
-        for tracked in tuple(state.held.values()):
+        elif state.table.outlook is Outlook.CLOSED:
+            for tracked in state.held:
+                self._outcomes.refuse(tracked, scaled_to_zero(tracked.request, state.table, now), now)
+        for tracked in state.held.overdue(state.table, now):
             waited = now - tracked.waiting_since
-            if waited < state.settings.no_instances_ttl_seconds:
-                break
             self._outcomes.refuse(tracked, self._outcomes.nobody(tracked.request, waited, now), now)
 
     def place_again(self, queued: Iterable[TrackedRequest], now: float) -> None:
@@ -41,16 +47,20 @@ class Waiting:
                 self._outcomes.refuse(tracked, refusal, now)
 
     def expire(self, now: float) -> None:
-        """Refuse what has waited longer than the pool's limit."""
+        """Refuse what has waited in queues longer than the pool's limit. The time in which it was held has a limit of
+        its own.
+        """
         state = self._state
         limit = state.parameters.queue_timeout_seconds
-        while state.waiting:
-            tracked = next(iter(state.waiting.values()))
-            waited = now - tracked.submitted_at
-            if waited < limit:
-                return
-            if tracked.stage is Stage.HELD:
-                refusal = self._outcomes.nobody(tracked.request, waited, now)
-            else:
-                refusal = waited_too_long(tracked.request, state.table.pool, waited, state.drain_seconds(tracked.instance))
+        if len(state.held) == len(state.waiting):
+            return
+        expired: list[TrackedRequest] = []
+        for tracked in state.waiting.values():
+            if now - tracked.submitted_at < limit:
+                break
+            if tracked.stage is Stage.QUEUED and now - tracked.submitted_at - tracked.held_seconds >= limit:
+                expired.append(tracked)
+        for tracked in expired:
+            queued = now - tracked.submitted_at - tracked.held_seconds
+            refusal = waited_too_long(tracked.request, state.table.pool, queued, state.drain_seconds(tracked.instance))
             self._outcomes.refuse(tracked, refusal, now)

@@ -19,7 +19,7 @@ from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_api.services.pools.mirroring import InstanceFacts, RouterView, Traffic, check_state, is_outdated, observations
+from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
 from fairlead_api.services.reports.ingestion import check_envelopes
 from fairlead_client.lines import BindingsLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 
@@ -126,7 +126,7 @@ class SystemState:
             del self.bindings[key]
 
     def _renew_table(self, pool: PoolKey, state: PoolState, facts: MirroredFacts) -> None:
-        content = table_of(pool, state.uid, state.generation, facts.table, state.instances)
+        content = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at)
         before = self.tables.get(pool)
         if before is None or replace(before, version=0, generation=0) != replace(content, generation=0):
             version = self._versions.get(pool, 0) + 1
@@ -261,4 +261,9 @@ class SystemState:
 def _view(report: Report, pool: PoolKey) -> RouterView:
     acknowledged = next((item.version for item in report.acknowledged if item.pool == pool), None)
     work = {row.instance: row.in_flight for row in report.in_flight if row.pool == pool}
-    return RouterView(acknowledged=acknowledged, in_flight=work)
+    used = next((row for row in report.use if row.pool == pool), None)
+    use = None
+    if used is not None:
+        held, tokens = used.held_requests, used.held_prompt_tokens
+        use = PoolUseView(held_requests=held, held_prompt_tokens=tokens, idle_seconds=used.idle_seconds)
+    return RouterView(acknowledged=acknowledged, in_flight=work, use=use)

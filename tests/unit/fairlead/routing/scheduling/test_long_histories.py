@@ -23,7 +23,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
-from fairlead.tables import EarlyRejectionFacts, InstanceEntry
+from fairlead.tables import EarlyRejectionFacts, HoldingFacts, InstanceEntry, Outlook
 from fairlead_testing.builders.routing import POOL, entry, request, table
 from fairlead_testing.worlds.watched_policy import watched_policies
 
@@ -161,7 +161,7 @@ class History:
         self.take(self.scheduler.tick(self.now))
 
     def change(self) -> None:
-        """Instances come, go, drain, are lost (at times all of them) and take other roles; the early
+        """Instances come, go, drain, are lost (at times all of them) and take other roles; the outlook and the early
         rejection mode may change too.
         """
         fit = self.draw.choice([0.0, 0.5, 0.8, 1.0, 1.0])
@@ -169,7 +169,11 @@ class History:
             self.draw.shuffle(self.roles)
         states = [InstanceState.SERVING if self.draw.random() < fit else self.draw.choice(UNFIT) for _ in range(self.draw.randint(2, 6))]
         entries = tuple(self.entry(position, state) for position, state in enumerate(states))
-        self.table = replace(self.table, version=self.table.version + 1, instances=entries)
+        outlook = self.draw.choice(tuple(Outlook))
+        opens_at = self.draw.choice([None, self.now + 30.0])
+        holding = HoldingFacts(hold_for_seconds=2.0, held_requests=self.draw.choice([2, 8]))
+        version = self.table.version + 1
+        self.table = replace(self.table, version=version, instances=entries, outlook=outlook, opens_at=opens_at, holding=holding)
         if self.draw.random() < 0.3:
             self.table = replace(self.table, early_rejection=replace(self.table.early_rejection, mode=self.draw.choice(MODES)))
         self.take(self.scheduler.update_table(self.table, self.now))

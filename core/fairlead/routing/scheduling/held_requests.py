@@ -1,0 +1,61 @@
+"""Held requests: accepted, and without an instance until one accepts requests. How many, how long, in which order."""
+
+from collections.abc import Iterator
+
+from fairlead.reports.loads import HeldDemand
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.tables import Outlook, RoutingTable
+
+
+class HeldRequests:
+    """The held requests of one pool, the one that is held longest first."""
+
+    def __init__(self, settings: SchedulerSettings) -> None:
+        self._settings = settings
+        self._requests: dict[str, TrackedRequest] = {}
+        self._body_bytes = 0
+        self._prompt_tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[TrackedRequest]:
+        return iter(tuple(self._requests.values()))
+
+    def has_room(self, request: RoutingRequest, table: RoutingTable) -> bool:
+        """Whether one more may be held."""
+        most = table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit
+        return len(self._requests) < most and self._body_bytes + request.body_bytes <= self._settings.held_bytes
+
+    def longest_seconds(self, table: RoutingTable) -> float:
+        """For how long a request is held."""
+        return table.holding.hold_for_seconds if table.outlook is Outlook.COMING else self._settings.no_instances_ttl_seconds
+
+    def add(self, tracked: TrackedRequest, now: float) -> None:
+        """Begin to hold a request; nothing changes for one that is held."""
+        if tracked.request.id not in self._requests:
+            tracked.waiting_since = now
+            self._requests[tracked.request.id] = tracked
+            self._body_bytes += tracked.request.body_bytes
+            self._prompt_tokens += tracked.request.prompt_tokens
+
+    def remove(self, tracked: TrackedRequest, now: float) -> None:
+        """Hold a request no longer; nothing changes for one that is not held."""
+        if self._requests.pop(tracked.request.id, None) is not None:
+            tracked.held_seconds += max(0.0, now - tracked.waiting_since)
+            self._body_bytes -= tracked.request.body_bytes
+            self._prompt_tokens -= tracked.request.prompt_tokens
+
+    def overdue(self, table: RoutingTable, now: float) -> Iterator[TrackedRequest]:
+        """Those held for longer than allowed."""
+        longest = self.longest_seconds(table)
+        for tracked in self:
+            if now - tracked.waiting_since < longest:
+                return
+            yield tracked
+
+    def demand(self) -> HeldDemand:
+        """What is held, as demand on the pool."""
+        return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens)
