@@ -42,6 +42,15 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
     return replace(observations, live_routers=1, instances=instances)
 
 
+def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
+    """The observations to plan with when the control API has been answering only for a moment: a router that has not
+    reported to it yet may have had requests all the time, so how long the pool is idle is not known.
+    """
+    if observations.demand is None:
+        return observations
+    return replace(observations, demand=replace(observations.demand, idle_seconds=None))
+
+
 def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_second: float) -> float:
     """The cost of removing an instance, in disturbed requests: bound sessions × cache value + requests in flight.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairlead.instances import InstanceState, Role
 from fairlead.scaling.decisions import ScalingDecisionRecord
-from fairlead.scaling.signals import PoolSignals
+from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.schedules.windows import Window
 from fairlead.tables import EarlyRejectionFacts, Outlook, PoolKey, SloFacts
 
@@ -95,20 +95,6 @@ class InstanceObservation:
     bound_sessions: int
     cache_tokens: int
     acknowledged: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolDemand:
-    """What live routers hold for the pool until it has an instance, the requests that they have in flight, and the
-    seconds since any router had one.
-
-    A router that fell silent had one when it was last heard. `idle_seconds` None = not known.
-    """
-
-    held_requests: int
-    held_prompt_tokens: int
-    in_flight: int
-    idle_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from fairlead.instances import Role
 from fairlead.rollout_specs import RolloutSpec
-from fairlead.scaling.specs import RATIO_NEEDS_ROLES, SLO_KEEPS_AN_INSTANCE, RatioSpec, ScalingSpec
+from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER, RatioSpec, ScalingSpec
 from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec, overridden
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
@@ -102,7 +102,8 @@ class RoleSpec:
     )
     replicas: int | None = whole("Number of instances wanted; only for prefill and decode.", None, minimum=1, maximum=MAX_REPLICAS)
     min_replicas: int = whole(
-        "Never fewer instances than this while enough are healthy. Prefill and decode have at least one, even if this is 0.",
+        "Never fewer instances than this while enough are healthy. Prefill and decode have at least one, even if this is 0, unless the whole pool "
+        "is at zero. In scaling.mode SLO, 0 lets the pool go to zero after scaling.zero.idleAfter.",
         0,
         maximum=MAX_REPLICAS,
     )
@@ -258,7 +259,7 @@ class PoolSpec:
             field="roles",
             message="roles[].template is required unless engine.type is simulated",
         ),
-        SLO_KEEPS_AN_INSTANCE,
+        ZERO_TOGETHER,
         RATIO_NEEDS_ROLES,
         Rule(
             cel="!has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.roles) || "

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from fairlead.pool_states import PoolEvent, PoolEvents, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvent, PoolEvents, PoolObservations, PoolState
 from fairlead.reports.batches import ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
 from fairlead_client import internal_paths
@@ -28,6 +28,7 @@ REFUSED_FOR_EVER = frozenset({400, 413, 422})
 """Statuses that resending the same body cannot change."""
 
 _observations = msgspec.json.Decoder(PoolObservations)
+_held_pools = msgspec.json.Decoder(HeldPools)
 _receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
@@ -77,6 +78,10 @@ class SystemApi:
         """Add events to a pool's history. An event that is sent again is stored once."""
         body = msgspec.json.encode(PoolEvents(events=tuple(events)))
         return _done(await self._send("POST", _of(pool, internal_paths.POOL_EVENTS), body))
+
+    async def held_pools(self) -> Outcome[HeldPools]:
+        """The pools for which routers hold requests."""
+        return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), _held_pools)
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone. A pool unknown to the API (404) counts as taken, so this may be repeated."""

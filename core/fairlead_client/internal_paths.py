@@ -6,6 +6,7 @@ The API serves them and `SystemApi` asks for them; `{namespace}` and `{name}` ar
 POOL = "/internal/v1/pools/{namespace}/{name}"
 POOL_STATE = f"{POOL}/state"
 POOL_EVENTS = f"{POOL}/events"
+HELD_POOLS = "/internal/v1/held-pools"
 STREAM = "/internal/v1/stream"
 REPORTS = "/internal/v1/reports"
 ROUTER_GONE = "/internal/v1/routers/gone"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import OUTAGES, Answer, Cause, Later, Outcome
 from fairlead_operator.backoff import ServerBackoff
@@ -22,6 +22,9 @@ class ControlPlane(Protocol):
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone; may be repeated."""
+
+    async def held_pools(self) -> Outcome[HeldPools]:
+        """The pools for which routers hold requests."""
 
 
 class PacedControlPlane:
@@ -43,6 +46,9 @@ class PacedControlPlane:
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         return await self._ask(lambda: self._api.delete_pool(pool))
+
+    async def held_pools(self) -> Outcome[HeldPools]:
+        return await self._ask(self._api.held_pools)
 
     async def _ask(self, call: Callable[[], Awaitable[Outcome[Answer]]]) -> Outcome[Answer]:
         async with self._places:

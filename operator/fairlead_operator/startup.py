@@ -13,9 +13,10 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Coroutine, Iterator, Sized
 from functools import partial
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
 
 import kopf
 
@@ -90,7 +91,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Si
         await wait_for_kubernetes(cluster, health)
         await configure(kopf_settings, settings, cluster)
         lease = _lease(settings, cluster)
-        memo.make_worker = _worker_maker(memo, settings, FencedCluster(cluster, lease))
+        memo.make_worker, watch = _worker_maker(memo, settings, FencedCluster(cluster, lease))
         health.watch(lease, pools)
         election = LeaderElection(lease, settings.lease.retry_seconds)
         await election.win()
@@ -101,6 +102,8 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings, pools: Si
     memo.login = partial(log_in, settings.kubeconfig, connections)
     leading = asyncio.create_task(_lead(election, memo), name="leading")
     memo.closing.push_async_callback(_step_down, leading, lease)
+    watching = asyncio.create_task(watch(), name="sleeping pools")
+    memo.closing.callback(watching.cancel)
 
 
 def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
@@ -108,28 +111,39 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
     return Lease(settings.lease, identity, cluster, time.monotonic, time.time)
 
 
-def _worker_maker(memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster) -> Callable[[str, str], PoolWorker]:
+def _worker_maker(
+    memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
+) -> tuple[Callable[[str, str], PoolWorker], Callable[[], Coroutine[Any, Any, None]]]:
+    """Makes the worker of a pool; and watches for requests held for pools at zero, to wake their workers."""
     place = settings.control_plane
     api = SystemApi(place.url, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
     memo.closing.push_async_callback(api.close)
     policies = installed_policies()
     policies.entry("fairlead")  # loads numpy while this is a standby: a leader that imports for a second renews no Lease
     backoff = ServerBackoff(settings.pace.longest_pause, time.monotonic, random.random)
+    control_plane = PacedControlPlane(api, backoff, place.calls_at_once)
     dependencies = Dependencies(
         settings=settings,
         cluster=cluster,
-        control_plane=PacedControlPlane(api, backoff, place.calls_at_once),
+        control_plane=control_plane,
         policies=policies,
         clock=time.time,
         post_event=post_event,
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
 
+    workers: WeakValueDictionary[PoolKey, PoolWorker] = WeakValueDictionary()
+
     def make(namespace: str, name: str) -> PoolWorker:
         key = PoolKey(namespace=namespace, name=name)
-        return PoolWorker(PoolReconciler(key, dependencies), str(key), turns)
+        worker = workers[key] = PoolWorker(PoolReconciler(key, dependencies), str(key), turns)
+        return worker
 
-    return make
+    def wake(pool: PoolKey) -> None:
+        if (worker := workers.get(pool)) is not None:
+            worker.wake()
+
+    return make, partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy)
 
 
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:

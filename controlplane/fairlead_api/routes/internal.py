@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from fairlead.pool_states import PoolEvents, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_api.routes.bodies import described
@@ -56,6 +56,11 @@ def internal_routes(
     async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
         """The object was deleted; repeating it changes nothing."""
         await mirroring.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
+
+    @routes.get(internal_paths.HELD_POOLS)
+    async def get_held_pools(caller: Operator) -> HeldPools:
+        """The pools for which live routers hold requests: what the operator is to start instances for."""
+        return await mirroring.held_pools()
 
     @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
     async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:

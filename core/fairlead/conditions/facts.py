@@ -81,6 +81,8 @@ class ScalingFacts:
     answered: bool
     targets: tuple[RoleTarget, ...]
     measured: frozenset[Role]
+    sleeps: bool = False
+    """Whether the pool has no instance until a request comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ def instances_ready(facts: PoolFacts) -> Condition:
     if not facts.desired:
         return Condition(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
     if all(role.replicas == 0 for role in facts.desired):
-        return Condition(type=kind, status="True", reason="ScaledToZero", message="No instance is wanted")
+        until = " until a request comes" if facts.scaling is not None and facts.scaling.sleeps else ""
+        return Condition(type=kind, status="True", reason="ScaledToZero", message=f"No instance is wanted{until}")
     answered = facts.observations is not None
     short = [found for role, instances in facts.by_role if (found := shortage(role, instances, api_answers=answered)) is not None]
     if short:

@@ -12,7 +12,7 @@ from xxhash import xxh3_128_hexdigest
 from fairlead.instances import Role
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Cause, Controller, Hold, Imbalance, Need, Recommendation, Verdict
-from fairlead.scaling.signals import RoleSignals
+from fairlead.scaling.signals import PoolDemand, RoleSignals
 
 Time = TypeVar("Time")
 """Unix seconds where the operator tells it, datetime in the public API."""
@@ -33,7 +33,8 @@ class ScalingDecision(Generic[Time]):
 
     `replicas` is the number applied, or in mode Advise the one that would be. `lower` and `upper` were the bounds;
     `lower_by` and `upper_by` name the schedules that set them, None = the role itself. `mode` is that of
-    `spec.scaling` or `spec.ratio`. `signals` are those of the role, of both roles for the ratio.
+    `spec.scaling` or `spec.ratio`. `signals` are those of the role, of both roles for the ratio; to zero and from zero
+    `demand` stands in their place.
     """
 
     id: str
@@ -55,6 +56,7 @@ class ScalingDecision(Generic[Time]):
     need: Need | None = None
     imbalance: Imbalance | None = None
     signals: tuple[RoleSignals, ...] = ()
+    demand: PoolDemand | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, no
         need=found.need,
         imbalance=found.imbalance,
         signals=found.signals,
+        demand=found.demand,
     )
 
 
@@ -108,6 +111,11 @@ def _grounds(found: Recommendation) -> str:
         seen = found.imbalance
         loads = f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f}"
         return f"{loads} were out of balance {seen.comparisons} times in a row, so one {seen.donor} instance should become {found.role}"
+    if found.demand is not None:
+        seen_by_routers = found.demand
+        if found.cause is Cause.IDLE:
+            return f"no router has had a request for {seen_by_routers.idle_seconds or 0:.0f} s"
+        return f"{seen_by_routers.held_requests} requests with {seen_by_routers.held_prompt_tokens} prompt tokens wait for an instance"
     need, signals = found.need, found.signals[0]
     instances = "?" if need is None or need.instances is None else f"{need.instances:.1f}"
     cached = "" if signals.cached_share is None else f", {signals.cached_share:.0%} of them cached"

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce
-from fairlead.scaling.signals import RoleSignals
+from fairlead.scaling.signals import PoolDemand, RoleSignals
 
 
 class Controller(StrEnum):
@@ -25,6 +25,10 @@ class Cause(StrEnum):
     OUTPUTS = "Outputs"
     SLOW_OUTPUTS = "SlowOutputs"
     LOADS_APART = "LoadsApart"
+    IDLE = "Idle"
+    """No router has had a request for a while."""
+    HELD = "Held"
+    """Routers hold requests for a pool without an instance."""
 
 
 class Hold(StrEnum):
@@ -119,6 +123,8 @@ class Recommendation:
     imbalance: Imbalance | None = None
     signals: tuple[RoleSignals, ...] = ()
     """What it was found from: the role's signals, or those of both."""
+    demand: PoolDemand | None = None
+    """What it was found from, to zero and from zero."""
 
     @property
     def line(self) -> str:

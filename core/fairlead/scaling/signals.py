@@ -74,3 +74,17 @@ class PoolSignals:
     def of(self, role: Role) -> RoleSignals | None:
         """The signals of a role; None when there are none."""
         return next((one for one in self.roles if one.role is role), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDemand:
+    """What live routers hold for the pool until it has an instance, the requests that they have in flight, and the
+    seconds since any router had one.
+
+    A router that fell silent had one when it was last heard. `idle_seconds` None = not known.
+    """
+
+    held_requests: int
+    held_prompt_tokens: int
+    in_flight: int
+    idle_seconds: float | None

@@ -69,6 +69,18 @@ class ScaleDownSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroSpec(HoldingFacts):
+    """When a pool has no instance, and what becomes of requests then."""
+
+    idle_after_seconds: float = duration(
+        "In mode SLO, with minReplicas 0: how long no router has had a request before the pool's last instances go.",
+        "10m",
+        minimum=1.0,
+        maximum=7 * 24 * _HOUR,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingSpec:
     """How the number of instances of each role is found."""
 
@@ -89,7 +101,7 @@ class ScalingSpec:
     )
     scale_up: ScaleUpSpec = nested(ScaleUpSpec, "How fast a role may grow.")
     scale_down: ScaleDownSpec = nested(ScaleDownSpec, "How fast a role may shrink.")
-    zero: HoldingFacts = nested(HoldingFacts, "What becomes of requests while the pool has no instance.")
+    zero: ZeroSpec = nested(ZeroSpec, "When a pool has no instance, and what becomes of requests then.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +141,10 @@ RATIO_NEEDS_ROLES = Rule(
 )
 """A rule of the whole spec."""
 
-SLO_KEEPS_AN_INSTANCE = Rule(
-    cel="self.scaling.mode == 'Fixed' || self.roles.all(role, role.minReplicas >= 1)",
-    holds=lambda spec: spec.scaling.mode is ScalingMode.FIXED or all(role.min_replicas >= 1 for role in spec.roles),
-    field="scaling",
-    message="scaling.mode SLO and Advise need roles[].minReplicas of at least 1: without an instance nothing can be measured",
+ZERO_TOGETHER = Rule(
+    cel="self.scaling.mode == 'Fixed' || self.roles.all(role, role.minReplicas >= 1) || self.roles.all(role, role.minReplicas == 0)",
+    holds=lambda spec: spec.scaling.mode is ScalingMode.FIXED or len({role.min_replicas == 0 for role in spec.roles}) == 1,
+    field="roles",
+    message="with scaling.mode SLO or Advise either all roles have minReplicas 0 or none: prefill and decode go to zero together",
 )
-"""A rule of the whole spec. Nothing scales to zero by itself: routers hold no requests for a pool without instances."""
+"""A rule of the whole spec."""

@@ -14,11 +14,12 @@ from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bou
 from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rewound, with_step
 from fairlead.scaling.ratio import RoleShare, compare, moved
 from fairlead.scaling.recommendations import Cause, Controller, Recommendation, Verdict
-from fairlead.scaling.signals import PoolSignals, RoleSignals
+from fairlead.scaling.signals import PoolDemand, PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, whole_instances
 from fairlead.scaling.slo_replicas import sized
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
 from fairlead.scaling.stabilization import steps_kept_seconds
+from fairlead.scaling.zero import is_at_zero, may_be_zero, stepped, was_at_zero
 from fairlead.tables import SloFacts
 
 STALE_SECONDS = 60.0
@@ -49,6 +50,8 @@ class Declared:
     slo: SloFacts
     capacity: Capacity
     windows: tuple[RoleBounds, ...] = ()
+    may_sleep: bool = False
+    """Whether every role declares a least number of 0, so that the pool may go to zero as a whole."""
 
     @property
     def is_fixed(self) -> bool:
@@ -98,11 +101,14 @@ class _Round:
     now: float
 
 
-def step(memory: ScalingMemory, declared: Declared, signals: PoolSignals | None, now: float) -> tuple[ScalingMemory, ScalingOutcome]:
+def step(
+    memory: ScalingMemory, declared: Declared, signals: PoolSignals | None, now: float, demand: PoolDemand | None = None
+) -> tuple[ScalingMemory, ScalingOutcome]:
     """One round at `now` (Unix seconds): the memory to keep, the targets, and what is worth telling.
 
     Where signals are None, stale or without a role's figures, that role keeps its number but for declarations and
-    bounds. While both sections have mode Fixed the memory is empty.
+    bounds. While both sections have mode Fixed the memory is empty. `demand` decides to zero and from zero; None = not
+    known, which leaves a pool as it is.
     """
     fresh = signals is not None and signals.age_seconds <= STALE_SECONDS
     this = _Round(
@@ -113,12 +119,24 @@ def step(memory: ScalingMemory, declared: Declared, signals: PoolSignals | None,
     )
     memory = rewound(memory, now)
     ratio = _ratio_memory(memory, declared)
-    begun = {role.role: _begun(memory, role, ratio, this) for role in declared.roles}
-    roles, told = _sized(begun, this)
-    roles, ratio, moves = _balanced(begun, roles, ratio, this)
+    may_sleep = may_be_zero(declared.may_sleep, this.bounds)
+    stays_at_zero = may_sleep and was_at_zero(memory, {role.role: role.replicas for role in declared.roles})
+    begun = {role.role: _begun(memory, role, ratio, this, stays_at_zero) for role in declared.roles}
+    moves: list[Recommendation] = []
+    at_zero = stepped(begun, this.bounds, demand, declared.scaling, declared.capacity, now, may_sleep=may_sleep)
+    if at_zero is not None:
+        roles, told = at_zero
+    else:
+        roles, told = _sized(begun, this)
+        roles, ratio, moves = _balanced(begun, roles, ratio, this)
     targets = tuple(_target(role, roles[role.role], ratio, this) for role in declared.roles)
     kept = ScalingMemory() if declared.is_fixed else ScalingMemory(roles=tuple(roles.values()), ratio=ratio)
-    return kept, ScalingOutcome(targets=targets, recommendations=(*told, *moves), measured=frozenset(this.signals))
+    return kept, ScalingOutcome(targets=targets, recommendations=(*told, *moves), measured=_measured(this, roles, demand))
+
+
+def _measured(this: _Round, roles: Mapping[Role, RoleMemory], demand: PoolDemand | None) -> frozenset[Role]:
+    """The roles whose numbers follow from something fresh; at zero that is what routers hold."""
+    return frozenset(roles) if demand is not None and is_at_zero(roles) else frozenset(this.signals)
 
 
 def _ratio_memory(memory: ScalingMemory, declared: Declared) -> RatioMemory:
@@ -135,13 +153,14 @@ def _shift(role: Role, ratio: RatioMemory) -> int:
     return ratio.shift if role is Role.PREFILL else -ratio.shift if role is Role.DECODE else 0
 
 
-def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: _Round) -> RoleMemory:
+def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: _Round, stays_at_zero: bool) -> RoleMemory:
     """The role at the beginning of the round: its number with today's declaration and bounds."""
     old, spec = memory.of(role.role), this.declared.scaling
     if old is None or old.declared != role.replicas:
         old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas)
     number = old.replicas if spec.mode is ScalingMode.SLO else role.replicas + _shift(role.role, ratio)
-    number = this.bounds[role.role].clamp(number)
+    if not (stays_at_zero and spec.mode is ScalingMode.SLO):
+        number = this.bounds[role.role].clamp(number)
     if spec.mode is ScalingMode.FIXED:
         return RoleMemory(role=role.role, declared=role.replicas, replicas=number)
     return with_step(old, number, this.now, steps_kept_seconds(spec))

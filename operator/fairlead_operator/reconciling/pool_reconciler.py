@@ -6,7 +6,7 @@ All state that matters is in the cluster, not in memory.
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,7 @@ from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
 from fairlead_operator.reconciling.windows import WindowEvent, scheduled, window_events
 from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.sleeping import SleepingPools
 from fairlead_operator.times import format_second
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Dependencies:
     policies: PolicyCatalogue
     clock: Callable[[], float]
     post_event: PostEvent
+    sleeping: SleepingPools = field(default_factory=SleepingPools)
 
 
 class PoolReconciler:
@@ -151,6 +153,7 @@ class PoolReconciler:
         Raises ClusterError.
         """
         pool = await self._read_pool()
+        self._dependencies.sleeping.note(self._key, asleep=False)
         if pool is None:
             return None
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._dependencies.policies)
@@ -212,6 +215,7 @@ class PoolReconciler:
         goal = rollout.goal(desired_pool(ratio, desired))
         highest = last_ordinal(pool, pods)
         actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
+        self._dependencies.sleeping.note(self._key, asleep=scaling.facts is not None and scaling.facts.sleeps)
         self._record_windows(identity, window_events(old, schedules, now), now)
         self._record_changes(identity, pool, in_force, steps, scaling.ratio_step, now)
         if (news := rollout.news()) is not None:

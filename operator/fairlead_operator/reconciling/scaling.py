@@ -83,12 +83,19 @@ def scaled(
         )
     declared = _declared(spec, wanted, schedules)
     before = _memory(status)
-    memory, outcome = step(before, declared, answer.signals if answer is not None else None, now)
+    signals, demand = (answer.signals, answer.demand) if answer is not None else (None, None)
+    memory, outcome = step(before, declared, signals, now, demand)
     fresh = [record(found, before, pool["metadata"]["uid"], _mode(found.controller, declared), now) for found in outcome.recommendations]
     decisions = _newest(known_decisions(status, now), fresh)
     return Scaled(
         wanted=tuple(_wanted(item, outcome.of(item.role), decisions) for item in wanted),
-        facts=ScalingFacts(is_fixed=declared.is_fixed, answered=answer is not None, targets=outcome.targets, measured=outcome.measured),
+        facts=ScalingFacts(
+            is_fixed=declared.is_fixed,
+            answered=answer is not None,
+            targets=outcome.targets,
+            measured=outcome.measured,
+            sleeps=_sleeps(declared, outcome.targets),
+        ),
         status=_document(memory, decisions),
         ratio_step=_ratio_step(fresh),
         due_in=_due_in(memory, declared, now),
@@ -107,7 +114,13 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
         slo=schedules.told.slo,
         capacity=Capacity(prefill_tokens_per_second=engine.prefill_tokens_per_second, kv_cache_tokens=engine.kv_cache_tokens),
         windows=tuple(schedules.found.bounds),
+        may_sleep=all(role.min_replicas == 0 for role in spec.roles),
     )
+
+
+def _sleeps(declared: Declared, targets: tuple[RoleTarget, ...]) -> bool:
+    """Whether the next request starts instances of a pool that has none."""
+    return declared.scaling.mode is ScalingMode.SLO and all(target.replicas == 0 < target.bounds.upper for target in targets)
 
 
 def _memory(status: Mapping[str, Any]) -> ScalingMemory:

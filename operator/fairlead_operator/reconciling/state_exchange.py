@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.draining import without_hasty_silence
+from fairlead.draining import without_hasty_idleness, without_hasty_silence
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.tables import PoolKey
@@ -61,6 +61,7 @@ class StateExchange:
             self._answered_since = now
         if now - self._answered_since >= self._pace.router_silence:
             return observations
+        observations = without_hasty_idleness(observations)
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later) -> Answer:

@@ -6,9 +6,9 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.batches import Acknowledgement, RouterGone
-from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.loads import InstanceInFlight, PoolUse
 from fairlead.scaling.recommendations import Hold
-from fairlead_client.outcomes import Cause, Later, Refused
+from fairlead_client.outcomes import Cause, Later, Refused, Taken
 from fairlead_testing.builders.scaling import a_scaling_decision
 from fairlead_testing.running.api import CHAT, SPEC, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam
@@ -116,3 +116,42 @@ async def test_a_scaling_decision_is_told_again_and_again_and_stored_once(seam: 
 async def test_a_scaling_decision_of_an_impossible_time_is_refused(clients: Clients) -> None:
     state = a_state(an_instance("a"), scaling_decisions=(a_scaling_decision("scale-1", 1e15),))
     assert isinstance(await clients.operator_api.put_state(CHAT, state), Refused)
+
+
+def a_use(idle_seconds: float = 0.0, held_requests: int = 0, held_prompt_tokens: int = 0) -> PoolUse:
+    return PoolUse(pool=CHAT, held_requests=held_requests, held_prompt_tokens=held_prompt_tokens, idle_seconds=idle_seconds)
+
+
+async def test_what_routers_hold_and_since_when_they_are_idle_is_told_over_all_of_them(clients: Clients) -> None:
+    state = a_state(an_instance("a"))
+    assert (await clients.operator.put_pool_state(CHAT, state)).demand is None, "no router, so nothing is known"
+    knows = (Acknowledgement(pool=CHAT, version=1),)
+    held = a_use(held_requests=3, held_prompt_tokens=900)
+    await clients.router.post_report(a_report("r1", "router-0", acknowledged=knows, use=(held,)))
+    await clients.router.post_report(a_report("r2", "router-1", acknowledged=knows, use=(a_use(idle_seconds=700.0),)))
+    demand = (await clients.operator.put_pool_state(CHAT, state)).demand
+    assert demand is not None
+    assert (demand.held_requests, demand.held_prompt_tokens, demand.in_flight) == (3, 900, 0)
+    assert demand.idle_seconds is not None
+    assert demand.idle_seconds < 60
+    outcome = await clients.operator_api.held_pools()
+    assert isinstance(outcome, Taken)
+    assert outcome.answer.pools == (CHAT,)
+    await clients.router.post_report(a_report("r3", "router-0", acknowledged=knows, use=(a_use(idle_seconds=650.0),)))
+    demand = (await clients.operator.put_pool_state(CHAT, state)).demand
+    assert demand is not None
+    assert demand.held_requests == 0
+    assert demand.idle_seconds is not None
+    assert 650 <= demand.idle_seconds < 700
+    outcome = await clients.operator_api.held_pools()
+    assert isinstance(outcome, Taken)
+    assert outcome.answer.pools == ()
+
+
+async def test_a_router_that_does_not_tell_leaves_the_use_of_its_pools_unknown(clients: Clients) -> None:
+    state = a_state(an_instance("a"))
+    await clients.operator.put_pool_state(CHAT, state)
+    knows = (Acknowledgement(pool=CHAT, version=1),)
+    await clients.router.post_report(a_report("r1", "router-0", acknowledged=knows, use=(a_use(idle_seconds=700.0),)))
+    await clients.router.post_report(a_report("r2", "router-1", acknowledged=knows))
+    assert (await clients.operator.put_pool_state(CHAT, state)).demand is None

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from fairlead.pool_states import InstanceObservation, PoolDemand, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
-from fairlead.scaling.signals import PoolSignals
+from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.services.instants import check_time
@@ -77,6 +77,9 @@ class MirrorStore(Protocol):
     async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
         """What routers and the database know about the pool. Raises NotFound."""
 
+    async def held_pools(self) -> tuple[PoolKey, ...]:
+        """The pools for which live routers hold requests."""
+
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         """Stores events not stored before, each with its audit entry."""
 
@@ -100,6 +103,10 @@ class PoolMirroring:
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
         await self._store.mirror(pool, state, facts, self._shares, now)
         return await self._store.observe(pool, now)
+
+    async def held_pools(self) -> HeldPools:
+        """The pools for which live routers hold requests."""
+        return HeldPools(pools=await self._store.held_pools())
 
     async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         """Stores events. Raises NotFound for a pool whose state was never sent."""

@@ -27,7 +27,7 @@ from fairlead_api.store.database import Database
 from fairlead_api.store.pools.drains import move_off, unbind_all
 from fairlead_api.store.pools.events import store_events
 from fairlead_api.store.pools.instances import note_instances
-from fairlead_api.store.pools.observations import read_observations
+from fairlead_api.store.pools.observations import read_held_pools, read_observations
 from fairlead_api.store.pools.revisions import note_revision, note_slo
 from fairlead_api.store.pools.routing_tables import note_table
 from fairlead_api.store.pools.schedule_runs import note_runs
@@ -79,6 +79,10 @@ class PostgresPools:
     async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
         async with self._database.reading() as connection:
             return await read_observations(connection, pool, self._measuring, now)
+
+    async def held_pools(self) -> tuple[PoolKey, ...]:
+        async with self._database.reading() as connection:
+            return await read_held_pools(connection)
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:

@@ -3,7 +3,8 @@
 from datetime import datetime
 
 import msgspec
-from sqlalchemy import Double, and_, case, cast, func, not_, select, text
+from sqlalchemy import Double, Integer, and_, case, cast, column, func, not_, select, text, true
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
@@ -104,6 +105,21 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 def _use(told: list[float], unheard_seconds: float) -> PoolUseView:
     held, tokens, idle = told
     return PoolUseView(held_requests=int(held), held_prompt_tokens=int(tokens), idle_seconds=idle + max(0.0, unheard_seconds))
+
+
+async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
+    """The pools for which live routers hold requests."""
+    pools = tables.pools
+    used = func.jsonb_each(_ROUTERS.use).table_valued("key", column("value", JSONB)).lateral()
+    holding = (
+        select(cast(used.c.key, Integer).label("id"))
+        .select_from(tables.routers.join(used, true()))
+        .where(IS_LIVE, cast(used.c.value[0], Integer) > 0)
+    )
+    found = await connection.execute(
+        select(pools.c.namespace, pools.c.name).where(pools.c.id.in_(holding), pools.c.deleted_at.is_(None)).order_by(pools.c.id)
+    )
+    return tuple(PoolKey(namespace=namespace, name=name) for namespace, name in found)
 
 
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:

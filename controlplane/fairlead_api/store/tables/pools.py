@@ -86,6 +86,7 @@ scaling_decisions = Table(
     json_column("need", null=True),
     json_column("imbalance", null=True),
     json_column("signals"),
+    json_column("demand", null=True),
     Index(None, "pool_id", "at"),
     Index(None, "at", "id"),
 )

@@ -61,6 +61,7 @@ class FakeSystemApi:
         app.router.add_put(internal_paths.POOL_STATE, self._put_state)
         app.router.add_post(internal_paths.POOL_EVENTS, self._post_events)
         app.router.add_delete(internal_paths.POOL, self._delete_pool)
+        app.router.add_get(internal_paths.HELD_POOLS, self._get_held_pools)
         app.router.add_get(internal_paths.STREAM, self._stream)
         app.router.add_post(internal_paths.REPORTS, self._post_reports)
         app.router.add_post(internal_paths.ROUTER_GONE, self._post_gone)
@@ -107,7 +108,8 @@ class FakeSystemApi:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in {ROUTER_TOKEN, OPERATOR_TOKEN}:
             raise SaidNo(401, "unauthenticated", "no such token")
-        wanted = OPERATOR_TOKEN if "namespace" in request.match_info else ROUTER_TOKEN
+        of_operator = "namespace" in request.match_info or request.path == internal_paths.HELD_POOLS
+        wanted = OPERATOR_TOKEN if of_operator else ROUTER_TOKEN
         if token != wanted:
             raise SaidNo(403, "denied", "not with this role")
 
@@ -123,6 +125,9 @@ class FakeSystemApi:
     async def _delete_pool(self, request: web.Request) -> web.Response:
         self.state.delete_pool(_pool(request))
         return web.Response(status=204)
+
+    async def _get_held_pools(self, request: web.Request) -> web.Response:
+        return _json(self.state.held_pools())
 
     async def _post_reports(self, request: web.Request) -> web.Response:
         if self.fails_reports_with is not None:

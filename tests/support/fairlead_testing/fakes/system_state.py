@@ -12,7 +12,7 @@ from typing import Any
 from fairlead.binding_races import Held, Verdict, judge, next_version
 from fairlead.draining import spread
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
@@ -168,6 +168,11 @@ class SystemState:
             Traffic(),
         )
         return self._pretended(found)
+
+    def held_pools(self) -> HeldPools:
+        """The pools for which routers hold requests."""
+        held = {use.pool for report in self._live.values() for use in report.use if use.held_requests}
+        return HeldPools(pools=tuple(pool for pool in self.states if pool in held))
 
     def _bound(self, pool: PoolKey, instance: str) -> int:
         return sum(binding.instance == instance for (of, _), binding in self.bindings.items() if of == pool)

@@ -4,9 +4,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.pool_states import InstanceObservation, PoolEvent, PoolObservations, PoolState
+from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead.scaling.signals import PoolSignals
+from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
@@ -37,6 +37,7 @@ class FakeControlPlane:
     attainment: float | None = None
     slo_attainment: float | None = None
     signals: PoolSignals | None = None
+    demand: PoolDemand | None = None
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -61,6 +62,7 @@ class FakeControlPlane:
             requests_per_second=0.0,
             instances=instances,
             signals=self.signals,
+            demand=self.demand,
         )
         return Taken(observations)
 
@@ -71,6 +73,9 @@ class FakeControlPlane:
             return Refused(problem="422")
         self.events.extend(events)
         return Taken(None)
+
+    async def held_pools(self) -> Outcome[HeldPools]:
+        return Taken(HeldPools(pools=(KEY,) if self.demand is not None and self.demand.held_requests else ())) if self.up else _AWAY
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         if not self.up:

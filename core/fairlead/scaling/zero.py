@@ -1,0 +1,103 @@
+"""To zero instances and from zero, in mode SLO: all roles of a pool together, or none.
+
+A pool goes to zero when no router has had a request of it for `zero.idle_after_seconds`, has one in flight or holds
+one. It comes from zero when a router holds one: with as many instances as prefill what is held within
+`recovery_seconds`, one at least. What is not known keeps a pool awake, and one at zero asleep.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fairlead.instances import Role
+from fairlead.scaling.bounds import BoundsInForce
+from fairlead.scaling.memory import Recommended, RoleMemory, ScalingMemory, with_step
+from fairlead.scaling.recommendations import Cause, Controller, Recommendation, Verdict
+from fairlead.scaling.signals import PoolDemand
+from fairlead.scaling.sizing import Capacity, whole_instances
+from fairlead.scaling.specs import ScalingMode, ScalingSpec
+from fairlead.scaling.stabilization import steps_kept_seconds
+
+
+def is_at_zero(roles: Mapping[Role, RoleMemory]) -> bool:
+    """Whether the pool has no instance by decision."""
+    return all(role.replicas == 0 for role in roles.values())
+
+
+def was_at_zero(memory: ScalingMemory, declared: Mapping[Role, int]) -> bool:
+    """Whether the last round left the pool without an instance, and nothing was declared anew since."""
+    return {role.role: role.declared for role in memory.roles} == declared and is_at_zero({role.role: role for role in memory.roles})
+
+
+def may_be_zero(roles_may: bool, bounds: Mapping[Role, BoundsInForce]) -> bool:
+    """Whether the roles' own minimum and all open windows allow no instance."""
+    return roles_may and not any(one.lower > 0 and one.lower_by is not None for one in bounds.values())
+
+
+def stepped(
+    roles: Mapping[Role, RoleMemory],
+    bounds: Mapping[Role, BoundsInForce],
+    demand: PoolDemand | None,
+    spec: ScalingSpec,
+    capacity: Capacity,
+    now: float,
+    *,
+    may_sleep: bool,
+) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
+    """The roles of a pool that is at zero, or is to go there, and what is worth telling; None for any other pool."""
+    if spec.mode is ScalingMode.FIXED:
+        return None
+    if is_at_zero(roles):
+        if demand is None or not demand.held_requests or not all(one.upper for one in bounds.values()):
+            return dict(roles), []
+        numbers = {role: bounds[role].clamp(_for_held(role, demand, spec, capacity)) for role in roles}
+        return _all_to(numbers, roles, bounds, demand, Cause.HELD, spec, now)
+    if not may_sleep or demand is None or not _is_idle(demand, spec):
+        return None
+    return _all_to(dict.fromkeys(roles, 0), roles, bounds, demand, Cause.IDLE, spec, now)
+
+
+def _is_idle(demand: PoolDemand, spec: ScalingSpec) -> bool:
+    unused = not demand.held_requests and not demand.in_flight
+    return unused and demand.idle_seconds is not None and demand.idle_seconds >= spec.zero.idle_after_seconds
+
+
+def _for_held(role: Role, demand: PoolDemand, spec: ScalingSpec, capacity: Capacity) -> int:
+    """Instances to begin with; how many decode instances are needed shows once there are outputs."""
+    if role is Role.DECODE:
+        return 1
+    needed = whole_instances(demand.held_prompt_tokens / capacity.prefill_tokens_per_second / spec.recovery_seconds)
+    return max(1, min(needed, spec.scale_up.instances))
+
+
+def _all_to(
+    numbers: Mapping[Role, int],
+    roles: Mapping[Role, RoleMemory],
+    bounds: Mapping[Role, BoundsInForce],
+    demand: PoolDemand,
+    cause: Cause,
+    spec: ScalingSpec,
+    now: float,
+) -> tuple[dict[Role, RoleMemory], list[Recommendation]]:
+    after, told = dict(roles), []
+    for role, one in roles.items():
+        recommendation = Recommendation(
+            controller=Controller.SCALING,
+            role=role,
+            current=one.replicas,
+            recommended=numbers[role],
+            replicas=numbers[role],
+            verdict=Verdict.APPLIED if spec.mode is ScalingMode.SLO else Verdict.ADVISED,
+            cause=cause,
+            hold=None,
+            bounds=bounds[role],
+            demand=demand,
+        )
+        if recommendation.line != one.told:
+            told.append(recommendation)
+        after[role] = replace(one, told=recommendation.line)
+        if spec.mode is ScalingMode.SLO:
+            # The windows of stabilisation begin anew: what was recommended before says nothing of what comes now.
+            seen = (Recommended(replicas=numbers[role], at=now),)
+            stepped_role = with_step(after[role], numbers[role], now, steps_kept_seconds(spec))
+            after[role] = replace(stepped_role, compared_at=now, highest=seen, lowest=seen)
+    return after, told
