@@ -53,7 +53,7 @@ from fairlead_operator.reconciling.roles import (
 from fairlead_operator.reconciling.rollouts import rollout_round
 from fairlead_operator.reconciling.scaling import RatioStep, Scaled, known_decisions, scaled
 from fairlead_operator.reconciling.settled_pools import SettledPool, is_settled
-from fairlead_operator.reconciling.specs import SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
+from fairlead_operator.reconciling.specs import AcceptedSpecs, SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
 from fairlead_operator.reconciling.status import is_urgent, status_document
 from fairlead_operator.reconciling.windows import WindowEvent, scheduled, window_events
@@ -93,6 +93,7 @@ class PoolReconciler:
         self._revisions = Revisions(dependencies.cluster, self._retries)
         self._children = Children(dependencies.cluster, self._retries, dependencies.settings.pace.children)
         self._status_written_at = 0.0
+        self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
         self._changes = 0
 
@@ -142,7 +143,7 @@ class PoolReconciler:
         if await self._adopt(identity, documents):
             return self._dependencies.settings.pace.least
         strangers = strange_pods(documents, identity)
-        due, self._settled = await self._reconcile(identity, pool, pods, strangers, read_spec_in_force(pool, self._dependencies.policies))
+        due, self._settled = await self._reconcile(identity, pool, pods, strangers, read_spec_in_force(pool, self._specs))
         if changes != self._changes:
             self._settled = None
         return due
@@ -156,7 +157,7 @@ class PoolReconciler:
         self._dependencies.sleeping.note(self._key, asleep=False)
         if pool is None:
             return None
-        identity, in_force = self._identity(pool), read_spec_in_force(pool, self._dependencies.policies)
+        identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
         pods = read_pods(await self._read_pods(identity), identity.uid)
         draining = drains(pool, pods)
         self._retries.begin_round()

@@ -46,14 +46,29 @@ class SpecChange:
     after: dict[str, Any]
 
 
-def read_spec_in_force(pool: Mapping[str, Any], policies: PolicyCatalogue) -> SpecInForce:
+class AcceptedSpecs:
+    """Parses and checks one pool's specs. The last one accepted is kept, which only saves doing it again each round."""
+
+    def __init__(self, policies: PolicyCatalogue) -> None:
+        self._policies = policies
+        self._known: tuple[Mapping[str, Any], PoolSpec] | None = None
+
+    def accept(self, document: Mapping[str, Any]) -> PoolSpec:
+        """The spec of a document. Raises InvalidInput, UnknownName."""
+        meant = without_nulls(document)
+        if self._known is None or self._known[0] != meant:
+            self._known = (meant, accept(document, self._policies))
+        return self._known[1]
+
+
+def read_spec_in_force(pool: Mapping[str, Any], specs: AcceptedSpecs) -> SpecInForce:
     """Read a pool object. When its spec is refused, the last good one, kept in the status, stays in force."""
     generation = int(pool["metadata"].get("generation") or 0)
     kept = (pool.get("status") or {}).get("specInForce") or {}
-    previous = _reread(kept.get("spec"), policies)
+    previous = _reread(kept.get("spec"), specs)
     document = pool.get("spec") or {}
     try:
-        spec = accept(document, policies)
+        spec = specs.accept(document)
     except (InvalidInput, UnknownName) as error:
         problem = SpecProblem(reason=_reason(error), message=str(error))
         if previous is None:
@@ -89,12 +104,12 @@ def _check_flips(spec: PoolSpec) -> None:
         raise InvalidInput(f"spec.{flips[0]}.method", RatioMethod.ROLE_FLIP.value, remedy)
 
 
-def _reread(document: object, policies: PolicyCatalogue) -> PoolSpec | None:
+def _reread(document: object, specs: AcceptedSpecs) -> PoolSpec | None:
     """A spec accepted before; None when this version of the operator cannot read it any more."""
     if not isinstance(document, Mapping):
         return None
     try:
-        return accept(document, policies)
+        return specs.accept(document)
     except (InvalidInput, UnknownName):
         return None
 

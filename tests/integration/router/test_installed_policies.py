@@ -60,10 +60,10 @@ ENTRY = PolicyEntry(
 '''
 JUDGE = """
 import json, sys
-from fairlead_operator.reconciling.specs import read_spec_in_force
+from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
 from fairlead_process.policies import installed_policies
 pool = {"metadata": {"generation": 1}, "spec": {"model": "m", "routing": json.loads(sys.argv[1])}}
-problem = read_spec_in_force(pool, installed_policies()).problem
+problem = read_spec_in_force(pool, AcceptedSpecs(installed_policies())).problem
 print("" if problem is None else f"{problem.reason}: {problem.message}")
 """
 
