@@ -9,10 +9,11 @@ create   `--pools` pools of one instance are created at once while the operator 
          successful reconciliation (its status tells of its generation), and until every pool is Ready.
 restart  the operator is stopped and started; until it has looked at every pool once (the control API has heard of each
          again).
-rest     nothing happens for `--rest-seconds`: the operator's CPU.
+rest     nothing happens for `--rest-seconds`: the operator's CPU and memory, and the control API's CPU. A settled pool
+         is told to the control API every 10 s and read every 60 s, so measure a minute or several.
 delete   all pools are deleted at once; until they are gone.
 steady   a third as many pools (100 of 300) of `--instances` instances each, prebuilt: pods and pools are put into the
-         Kubernetes API as an operator would have left them. The operator's CPU and memory at rest.
+         Kubernetes API as an operator would have left them, and no router runs. The same figures at rest.
 
 Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are those of the clock,
 so measure on an idle machine; the CPU seconds depend less on neighbours.
@@ -221,21 +222,23 @@ class Bench:
 
     def rest(self, name: str) -> None:
         say(f"{name}: {self.rest_seconds:.0f} s")
-        time.sleep(15)
-        cpu, before, began = cpu_seconds(self.pid()), states_taken(self.url), time.monotonic()
+        time.sleep(30)
+        cpu, api, before, began = cpu_seconds(self.pid()), cpu_seconds(self.api), states_taken(self.url), time.monotonic()
         time.sleep(self.rest_seconds)
         passed = time.monotonic() - began
+        self.figures[f"{name}, control API CPU % of a core"] = (cpu_seconds(self.api) - api) / passed * 100
         self.figures[f"{name}, operator CPU % of a core"] = (cpu_seconds(self.pid()) - cpu) / passed * 100
         self.figures[f"{name}, states per second"] = (states_taken(self.url) - before) / passed
         self.figures[f"{name}, operator memory MB"] = memory_mb(self.pid())
 
     def delete(self) -> None:
         say("delete")
-        cpu, began = cpu_seconds(self.pid()), time.monotonic()
+        cpu, api, began = cpu_seconds(self.pid()), cpu_seconds(self.api), time.monotonic()
         self.for_all(lambda number: self.client.session.delete(f"{self.client.server}{POOLS}/{name_of(number)}", timeout=60), self.pools)
         wait(lambda: -len(pools_of(self.client)), 0, "delete: pools gone (negative: still there)")
         self.figures["delete, s"] = time.monotonic() - began
         self.figures["delete, operator CPU s"] = cpu_seconds(self.pid()) - cpu
+        self.figures["delete, control API CPU s"] = cpu_seconds(self.api) - api
 
     def steady(self) -> None:
         """Pods of a settled pool, one pool after the other; then the operator starts."""
@@ -306,7 +309,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--pools", type=int, default=300)
     parser.add_argument("--instances", type=int, default=50)
-    parser.add_argument("--rest-seconds", type=float, default=30.0)
+    parser.add_argument("--rest-seconds", type=float, default=60.0)
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
