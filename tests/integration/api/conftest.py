@@ -2,6 +2,7 @@
 transport.
 """
 
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -11,7 +12,7 @@ import pytest
 
 from fairlead_api.store.upgrading import upgrade
 from fairlead_testing.running.api import ApiInstance, running_api
-from fairlead_testing.running.postgres import PostgresProcess, fresh_database, shared_server
+from fairlead_testing.running.postgres import PostgresProcess, fresh_database, place_of_servers, shared_server
 
 DURABLE = ["listen_addresses=", "max_connections=40", "shared_buffers=32MB"]
 
@@ -45,13 +46,24 @@ async def start_api(database_url: str) -> AsyncIterator[Callable[[], Awaitable[A
         yield start
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[PostgresProcess]:
-    """A server of this test's own, with fsync, to be killed or frozen."""
-    with tempfile.TemporaryDirectory(prefix="fl-kill-") as folder:
+@pytest.fixture(scope="session")
+def migrated_cluster() -> Iterator[Path]:
+    """The data of a stopped server with fsync, migrated, to be copied."""
+    with tempfile.TemporaryDirectory(prefix="fl-made-", dir=place_of_servers()) as folder:
         server = PostgresProcess(Path(folder), DURABLE)
         server.start()
         upgrade(server.url)
+        server.stop()
+        yield Path(folder) / "data"
+
+
+@pytest.fixture
+def own_postgres(migrated_cluster: Path) -> Iterator[PostgresProcess]:
+    """A server of this test's own, with fsync, to be killed or frozen."""
+    with tempfile.TemporaryDirectory(prefix="fl-kill-", dir=place_of_servers()) as folder:
+        shutil.copytree(migrated_cluster, Path(folder) / "data")
+        server = PostgresProcess(Path(folder), DURABLE)
+        server.start()
         try:
             yield server
         finally:

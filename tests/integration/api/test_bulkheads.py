@@ -1,18 +1,21 @@
 """What keeps some connections busy leaves the others free, and nobody waits long for a lock."""
 
 import asyncio
-import time
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
 
+from fairlead_api.store.database import READS, REPORTS, Bulkhead
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken
 
 
-async def outcome(calling: "asyncio.Future[object] | asyncio.Task[object]") -> tuple[int, str]:
+async def outcome(calling: Awaitable[object]) -> tuple[int, str]:
     try:
         await calling
     except ApiProblem as problem:
@@ -22,38 +25,65 @@ async def outcome(calling: "asyncio.Future[object] | asyncio.Task[object]") -> t
     return 200, ""
 
 
+@asynccontextmanager
+async def crowd(call: Callable[[], Awaitable[object]], bulkhead: Bulkhead, database_url: str) -> AsyncIterator[set[tuple[int, str]]]:
+    """Forty callers who call again and again; yields their outcomes once all connections of the bulkhead wait.
+
+    Whoever had to queue among them would be refused, as most of them are.
+    """
+    done = asyncio.Event()
+    outcomes: set[tuple[int, str]] = set()
+
+    async def call_again_and_again() -> None:
+        while not done.is_set():
+            outcomes.add(await outcome(call()))
+
+    callers = [asyncio.create_task(call_again_and_again()) for _ in range(40)]
+    with psycopg.connect(plain(database_url), autocommit=True) as watcher:
+        async with asyncio.timeout(30):
+            while waiting_for_a_lock(watcher, bulkhead) < bulkhead.connections:
+                await asyncio.sleep(0.05)
+    yield outcomes
+    done.set()
+    await asyncio.wait_for(asyncio.gather(*callers), 30)
+
+
+def waiting_for_a_lock(watcher: "psycopg.Connection[tuple[object, ...]]", bulkhead: Bulkhead) -> int:
+    """How many of the bulkhead's connections wait for a lock now."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND application_name = %s"
+    )
+    found = watcher.execute(query, (f"fairlead-api {bulkhead.name}",)).fetchone()
+    assert found is not None
+    return int(str(found[0]))
+
+
 async def test_reports_that_wait_for_a_locked_table_take_no_connection_from_readers(api: ApiInstance, database_url: str) -> None:
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    numbers = itertools.count()
+
+    async def report() -> None:
+        number = next(numbers)
+        await api.router.post_report(a_report(f"r{number}", bindings=(a_binding(f"s{number}", "a"),)))
+
     with psycopg.connect(plain(database_url)) as holder:
         holder.execute("LOCK TABLE bindings IN ACCESS EXCLUSIVE MODE")
-        reports = [
-            asyncio.ensure_future(
-                outcome(asyncio.ensure_future(api.router.post_report(a_report(f"r{n}", bindings=(a_binding(f"s{n}", "a"),)))))
-            )
-            for n in range(30)
-        ]
-        await asyncio.sleep(0.3)
-        begun = time.monotonic()
-        for _ in range(5):
-            assert (await api.viewer.pools()).total == 1
-        assert time.monotonic() - begun < 1
-        outcomes = await asyncio.wait_for(asyncio.gather(*reports), 15)
-    assert set(outcomes) == {(503, "database-busy")}
-    assert await outcome(asyncio.ensure_future(api.router.post_report(a_report("after", bindings=(a_binding("s1", "a"),))))) == (200, "")
+        async with crowd(report, REPORTS, database_url) as outcomes:
+            for _ in range(5):
+                assert (await api.viewer.pools()).total == 1
+        assert outcomes == {(503, "database-busy")}
+    assert await outcome(report()) == (200, "")
 
 
 async def test_many_readers_of_a_locked_table_keep_no_report_waiting(api: ApiInstance, database_url: str) -> None:
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     with psycopg.connect(plain(database_url)) as holder:
         holder.execute("LOCK TABLE migrations IN ACCESS EXCLUSIVE MODE")
-        readers = [asyncio.ensure_future(outcome(asyncio.ensure_future(api.viewer.migrations({})))) for _ in range(40)]
-        await asyncio.sleep(0.3)
-        begun = time.monotonic()
-        await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))
-        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2))
-        assert time.monotonic() - begun < 1
-        outcomes = await asyncio.wait_for(asyncio.gather(*readers), 15)
-    assert set(outcomes) == {(503, "database-busy")}
+        async with crowd(lambda: api.viewer.migrations({}), READS, database_url) as outcomes:
+            for number in range(5):
+                await api.router.post_report(a_report(f"r{number}", bindings=(a_binding(f"s{number}", "a"),)))
+                await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2 + number))
+        assert outcomes == {(503, "database-busy")}
 
 
 async def test_a_full_disk_refuses_for_now(api: ApiInstance, database_url: str) -> None:

