@@ -20,6 +20,11 @@ def revision_hash(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
 
 
+def revision_name(pool: str, data: Mapping[str, Any]) -> str:
+    """The name of the pool's ControllerRevision with this data."""
+    return f"{pool}-{revision_hash(data)}"
+
+
 def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds."""
     templates = {role["name"]: role.get("template") for role in data.get("roles") or ()}

@@ -12,7 +12,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, KIND, VERSION, PoolSpec
 from fairlead.reconciling.naming import instance_name
-from fairlead.revisions import revision_hash
+from fairlead.revisions import revision_name
 
 POOL_LABEL = "fairlead.dev/pool"
 INSTANCE_LABEL = "fairlead.dev/instance"
@@ -160,7 +160,7 @@ def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> di
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": _child_metadata(identity, f"{identity.name}-{revision_hash(data)}"),
+        "metadata": _child_metadata(identity, revision_name(identity.name, data)),
         "data": dict(data),
         "revision": number,
     }

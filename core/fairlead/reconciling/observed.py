@@ -64,13 +64,29 @@ class RoleChange(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """A rollout that is paused by a person or stopped by a regression: nothing outdated is replaced.
+
+    Instances are created all the same, for those that are lost or scaled out. Paused, each template keeps the number it
+    had, as each ReplicaSet of a paused Deployment does. After a regression the new template is given to nobody.
+    """
+
+    former_hash: str | None = None
+    """Of the template that all instances had before; None = not known, and the present one is used."""
+    updated: int = 0
+    """How many instances keep the present template; 0 after a regression."""
+    regressed: bool = False
+    """Whether the present template made things worse: then its instances are given up before the former ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutBounds:
     """How a role's instances are replaced after a change of their template; see `fairlead.reconciling.rollouts`."""
 
     max_surge: int = 1
     max_unavailable: int = 0
-    halted: bool = False
-    """Paused by a person or stopped by a regression: nothing outdated is replaced."""
+    halt: Halt | None = None
+    """None: the rollout goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +120,12 @@ class DesiredRole:
     warming: Warming = _AT_ONCE
     prefill_tokens_per_second: float = 6250.0
     """Converts cached tokens into the seconds a session would wait elsewhere; used to choose the instance to remove."""
+
+    @property
+    def kept_hash(self) -> str:
+        """Of the template whose instances are given up last."""
+        halt = self.rollout.halt
+        return halt.former_hash if halt is not None and halt.regressed and halt.former_hash is not None else self.spec_hash
 
     @property
     def least_serving(self) -> int:

@@ -3,7 +3,7 @@
 from fairlead.instances import InstanceState
 from fairlead.reconciling.actions import CreationReason, DeletionReason, DrainReason
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
-from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now
+from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now, templates
 from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
@@ -11,7 +11,7 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
     """Replace a pod with an old template at once if it never served: a corrected image must not wait for the wrong
     one.
     """
-    if desired.rollout.halted:
+    if desired.rollout.halt is not None:
         return
     for instance in plan.live(desired.role):
         if instance.id not in plan.actions and instance.state in UNBORN and instance.spec_hash != desired.spec_hash:
@@ -37,15 +37,15 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
 
 def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int) -> None:
     """Create `missing` instances beside the `count` that there are, each for its reason."""
+    hashes = templates(plan, desired, missing)
     if not plan.observed and plan.last_ordinal == 0:
-        plan.create(desired, missing, CreationReason.POOL_CREATED)
+        plan.create(desired.role, hashes, CreationReason.POOL_CREATED)
         return
     wanted = max(0, min(missing, desired.replicas - count))
     replacing = min(wanted, len(plan.leaving(desired.role)))
-    added = wanted - replacing
-    plan.create(desired, replacing, CreationReason.REPLACING)
-    plan.create(desired, added, CreationReason.ADDED)
-    plan.create(desired, missing - replacing - added, CreationReason.ROLLOUT)
+    plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING)
+    plan.create(desired.role, hashes[replacing:wanted], CreationReason.ADDED)
+    plan.create(desired.role, hashes[wanted:], CreationReason.ROLLOUT)
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:

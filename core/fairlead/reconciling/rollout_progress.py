@@ -5,11 +5,12 @@ pool's status, so a restarted operator judges alike. A record belongs to one rev
 of either begins a new one, which is how a stopped rollout is resumed.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
 from fairlead.rollout_specs import RolloutSpec
@@ -33,10 +34,10 @@ class Rollout:
     began_at: float
     attainment_before: float | None
     """The SLO attainment when it began; None = nothing was measured then."""
-    updated: int = 0
-    """Most updated instances that ever served at once."""
+    updated: Mapping[Role, int] = field(default_factory=dict)
+    """Most updated instances of each role that ever served at once."""
     updated_at: float
-    """When `updated` grew last."""
+    """When one of them grew last."""
     worse_since: float | None = None
     measured: str = ""
     """What has been worse since then, in words."""
@@ -45,11 +46,11 @@ class Rollout:
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
         """Why it does not go on, and that in words; None while it does."""
         if self.regressed:
-            return RolloutTrouble.REGRESSED, f"{self.measured}; change the pool to go on, or apply the former template"
+            return RolloutTrouble.REGRESSED, f"{self.measured}; roll back, or change the pool to go on"
         if spec.paused:
             return RolloutTrouble.PAUSED, "rollout.paused is true"
         if now - self.updated_at >= spec.progress_deadline_seconds:
-            return RolloutTrouble.LATE, f"{self.updated} instances updated, none more for {now - self.updated_at:.0f} s"
+            return RolloutTrouble.LATE, f"{sum(self.updated.values())} instances updated, none more for {now - self.updated_at:.0f} s"
         return None
 
 
@@ -67,28 +68,29 @@ def watch(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout | None:
-    """The rollout as it stands now, None when every instance is up to date.
+    """The rollout as it stands now, None when every instance is up to date. A halted one outlives all its instances.
 
     `before` is what this returned the last time for the pool; `key` differs when the revision or the declaration does.
     """
     hashes = {role.role: role.spec_hash for role in desired}
     live = [item for item in observed if item.role in hashes and item.draining_since is None and not item.terminating]
     fresh = [item for item in live if item.spec_hash == hashes[item.role]]
-    if len(fresh) == len(live):
+    if len(fresh) == len(live) and (live or before is None or before.key != key or not halts(before, spec)):
         return None
     attainment = observations.slo_attainment if observations is not None else None
-    updated = sum(1 for item in fresh if item.state is InstanceState.SERVING)
+    updated = Counter(item.role for item in fresh if item.state is InstanceState.SERVING)
     if before is None or before.key != key:
-        return Rollout(key=key, began_at=now, attainment_before=attainment, updated=updated, updated_at=now)
+        return Rollout(key=key, began_at=now, attainment_before=attainment, updated=dict(updated), updated_at=now)
     if before.regressed:
         return before
     if spec.paused:
         return replace(before, updated_at=now, worse_since=None, measured="")
+    most = {role: max(before.updated.get(role, 0), updated[role]) for role in (*before.updated, *updated)}
     seen = replace(
         before,
-        attainment_before=attainment if before.attainment_before is None and updated == 0 else before.attainment_before,
-        updated=max(before.updated, updated),
-        updated_at=now if updated > before.updated or before.updated_at > now else before.updated_at,
+        attainment_before=attainment if before.attainment_before is None and not updated else before.attainment_before,
+        updated=most,
+        updated_at=now if most != before.updated or before.updated_at > now else before.updated_at,
     )
     measured = _worse(seen, spec, fresh, attainment)
     if measured is None:

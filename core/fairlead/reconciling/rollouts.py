@@ -50,7 +50,7 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
         return 0
     allowed = min(room(desired).surge, len(rolling))
     begun = max(0, min(len(live) - desired.replicas, allowed))
-    if desired.rollout.halted:
+    if desired.rollout.halt is not None:
         return begun
     draining = sum(1 for instance in plan.draining() if instance.role is desired.role)
     return max(begun, allowed - draining)
@@ -66,12 +66,25 @@ def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
     return desired.replicas + room(desired).surge - len(live) - draining
 
 
+def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
+    """Hashes of the templates of the next `count` instances to create: the present one, unless the rollout is halted.
+
+    Then those that keep the present template are made up first, and every other gets the former one.
+    """
+    halt, count = desired.rollout.halt, max(0, count)
+    if halt is None or halt.former_hash is None:
+        return [desired.spec_hash] * count
+    updated = sum(1 for instance in plan.live(desired.role) if instance.spec_hash == desired.spec_hash)
+    present = min(count, max(0, halt.updated - updated))
+    return [desired.spec_hash] * present + [halt.former_hash] * (count - present)
+
+
 def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> None:
     """Drain outdated instances within the bounds, once all current ones serve.
 
     A cordoned instance serves nobody, so it may always go.
     """
-    if desired.rollout.halted:
+    if desired.rollout.halt is not None:
         return
     fresh = [instance for instance in live if instance.spec_hash == desired.spec_hash]
     if not all(instance.state in _SETTLED and instance.id not in plan.actions for instance in fresh):

@@ -1,6 +1,6 @@
 """The plan of one round while it is made: what was observed, and what was decided so far."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fairlead.draining import by_cost
@@ -80,16 +80,14 @@ class RoundPlan:
     def flip(self, instance: ObservedInstance, role: Role) -> None:
         self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
 
-    def create(self, desired: DesiredRole, count: int, reason: CreationReason) -> None:
-        """Create so many instances of a role, or as many as the pace allows now."""
+    def create(self, role: Role, hashes: Sequence[str], reason: CreationReason) -> None:
+        """Create an instance of a role from each of these templates, or as many as the pace allows now."""
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
-        failures = self.failures.get(desired.role, [])
-        for _ in range(min(count, self._creatable())):
+        failures = self.failures.get(role, [])
+        for spec_hash in hashes[: max(0, self._creatable())]:
             ordinal = last + 1 + len(self.creations)
             after = failures.pop() if failures else 0
-            self.creations.append(
-                CreateInstance(role=desired.role, ordinal=ordinal, spec_hash=desired.spec_hash, reason=reason, failures=after)
-            )
+            self.creations.append(CreateInstance(role=role, ordinal=ordinal, spec_hash=spec_hash, reason=reason, failures=after))
 
     def failed(self, role: Role, failures: int) -> None:
         """Remember that the replacement of a failed instance comes after so many failures in a row."""
@@ -105,8 +103,8 @@ class RoundPlan:
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs in the order in which to drain them: cordoned, then outdated, then cheapest
-        first.
+        """The candidates with their costs in the order in which to drain them: cordoned, then those whose template is
+        not kept, then cheapest first.
 
         Empty when the routers' side is not known.
         """
@@ -114,7 +112,7 @@ class RoundPlan:
             return []
         known = {instance.id: instance for instance in candidates}
         priced = by_cost(known, self.observations, desired.prefill_tokens_per_second)
-        return sorted(priced, key=lambda item: (not known[item[1]].cordoned, known[item[1]].spec_hash == desired.spec_hash))
+        return sorted(priced, key=lambda item: (not known[item[1]].cordoned, known[item[1]].spec_hash == desired.kept_hash))
 
 
 def timer_of(instance: ObservedInstance) -> float:

@@ -12,7 +12,7 @@ from fairlead_operator.applying.ownership import is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import FLIP_ANNOTATION, PoolIdentity, flip_patch, pod, state_annotations
+from fairlead_operator.manifests import FLIP_ANNOTATION, PoolIdentity, flip_patch, pod, spec_hash, state_annotations
 from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
@@ -49,22 +49,28 @@ class Applier:
         self._retries = retries
         self._clock = clock
 
-    async def apply(self, actions: Sequence[Action], spec: PoolSpec | None) -> bool:
+    async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
         """Apply the actions. Returns whether all were done.
 
+        Instances are created from `spec`, or from `former` where the action's template is that one's.
         After one refused creation no other creation of that role is tried.
 
         Raises ClusterUnavailable at once: without the Kubernetes API the rest would fail too.
         """
-        done = [await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec)) for action in actions]
+        done = [
+            await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions
+        ]
         return all(done)
 
-    async def _apply(self, action: Action, spec: PoolSpec | None) -> None:
+    async def _apply(self, action: Action, spec: PoolSpec | None, former: PoolSpec | None) -> None:
         match action:
             case CreateInstance():
                 if spec is None:
                     raise ValueError("instances are created from a valid spec only")
-                await self._create(action, spec)
+                if former is not None and action.spec_hash == spec_hash(former, action.role) != spec_hash(spec, action.role):
+                    await self._create(action, former, " from the former template")
+                else:
+                    await self._create(action, spec)
             case RecordState():
                 await self._record(action)
             case Drain():
@@ -74,7 +80,7 @@ class Applier:
             case DeleteInstance():
                 await self._delete(action)
 
-    async def _create(self, action: CreateInstance, spec: PoolSpec) -> None:
+    async def _create(self, action: CreateInstance, spec: PoolSpec, template: str = "") -> None:
         now = format_time(self._clock())
         body = pod(
             self._identity,
@@ -88,7 +94,7 @@ class Applier:
         )
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
-            self._record_event("InstanceCreated", f"{name} was created ({action.reason})", name)
+            self._record_event("InstanceCreated", f"{name} was created{template} ({action.reason})", name)
             return
         found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
         if found is not None and not is_owned(found["metadata"], self._identity.uid):

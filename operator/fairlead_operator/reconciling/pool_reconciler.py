@@ -5,7 +5,7 @@ All state that matters is in the cluster, not in memory.
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,7 +39,7 @@ from fairlead_operator.reconciling.pool_state import (
     seconds_to_replacement,
     troubles_of,
 )
-from fairlead_operator.reconciling.revisions import Revisions
+from fairlead_operator.reconciling.revisions import Revisions, former_hashes, revision_in_force
 from fairlead_operator.reconciling.role_objects import read_role_objects, role_object_status
 from fairlead_operator.reconciling.roles import (
     RoleObject,
@@ -50,12 +50,12 @@ from fairlead_operator.reconciling.roles import (
     scale_steps,
     wanted_replicas,
 )
-from fairlead_operator.reconciling.rollouts import rollout_round
+from fairlead_operator.reconciling.rollouts import RolloutRound, rollout_round
 from fairlead_operator.reconciling.scaling import RatioStep, Scaled, known_decisions, scaled
 from fairlead_operator.reconciling.settled_pools import SettledPool, is_settled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, SpecInForce, changes, is_refusal_reported, read_spec_in_force, was_refused
 from fairlead_operator.reconciling.state_exchange import Answer, StateExchange
-from fairlead_operator.reconciling.status import is_urgent, status_document
+from fairlead_operator.reconciling.status import is_urgent, revisions_status, status_document
 from fairlead_operator.reconciling.windows import WindowEvent, scheduled, window_events
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.sleeping import SleepingPools
@@ -213,7 +213,9 @@ class PoolReconciler:
         scaling = scaled(in_force.spec, pool, declared, answer.trusted, schedules, now)
         desired, steps = desired_roles(in_force.spec, scaling.wanted), scale_steps(old, scaling.wanted)
         rollout = rollout_round(pool, in_force.spec, desired, observed, answer.trusted, now)
-        goal = rollout.goal(desired_pool(ratio, desired))
+        revision, current = revision_in_force(identity, in_force), str(old.get("currentRevision") or "")
+        former = await self._former(identity, in_force, rollout, current)
+        goal = rollout.goal(desired_pool(ratio, desired), former_hashes(former))
         highest = last_ordinal(pool, pods)
         actions = next_actions(goal, observed, answer.trusted, now, self._dependencies.settings.limits, highest)
         self._dependencies.sleeping.note(self._key, asleep=scaling.facts is not None and scaling.facts.sleeps)
@@ -222,9 +224,9 @@ class PoolReconciler:
         if (news := rollout.news()) is not None:
             self._recorder.record(identity, now, *news)
         self._record_bounded(identity, declared, objects, now)
-        await self._revisions.keep(identity, in_force)
+        await self._revisions.keep(identity, in_force, current)
         await self._children.restore(identity, in_force, declared, desired, objects, now)
-        done = await self._applier(identity).apply(actions, in_force.spec)
+        done = await self._applier(identity).apply(actions, in_force.spec, former)
         facts = PoolFacts(
             problem=in_force.problem,
             desired=desired,
@@ -242,7 +244,10 @@ class PoolReconciler:
         made = max((action.ordinal for action in actions if isinstance(action, CreateInstance)), default=0) if done else 0
         windows = schedules.status if schedules is not None else ()
         anchors = ring_anchors(state, in_force)
-        changed = await self._write_status(identity, pool, in_force, facts, steps, scaling, windows, anchors, max(highest, made), now)
+        told_revisions = revisions_status(old, facts, revision, halted=rollout.halted)
+        changed = await self._write_status(
+            identity, pool, in_force, facts, steps, scaling, windows, told_revisions, anchors, max(highest, made), now
+        )
         await self._write_role_statuses(identity, facts, declared, objects)
         if answer.trusted is not None:
             await self._recorder.deliver()
@@ -254,6 +259,10 @@ class PoolReconciler:
         quiet = due >= self._dependencies.settings.pace.settled and not changed and is_settled(facts) and self._recorder.is_delivered
         settled = SettledPool(state=state, facts=facts, at=now, until=until) if quiet else None
         return min(due, max(self._dependencies.settings.pace.least, wake_in)), settled
+
+    async def _former(self, identity: PoolIdentity, in_force: SpecInForce, rollout: RolloutRound, current: str) -> PoolSpec | None:
+        """The spec with the templates that all instances had before a halted rollout; None while none is halted."""
+        return await self._revisions.former(identity, in_force, current) if rollout.halted else None
 
     def _due(self, answer: Answer, facts: PoolFacts, *, unsettled: bool, goes_on: bool) -> float:
         """Seconds until the next reconciliation.
@@ -334,6 +343,7 @@ class PoolReconciler:
         steps: tuple[ScaleStep, ...],
         scaling: Scaled,
         schedules: tuple[dict[str, Any], ...],
+        revisions: Mapping[str, str],
         anchors: int,
         last_ordinal: int,
         now: float,
@@ -351,6 +361,7 @@ class PoolReconciler:
             steps=steps,
             scaling=scaling.status,
             schedules=schedules,
+            revisions=revisions,
             anchors=anchors,
             last_ordinal=last_ordinal,
             now=format_second(now),

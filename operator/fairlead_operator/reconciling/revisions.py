@@ -1,13 +1,17 @@
 """Keeps a pool's last revisions as ControllerRevision objects, as StatefulSets and DaemonSets do."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fairlead.revisions import revision_data, revision_hash
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec, parse_spec
+from fairlead.revisions import revision_data, revision_hash, revision_name, rolled_back
 from fairlead_operator.applying.ownership import adopt, is_orphan, is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
-from fairlead_operator.manifests import PoolIdentity, revision
+from fairlead_operator.manifests import PoolIdentity, revision, spec_hash
 from fairlead_operator.reconciling.specs import SpecInForce
 
 
@@ -17,21 +21,44 @@ class Revisions:
     def __init__(self, cluster: Cluster, retries: ActionRetries) -> None:
         self._cluster = cluster
         self._retries = retries
-        self._kept: tuple[str, int] | None = None
+        self._kept: tuple[str, int, str] | None = None
+        self._read: tuple[str, dict[str, Any]] | None = None
+        """Name and data of the revision that was read last; one revision's data never change."""
 
-    async def keep(self, identity: PoolIdentity, in_force: SpecInForce) -> None:
-        """Have the spec in force among the revisions as the newest, and no more of them than the spec says."""
+    async def keep(self, identity: PoolIdentity, in_force: SpecInForce, current: str) -> None:
+        """Have the spec in force among the revisions as the newest, and no more of them than the spec says.
+
+        The revision named `current`, which instances may still have, is kept beyond that.
+        """
         if in_force.spec is None or in_force.document is None:
             return
         data = revision_data(in_force.document)
-        wanted = (revision_hash(data), in_force.spec.rollout.revision_history)
+        wanted = (revision_hash(data), in_force.spec.rollout.revision_history, current)
         if self._kept == wanted:
             return
-        act = partial(self._keep, identity, data, in_force.spec.rollout.revision_history, is_new=in_force.previous is None)
+        act = partial(self._keep, identity, data, in_force.spec.rollout.revision_history, current, is_new=in_force.previous is None)
         if await self._retries.attempt(identity, ("revision", wanted), act):
             self._kept = wanted
 
-    async def _keep(self, identity: PoolIdentity, data: dict[str, Any], limit: int, *, is_new: bool) -> None:
+    async def former(self, identity: PoolIdentity, in_force: SpecInForce, name: str) -> PoolSpec | None:
+        """The spec in force with engine and templates of the revision of this name.
+
+        None when there is no such revision, or the spec is not valid with it. Raises ClusterError.
+        """
+        if in_force.document is None or not name:
+            return None
+        if self._read is None or self._read[0] != name:
+            labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
+            found = next((item for item in labelled if item["metadata"]["name"] == name), None)
+            if found is None or not is_owned(found["metadata"], identity.uid):
+                return None
+            self._read = name, found["data"]
+        try:
+            return parse_spec(rolled_back(in_force.document, self._read[1]))
+        except InvalidInput:
+            return None
+
+    async def _keep(self, identity: PoolIdentity, data: dict[str, Any], limit: int, current: str, *, is_new: bool) -> None:
         if is_new and await self._cluster.create(Resource.REVISIONS, identity.namespace, revision(identity, data, 1)):
             return
         labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
@@ -42,7 +69,7 @@ class Revisions:
         ours.sort(key=lambda item: int(item.get("revision") or 0))
         await self._make_newest(identity, data, ours)
         name = revision(identity, data, 0)["metadata"]["name"]
-        others = [item["metadata"]["name"] for item in ours if item["metadata"]["name"] != name]
+        others = [item["metadata"]["name"] for item in ours if item["metadata"]["name"] not in {name, current}]
         for old in others[: max(0, len(others) + 1 - limit)]:
             await self._cluster.delete(Resource.REVISIONS, identity.namespace, old)
 
@@ -57,3 +84,13 @@ class Revisions:
             await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, {"revision": highest + 1})
         elif not await self._cluster.create(Resource.REVISIONS, identity.namespace, body):
             raise NotOwned(f"ControllerRevision {identity.namespace}/{name} exists and is not this pool's; delete it")
+
+
+def former_hashes(former: PoolSpec | None) -> Mapping[Role, str]:
+    """Hash of each role's template in a former spec."""
+    return {role.name: spec_hash(former, role.name) for role in former.roles} if former is not None else {}
+
+
+def revision_in_force(identity: PoolIdentity, in_force: SpecInForce) -> str:
+    """The name of the revision of the spec in force; empty when there is none."""
+    return revision_name(identity.name, revision_data(in_force.document)) if in_force.document is not None else ""

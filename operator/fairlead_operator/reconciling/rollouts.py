@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, Halt, ObservedInstance
 from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble, halts, watch
 from fairlead.schemas.writing import written
 from fairlead_operator.times import format_time, parse_time
@@ -23,11 +24,20 @@ class RolloutRound:
     trouble: tuple[RolloutTrouble, str] | None
     halted: bool
 
-    def goal(self, desired: DesiredPool | None) -> DesiredPool | None:
-        """What the planner is told: the desired roles, with the rollout's halt."""
-        if desired is None:
-            return None
-        return replace(desired, roles=tuple(replace(role, rollout=replace(role.rollout, halted=self.halted)) for role in desired.roles))
+    def goal(self, desired: DesiredPool | None, former: Mapping[Role, str]) -> DesiredPool | None:
+        """What the planner is told: the desired roles, with the rollout's halt.
+
+        `former` has the hashes of the templates that all instances had before, as far as they are known.
+        """
+        if desired is None or not self.halted:
+            return desired
+        roles = (replace(role, rollout=replace(role.rollout, halt=self._halt(role.role, former))) for role in desired.roles)
+        return replace(desired, roles=tuple(roles))
+
+    def _halt(self, role: Role, former: Mapping[Role, str]) -> Halt:
+        regressed = self.now is not None and self.now.regressed
+        updated = self.now.updated.get(role, 0) if self.now is not None and not regressed else 0
+        return Halt(former_hash=former.get(role), updated=updated, regressed=regressed)
 
     def news(self) -> tuple[str, str] | None:
         """Reason and words of the event to record; None when nothing happened that is worth one."""
@@ -66,7 +76,7 @@ def read_rollout(document: object) -> Rollout | None:
         key=str(document["key"]),
         began_at=began_at,
         attainment_before=document.get("attainmentBefore"),
-        updated=int(document.get("updated") or 0),
+        updated={Role(role): int(count) for role, count in (document.get("updatedByRole") or {}).items() if role in set(Role)},
         updated_at=parse_time(document.get("updatedAt")) or began_at,
         worse_since=parse_time(document.get("worseSince")),
         measured=str(document.get("measured") or ""),
@@ -80,7 +90,7 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
         "key": rollout.key,
         "beganAt": format_time(rollout.began_at),
         "attainmentBefore": rollout.attainment_before,
-        "updated": rollout.updated,
+        "updatedByRole": {role.value: count for role, count in sorted(rollout.updated.items())} or None,
         "updatedAt": format_time(rollout.updated_at),
         "worseSince": format_time(rollout.worse_since) if rollout.worse_since is not None else None,
         "measured": rollout.measured or None,

@@ -1,6 +1,6 @@
 """Builds the pool's status document and the smallest patch that updates it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairlead.conditions.facts import PoolFacts
@@ -25,12 +25,13 @@ def status_document(
     last_ordinal: int,
     now: str,
     schedules: tuple[dict[str, Any], ...] = (),
+    revisions: Mapping[str, str],
 ) -> dict[str, Any]:
     """The whole status.
 
     `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `scaling` is
-    `status.scaling`; `anchors` counts the points on each ring; `last_ordinal` is the highest ever given; fields of
-    unknown value stay as they were.
+    `status.scaling`; `revisions` is made by `revisions_status`; `anchors` counts the points on each ring;
+    `last_ordinal` is the highest ever given; fields of unknown value stay as they were.
     """
     old = pool.get("status") or {}
     generation = int(pool["metadata"].get("generation") or 0)
@@ -40,7 +41,7 @@ def status_document(
         "observedGeneration": generation,
         "conditions": list(merge_conditions(old.get("conditions") or (), pool_conditions(facts), generation, now)),
         "desired": sum(role.replicas for role, _ in facts.by_role),
-        "replicas": sum(1 for instance in present if instance.draining_since is None),
+        "replicas": len(_present(facts.instances)),
         "serving": serving,
         "selector": selector,
         "lastOrdinal": last_ordinal,
@@ -48,6 +49,7 @@ def status_document(
         "ring": _ring(old, facts, anchors),
         "slo": old.get("slo") or {},
         **({"scaling": scaling} if scaling else {}),
+        **revisions,
     }
     if schedules or "schedules" in old:
         status["schedules"] = list(schedules)
@@ -62,6 +64,22 @@ def status_document(
     return status
 
 
+def revisions_status(old: Mapping[str, Any], facts: PoolFacts, revision: str, *, halted: bool) -> dict[str, str]:
+    """The revision that all instances had last, and that of the spec in force, as a StatefulSet's status has them.
+
+    A pool without instances has rolled out every revision, but no halted one.
+    """
+    current = old.get("currentRevision")
+    if facts.rollout is None and (not current or not halted or _present(facts.instances)):
+        current = revision
+    told = {"currentRevision": current, "updateRevision": revision}
+    return {name: value for name, value in told.items() if value}
+
+
+def _present(instances: Iterable[ObservedInstance]) -> list[ObservedInstance]:
+    return [instance for instance in instances if not instance.terminating and instance.draining_since is None]
+
+
 def _role(
     old: Mapping[str, Any], role: DesiredRole, instances: tuple[ObservedInstance, ...], steps: tuple[ScaleStep, ...], now: str
 ) -> dict[str, Any]:
@@ -72,6 +90,7 @@ def _role(
         "name": role.role.value,
         "desired": role.replicas,
         "ready": count(instances, InstanceState.SERVING),
+        "updated": sum(1 for instance in _present(instances) if instance.spec_hash == role.spec_hash),
         "starting": count(instances, InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING),
         "draining": count(instances, InstanceState.DRAINING),
         "lost": count(instances, InstanceState.LOST),

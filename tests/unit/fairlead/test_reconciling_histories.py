@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, FlipRole
-from fairlead.reconciling.observed import DesiredPool, DesiredRole, PodHealth, RoleChange, RolloutBounds, Warming
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, Halt, PodHealth, RoleChange, RolloutBounds, Warming
 from fairlead_testing.worlds.cluster_worlds import ClusterWorld
 from fairlead_testing.worlds.pool_worlds import wanted, wanted_pair, wanted_pool
 
@@ -21,7 +21,11 @@ LONGEST_QUIET_ROUNDS = 200
 """Rounds in which a pool of at most ten instances must be what is wanted, when nothing goes wrong any more."""
 
 picks = st.integers(0, 30)
-bounds = st.builds(RolloutBounds, max_surge=st.integers(0, 2), max_unavailable=st.integers(0, 2), halted=st.booleans())
+halts = st.builds(Halt, former_hash=st.sampled_from([None, "one", "two", "three"]), updated=st.integers(0, 3))
+regressions = st.builds(Halt, former_hash=st.sampled_from([None, "one", "two", "three"]), regressed=st.just(True))
+bounds = st.builds(
+    RolloutBounds, max_surge=st.integers(0, 2), max_unavailable=st.integers(0, 2), halt=st.one_of(st.none(), halts, regressions)
+)
 
 
 class Histories(RuleBasedStateMachine):
@@ -178,7 +182,7 @@ def settle(world: ClusterWorld) -> None:
     """Let everything go its way, nothing be cordoned or halted: the pool settles on what is wanted, and stays there."""
     world.crash()
     world.api_up = True
-    roles = tuple(replace(role, rollout=replace(role.rollout, halted=False)) for role in world.desired.roles)
+    roles = tuple(replace(role, rollout=replace(role.rollout, halt=None)) for role in world.desired.roles)
     world.desired = DesiredPool(roles=roles, role_change=world.desired.role_change)
     for name in list(world.pods):
         world.change(name, cordoned=False)

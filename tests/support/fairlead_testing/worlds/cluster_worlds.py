@@ -130,6 +130,7 @@ class ClusterWorld:
         for role in self.desired.roles:
             self._check_drains(role)
             self._check_surge(role)
+            self._check_templates(role)
         for action in self.plan:
             if not isinstance(action, CreateInstance):
                 self._check_action(action, self.pods[action.instance], observations)
@@ -152,6 +153,19 @@ class ClusterWorld:
         most = role.replicas + (room(role).surge if outdated else 0)
         kept = len({pod.id for pod in (*live, *outdated)})
         assert not created or kept + created <= most, f"{role.role} has {kept} + {created} pods of {most}: {self.plan}"
+
+    def _check_templates(self, role: DesiredRole) -> None:
+        """While a rollout is halted nobody new gets its template, unless it makes up for one that had it."""
+        made = Counter(action.spec_hash for action in self.plan if isinstance(action, CreateInstance) and action.role is role.role)
+        halt = role.rollout.halt
+        if halt is None or halt.former_hash is None:
+            assert not made or set(made) == {role.spec_hash}, f"{role.role} gets another template: {self.plan}"
+        elif halt.former_hash != role.spec_hash:
+            going = {action.instance for action in self.plan if isinstance(action, DeleteInstance | Drain)}
+            here = [pod for pod in self.of(role.role) if not pod.terminating and pod.draining_since is None and pod.id not in going]
+            updated = sum(1 for pod in here if pod.spec_hash == role.spec_hash)
+            assert set(made) <= {role.spec_hash, halt.former_hash}
+            assert not made[role.spec_hash] or updated + made[role.spec_hash] <= halt.updated, f"a halted rollout goes on: {self.plan}"
 
     def _check_action(self, action: Action, pod: ObservedInstance, observations: PoolObservations | None) -> None:
         assert not (pod.terminating and not isinstance(action, RecordState)), "a pod that is going is not touched again"

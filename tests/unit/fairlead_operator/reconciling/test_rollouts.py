@@ -77,7 +77,7 @@ async def test_a_rollout_that_costs_attainment_stops_and_survives_a_restart_of_t
     assert len(stopped) == 2
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "RolloutRegressed")
-    assert condition["message"].startswith("SLO attainment 60.0%, 95.0% when the rollout began; change the pool to go on")
+    assert condition["message"].startswith("SLO attainment 60.0%, 95.0% when the rollout began; roll back, or change the pool to go on")
     assert stage.reasons().count("RolloutRegressed") == 1
 
 
@@ -130,3 +130,79 @@ async def test_revisions_are_kept_numbered_anew_when_the_pool_goes_back_and_the_
     stage.apply(replicas=4, engine=OLD, rollout={"revisionHistory": 1})
     await pass_rounds(stage, 2)
     assert revisions(stage) == {3: OLD}
+
+
+async def lose(stage: VirtualStage, template: str) -> None:
+    """One instance of this template ends for good, and is replaced."""
+    pod = next(pod for pod in stage.pods() if pod["metadata"]["annotations"]["fairlead.dev/spec-hash"] == template)
+    pod["status"] = {"phase": "Failed", "reason": "Evicted"}
+    for _ in range(60):
+        stage.now += 1
+        await stage.round()
+    assert pod["metadata"]["name"] not in {pod["metadata"]["name"] for pod in stage.pods()}
+    await pass_rounds(stage, 10)
+
+
+def told_revisions(stage: VirtualStage) -> tuple[str, str]:
+    status = stage.pool()["status"]
+    return status["currentRevision"], status["updateRevision"]
+
+
+async def test_while_a_rollout_is_stopped_every_lost_instance_is_replaced_with_the_former_template() -> None:
+    stage = await running()
+    [old] = hashes(stage)
+    stage.apply(replicas=3, engine=NEW, rollout={"regression": {"window": "0s"}})
+    await pass_rounds(stage, 5)
+    [new] = hashes(stage).keys() - {old}
+    stage.api.slo_attainment = 0.6
+    await pass_rounds(stage, 3)
+    current, update = told_revisions(stage)
+    assert current != update
+    for template in (*[new] * hashes(stage)[new], old):
+        await lose(stage, template)
+        stage.restart()
+    assert hashes(stage) == {old: 3}
+    assert stage.condition("Progressing")["reason"] == "RolloutRegressed"
+    assert told_revisions(stage) == (current, update)
+    assert any("from the former template" in event.message for event in stage.api.events)
+    stage.apply(replicas=5, engine=NEW, rollout={"regression": {"window": "0s"}})
+    await pass_rounds(stage, 20)
+    assert hashes(stage) == {old: 5}
+
+
+async def test_while_a_rollout_is_paused_each_template_keeps_its_number() -> None:
+    stage = await running()
+    [old] = hashes(stage)
+    stage.apply(replicas=3, engine=NEW)
+    for _ in range(60):
+        await pass_rounds(stage, 1)
+        if stage.pool()["status"]["roles"][0]["updated"] == 1 and len(stage.pods()) == 3:
+            break
+    stage.apply(replicas=3, engine=NEW, rollout={"paused": True})
+    await pass_rounds(stage, 5)
+    [new] = hashes(stage).keys() - {old}
+    before = hashes(stage)
+    for template in (new, old):
+        await lose(stage, template)
+        assert hashes(stage) == before
+
+
+async def test_the_revision_that_instances_still_have_is_kept_beyond_the_limit() -> None:
+    stage = await running(paused=True, revisionHistory=1)
+    [old] = hashes(stage)
+    for number, tokens in enumerate((2000, 3000, 4000)):
+        stage.apply(replicas=3 + number, engine={"prefillTokensPerSecond": tokens}, rollout={"paused": True, "revisionHistory": 1})
+        await pass_rounds(stage, 20)
+    assert list(revisions(stage).values()) == [OLD, {"prefillTokensPerSecond": 4000}]
+    assert hashes(stage) == {old: 5}
+
+
+async def test_a_finished_rollout_is_told_as_the_revision_all_instances_have() -> None:
+    stage = await running()
+    first, _ = told_revisions(stage)
+    stage.apply(replicas=3, engine=NEW)
+    await pass_rounds(stage, 3)
+    assert told_revisions(stage)[0] == first != told_revisions(stage)[1]
+    await pass_rounds(stage, 120)
+    current, update = told_revisions(stage)
+    assert first != current == update
