@@ -10,7 +10,7 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.manifests import CORDONED_ANNOTATION, WEIGHT_ANNOTATION
+from fairlead_operator.manifests import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead_operator.observing.pods import pod_health, trouble_of
 
 Document = Mapping[str, Any]
@@ -42,7 +42,7 @@ def pod_essence(pod: Document) -> Hashable:
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
     trouble = trouble_of(pod["metadata"]["name"], status)
     annotations = pod["metadata"].get("annotations") or {}
-    asked = tuple(annotations.get(name) for name in (CORDONED_ANNOTATION, WEIGHT_ANNOTATION))
+    asked = tuple(annotations.get(name) for name in (CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION))
     deleted = bool(pod["metadata"].get("deletionTimestamp"))
     return (pod_health(status), trouble and trouble.reason, status.get("podIP"), restarts, asked, deleted)
 

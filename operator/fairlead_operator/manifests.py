@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from fairlead import pool_roles
@@ -27,6 +28,15 @@ FLIP_ANNOTATION = "fairlead.dev/flip-to"
 
 CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Annotation set by people: with the value `true` the instance gets no new requests."""
+
+DRAIN_ANNOTATION = "fairlead.dev/drain"
+"""Annotation set by people: with the value `true` the instance is drained, and another takes its place."""
+
+DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
+"""Annotation of a draining pod: why its drain began."""
+
+NO_DRAIN: Mapping[str, None] = MappingProxyType(dict.fromkeys((DRAINING_ANNOTATION, DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION)))
+"""Takes all that a drain leaves off a pod."""
 
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Annotation set by people: the instance's part of the keys as a multiple of the others', such as `0.5`."""
@@ -100,11 +110,15 @@ def flip_patch(role: Role, since: str) -> dict[str, Any]:
             "labels": {ROLE_LABEL: role.value},
             "annotations": {
                 **state_annotations(InstanceState.WARMING, since, "RoleFlipped"),
-                DRAINING_ANNOTATION: None,
-                FLIP_ANNOTATION: None,
+                **NO_DRAIN,
             },
         }
     }
+
+
+def end_of_drain_patch(since: str) -> dict[str, Any]:
+    """The merge patch that puts a draining pod back in service."""
+    return {"metadata": {"annotations": {**state_annotations(InstanceState.WARMING, since, "DrainWithdrawn"), **NO_DRAIN}}}
 
 
 def pod(

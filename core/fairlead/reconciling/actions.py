@@ -36,6 +36,8 @@ class DrainReason(StrEnum):
     SCALED_DOWN = "ScaledDown"
     OUTDATED = "Outdated"
     ROLE_FLIP = "RoleFlip"
+    REQUESTED = "Requested"
+    """A person asked for it; another instance takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class RecordState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Mark an instance as draining since now. A drain is never undone.
+    """Mark an instance as draining since now. Only a drain that a person asked for can be ended (`EndDrain`).
 
     It gets no new requests and its sessions move away. Once it is empty, its pod is deleted, or, with `flip_to`, goes
     on in that role.
@@ -91,6 +93,13 @@ class FlipRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndDrain:
+    """Put an instance back in service whose drain is asked for no more; it warms up with the requests it still has."""
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteInstance:
     """Delete the pod, with its usual grace period."""
 
@@ -98,4 +107,4 @@ class DeleteInstance:
     reason: DeletionReason
 
 
-Action = CreateInstance | RecordState | Drain | FlipRole | DeleteInstance
+Action = CreateInstance | RecordState | Drain | EndDrain | FlipRole | DeleteInstance

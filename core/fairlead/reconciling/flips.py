@@ -3,7 +3,8 @@ one too few.
 
 A flip under way is known by its pod alone, so it goes on after a restart. Where the drained instance goes is decided
 anew in each round: into the role it was drained for while that lacks an instance, else back into its own, else it is
-deleted like any other drained instance.
+deleted like any other drained instance. An instance whose requested drain is withdrawn goes back into its own at once,
+if that lacks one that was ready before.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,9 @@ from fairlead.draining import is_drained
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, PodHealth, RoleChange
+from fairlead.reconciling.requested_drains import is_withdrawn
 from fairlead.reconciling.rollouts import outdated
-from fairlead.reconciling.round_plan import RoundPlan
+from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,16 @@ def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
 def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
     found: dict[str, Role] = {}
     for instance in sorted(plan.free(), key=lambda item: item.id):
+        own = desired.role(instance.role)
+        if own is not None and is_withdrawn(instance):
+            unborn = sum(1 for one in plan.live(own.role) if one.state in UNBORN)
+            is_current = instance.spec_hash == own.spec_hash or own.rollout.halt is not None
+            if is_current and _lack(plan, own, found) + unborn > 0:
+                found[instance.id] = own.role
+            continue
         if instance.state is not InstanceState.DRAINING or instance.flip_to is None or instance.health is not PodHealth.READY:
+            continue
+        if instance.drain_requested:
             continue
         for role in (desired.role(instance.flip_to), desired.role(instance.role)):
             if role is not None and role.spec_hash == instance.spec_hash and _lack(plan, role, found) > 0:
@@ -63,7 +74,7 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
 
 
 def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
-    """Give drained instances their role.
+    """Give drained instances their role, and those of withdrawn drains their service.
 
     At the drain timeout an instance flips with what still runs there: its pod stays, so nothing is cut off.
     """
@@ -72,7 +83,9 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
         own = desired.role(instance.role)
         if role is None or own is None:
             continue
-        if is_drained(plan.observations, instance.id) or plan.elapsed(instance) >= own.drain_timeout_seconds:
+        if is_withdrawn(instance):
+            plan.end_drain(instance)
+        elif is_drained(plan.observations, instance.id) or plan.elapsed(instance) >= own.drain_timeout_seconds:
             plan.flip(instance, role)
 
 
@@ -99,7 +112,11 @@ def _begin(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole) -> str | Non
     """
     if any(instance.state is InstanceState.WARMING for instance in plan.live(taker.role)):
         return None
-    free = [instance for instance in plan.live(donor.role) if instance.id not in plan.actions and instance.state in ACCEPTING]
+    free = [
+        instance
+        for instance in plan.live(donor.role)
+        if instance.id not in plan.actions and instance.state in ACCEPTING and not instance.drain_requested
+    ]
     if len(free) - 1 < max(donor.least_serving, donor.replicas):
         return None
     for cost, victim in plan.victims(donor, free)[:1]:

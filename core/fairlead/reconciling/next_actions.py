@@ -2,7 +2,8 @@
 
 When a role scales up while instances drain, new instances are created and the drains go on: a draining instance
 has lost its sessions and its place in the rings, so reviving it would save nothing of value, and a state that is
-never left has one race less. Only an instance drained for a role flip goes on.
+never left has one race less. Only an instance drained for a role flip goes on, or one whose drain a person asked for
+and takes back.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from fairlead.reconciling.backoff import failures_of_replacement, replaced_at
 from fairlead.reconciling.flips import flips
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
 from fairlead.reconciling.replicas import delete_outdated_unborn, scale
+from fairlead.reconciling.requested_drains import drain_requested
 from fairlead.reconciling.round_plan import RoundPlan, timer_of
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
@@ -49,7 +51,8 @@ def next_actions(
         under_way = flips(plan, desired)
         _delete_drained(plan, desired, under_way.destinations)
         for role in desired.roles:
-            scale(plan, role, arriving=under_way.arriving(role.role), moving=under_way.moving.get(role.role, 0))
+            arriving, moving = under_way.arriving(role.role), under_way.moving.get(role.role, 0)
+            scale(plan, role, arriving=arriving, moving=moving, succeeding=drain_requested(plan, role))
         _give_up_strays(plan, desired)
     # Creations first: a pod carries how often in a row its predecessors failed, and a crash must not lose that.
     return tuple(plan.creations) + tuple(plan.actions.values())

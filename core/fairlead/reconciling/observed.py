@@ -41,6 +41,10 @@ class ObservedInstance:
     """The role it goes on in once it is drained; None = its pod is deleted then."""
     cordoned: bool = False
     """A person wants it to get no new requests."""
+    drain_requested: bool = False
+    """A person wants it emptied and replaced."""
+    drained_on_request: bool = False
+    """Its drain began because a person wanted it."""
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
     failures: int = 0

@@ -18,17 +18,17 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
             plan.delete(instance, DeletionReason.OUTDATED)
 
 
-def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0) -> None:
+def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
     """Create what a role lacks, give up what it has too many of, and replace what is outdated.
 
     `arriving` = drained instances on their way into the role. `moving` = instances of the surplus, or places of the
-    deficit, that are left for role flips.
+    deficit, that are left for role flips. `succeeding` = instances that come before those whose place they take.
     """
     live = plan.live(desired.role)
     count = len(live) + arriving
-    target = desired.replicas + surge_now(plan, desired, live)
+    target = desired.replicas + surge_now(plan, desired, live) + succeeding
     if count < target:
-        _create(plan, desired, count, min(target - count - moving, creatable(plan, desired, live) - arriving))
+        _create(plan, desired, count, min(target - count - moving, creatable(plan, desired, live) + succeeding - arriving))
     elif count > target:
         _give_up(plan, desired, live, count - target - moving)
     elif outdated(desired, live):

@@ -14,6 +14,7 @@ from fairlead.reconciling.actions import (
     DeletionReason,
     Drain,
     DrainReason,
+    EndDrain,
     FlipRole,
     RecordState,
 )
@@ -77,6 +78,9 @@ class RoundPlan:
     def drain(self, instance: str, reason: DrainReason, cost: float, flip_to: Role | None = None) -> None:
         self.actions[instance] = Drain(instance=instance, reason=reason, cost=cost, flip_to=flip_to)
 
+    def end_drain(self, instance: ObservedInstance) -> None:
+        self.actions[instance.id] = EndDrain(instance=instance.id)
+
     def flip(self, instance: ObservedInstance, role: Role) -> None:
         self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
 
@@ -103,8 +107,8 @@ class RoundPlan:
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs in the order in which to drain them: cordoned, then those whose template is
-        not kept, then cheapest first.
+        """The candidates with their costs in the order in which to drain them: those a person wants drained, then the
+        cordoned, then those whose template is not kept, then cheapest first.
 
         Empty when the routers' side is not known.
         """
@@ -112,7 +116,11 @@ class RoundPlan:
             return []
         known = {instance.id: instance for instance in candidates}
         priced = by_cost(known, self.observations, desired.prefill_tokens_per_second)
-        return sorted(priced, key=lambda item: (not known[item[1]].cordoned, known[item[1]].spec_hash == desired.kept_hash))
+        def comes_later(priced: tuple[float, str]) -> tuple[bool, bool, bool]:
+            one = known[priced[1]]
+            return not one.drain_requested, not one.cordoned, one.spec_hash == desired.kept_hash
+
+        return sorted(priced, key=comes_later)
 
 
 def timer_of(instance: ObservedInstance) -> float:

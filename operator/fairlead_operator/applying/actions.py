@@ -7,12 +7,21 @@ from types import MappingProxyType
 
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, FlipRole, RecordState
+from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, EndDrain, FlipRole, RecordState
 from fairlead_operator.applying.ownership import is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import FLIP_ANNOTATION, PoolIdentity, flip_patch, pod, spec_hash, state_annotations
+from fairlead_operator.manifests import (
+    DRAIN_REASON_ANNOTATION,
+    FLIP_ANNOTATION,
+    PoolIdentity,
+    end_of_drain_patch,
+    flip_patch,
+    pod,
+    spec_hash,
+    state_annotations,
+)
 from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
@@ -75,6 +84,8 @@ class Applier:
                 await self._record(action)
             case Drain():
                 await self._drain(action)
+            case EndDrain():
+                await self._end_drain(action)
             case FlipRole():
                 await self._flip(action)
             case DeleteInstance():
@@ -113,11 +124,19 @@ class Applier:
             self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
 
     async def _drain(self, action: Drain) -> None:
-        more = {FLIP_ANNOTATION: action.flip_to.value} if action.flip_to is not None else {}
+        more = {DRAIN_REASON_ANNOTATION: action.reason.value}
+        if action.flip_to is not None:
+            more[FLIP_ANNOTATION] = action.flip_to.value
         await self._annotate(action.instance, InstanceState.DRAINING, action.reason, more)
         aim = f"{action.reason} to {action.flip_to}" if action.flip_to is not None else action.reason
-        message = f"{action.instance} takes no new requests and is emptied ({aim}); cost {action.cost:.1f}, the least of all"
+        choice = "" if action.reason is DrainReason.REQUESTED else ", the least of all"
+        message = f"{action.instance} takes no new requests and is emptied ({aim}); cost {action.cost:.1f}{choice}"
         self._record_event("Draining", message, action.instance)
+
+    async def _end_drain(self, action: EndDrain) -> None:
+        body = end_of_drain_patch(format_time(self._clock()))
+        if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
+            self._record_event("DrainWithdrawn", f"{action.instance} is drained no more and takes requests again", action.instance)
 
     async def _flip(self, action: FlipRole) -> None:
         body = flip_patch(action.role, format_time(self._clock()))

@@ -7,10 +7,13 @@ from typing import Any
 from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport
+from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead_operator.manifests import (
     CORDONED_ANNOTATION,
     CREATED_ANNOTATION,
+    DRAIN_ANNOTATION,
+    DRAIN_REASON_ANNOTATION,
     DRAINING_ANNOTATION,
     FAILURES_ANNOTATION,
     FLIP_ANNOTATION,
@@ -107,6 +110,8 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
         flip_to=Role(flip_to) if flip_to in set(Role) else None,
         cordoned=annotations.get(CORDONED_ANNOTATION) == "true",
+        drain_requested=annotations.get(DRAIN_ANNOTATION) == "true",
+        drained_on_request=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.REQUESTED,
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
         health_reason=health_reason(status),

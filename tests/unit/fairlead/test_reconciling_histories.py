@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, FlipRole
+from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, EndDrain, FlipRole
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, Halt, PodHealth, RoleChange, RolloutBounds, Warming
 from fairlead_testing.worlds.cluster_worlds import ClusterWorld
 from fairlead_testing.worlds.pool_worlds import wanted, wanted_pair, wanted_pool
@@ -83,6 +83,10 @@ class Histories(RuleBasedStateMachine):
     @rule(pick=picks, cordoned=st.booleans())
     def cordon(self, pick: int, cordoned: bool) -> None:
         self.world.change(self._pod(pick), cordoned=cordoned)
+
+    @rule(pick=picks, asked=st.booleans())
+    def drain(self, pick: int, asked: bool) -> None:
+        self.world.change(self._pod(pick), drain_requested=asked)
 
     # What the cluster does
 
@@ -179,13 +183,13 @@ class Histories(RuleBasedStateMachine):
 
 
 def settle(world: ClusterWorld) -> None:
-    """Let everything go its way, nothing be cordoned or halted: the pool settles on what is wanted, and stays there."""
+    """Let everything go its way, nothing be cordoned, asked to drain or halted: the pool settles on what is wanted, and stays there."""
     world.crash()
     world.api_up = True
     roles = tuple(replace(role, rollout=replace(role.rollout, halt=None)) for role in world.desired.roles)
     world.desired = DesiredPool(roles=roles, role_change=world.desired.role_change)
     for name in list(world.pods):
-        world.change(name, cordoned=False)
+        world.change(name, cordoned=False, drain_requested=False)
     began, before = len(world.history), set(world.pods)
     for _ in range(LONGEST_QUIET_ROUNDS):
         if world.quiet_round() == 0:
@@ -204,11 +208,11 @@ def check_calm(world: ClusterWorld, began: int, before: set[str]) -> None:
     """Under constant input nothing flaps: what was made or moved stays."""
     flipped: set[str] = set()
     for action in world.history[began:]:
-        if isinstance(action, FlipRole):
+        if isinstance(action, FlipRole | EndDrain):
             flipped.add(action.instance)
         elif isinstance(action, Drain | DeleteInstance):
             assert action.instance in before, f"made and given up again: {action}"
-            assert action.instance not in flipped, f"flipped and given up again: {action}"
+            assert action.instance not in flipped, f"put back in service and given up again: {action}"
     created = sum(1 for action in world.history[began:] if isinstance(action, CreateInstance))
     assert created <= sum(role.replicas for role in world.desired.roles) + len(before)
 

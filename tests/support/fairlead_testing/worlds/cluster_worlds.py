@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from fairlead.instances import ACCEPTING, InstanceState, Role, is_legal
 from fairlead.pool_states import PoolObservations
-from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, FlipRole, RecordState
+from fairlead.reconciling.actions import (
+    Action,
+    CreateInstance,
+    DeleteInstance,
+    DeletionReason,
+    Drain,
+    DrainReason,
+    EndDrain,
+    FlipRole,
+    RecordState,
+)
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth
 from fairlead.reconciling.rollouts import room
@@ -150,7 +160,8 @@ class ClusterWorld:
         here = [pod for pod in self.of(role.role) if not pod.terminating and pod.id not in deleted]
         live = [pod for pod in here if pod.draining_since is None]
         outdated = [pod for pod in here if pod.spec_hash != role.spec_hash and (pod.draining_since is None or pod.flip_to is None)]
-        most = role.replicas + (room(role).surge if outdated else 0)
+        succeeded = sum(1 for pod in live if pod.drain_requested)
+        most = role.replicas + (room(role).surge if outdated else 0) + succeeded
         kept = len({pod.id for pod in (*live, *outdated)})
         assert not created or kept + created <= most, f"{role.role} has {kept} + {created} pods of {most}: {self.plan}"
 
@@ -175,10 +186,25 @@ class ClusterWorld:
             assert observations is not None or pod.state is S.LOST, "drained blindly"
             assert pod.draining_since is None, "drained twice"
             assert action.flip_to is None or action.flip_to is not pod.role
+            if action.reason is DrainReason.REQUESTED:
+                assert pod.drain_requested
+                self._check_requested_drain(pod)
+        elif isinstance(action, EndDrain):
+            assert pod.state is S.DRAINING
+            assert pod.drained_on_request, "a drain was ended that nobody asked for"
+            assert not pod.drain_requested, "a drain was ended that is still asked for"
         elif isinstance(action, FlipRole):
             self._check_flip(action, pod)
         elif isinstance(action, DeleteInstance):
             self._check_deletion(action, pod)
+
+    def _check_requested_drain(self, pod: ObservedInstance) -> None:
+        """Never the last that serves, and never two of those wanted at once, unless it serves nobody."""
+        role = self.desired.role(pod.role)
+        assert role is not None
+        going = {action.instance for action in self.plan if isinstance(action, Drain)} | {pod.id}
+        serving = [one for one in self.of(pod.role) if one.state is S.SERVING and not one.terminating and one.id not in going]
+        assert pod.state not in ACCEPTING or len(serving) >= max(1, role.replicas - 1), f"too few go on serving: {self.plan}"
 
     def _check_flip(self, action: FlipRole, pod: ObservedInstance) -> None:
         own, other = self.desired.role(pod.role), self.desired.role(action.role)
@@ -212,12 +238,15 @@ class ClusterWorld:
             return  # it went meanwhile
         if isinstance(action, DeleteInstance):
             self.change(action.instance, terminating=True)
-        elif isinstance(action, FlipRole):
-            self.change(action.instance, role=action.role, state=S.WARMING, state_since=self.now, draining_since=None, flip_to=None)
+        elif isinstance(action, FlipRole | EndDrain):
+            role = action.role if isinstance(action, FlipRole) else self.pods[action.instance].role
+            self.change(action.instance, role=role, state=S.WARMING, state_since=self.now, draining_since=None, flip_to=None)
+            self.change(action.instance, drained_on_request=False)
         else:
             state = S.DRAINING if isinstance(action, Drain) else action.state
             self.change(action.instance, state=state, state_since=self.now)
             if state is S.DRAINING:
                 self.change(action.instance, draining_since=self.now)
             if isinstance(action, Drain):
-                self.change(action.instance, flip_to=action.flip_to)
+                on_request = action.reason is DrainReason.REQUESTED
+                self.change(action.instance, flip_to=action.flip_to, drained_on_request=on_request)

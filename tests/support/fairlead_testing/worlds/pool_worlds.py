@@ -59,6 +59,8 @@ def instance(
     terminating: bool = False,
     flip_to: Role | None = None,
     cordoned: bool = False,
+    drain_requested: bool = False,
+    drained_on_request: bool = False,
 ) -> ObservedInstance:
     """An instance whose pod looks as its state says, unless told otherwise."""
     usual = {InstanceState.PENDING: PodHealth.PENDING, InstanceState.STARTING: PodHealth.RUNNING, InstanceState.LOST: PodHealth.UNREACHABLE}
@@ -74,6 +76,8 @@ def instance(
         draining_since=since if state is InstanceState.DRAINING else None,
         flip_to=flip_to,
         cordoned=cordoned,
+        drain_requested=drain_requested,
+        drained_on_request=drained_on_request,
     )
 
 

@@ -1,0 +1,47 @@
+"""Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number.
+
+It begins as an eviction would be allowed: while all wanted instances but one serve without it, and never when it is the
+last that serves. Where that is not so its successor comes first, above the maximum if need be. A request withdrawn
+before the instance is empty puts it back in service, unless its successor serves already.
+"""
+
+from fairlead.instances import InstanceState
+from fairlead.reconciling.actions import DeletionReason, DrainReason
+from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
+from fairlead.reconciling.round_plan import UNBORN, RoundPlan
+
+
+def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
+    """Begin the drains that may begin. Returns how many others wait for a successor."""
+    asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions]
+    for instance in asked:
+        if instance.state in UNBORN:
+            plan.delete(instance, DeletionReason.NEVER_SERVED)
+        elif instance.state is InstanceState.LOST:
+            plan.drain(instance.id, DrainReason.REQUESTED, 0.0)
+    waiting = 0
+    able = [one for one in asked if one.id not in plan.actions]
+    idle = {one.id for one in able if one.state is InstanceState.CORDONED}
+    for cost, victim in plan.victims(desired, able):
+        if victim in idle or _spare(plan, desired, victim):
+            plan.drain(victim, DrainReason.REQUESTED, cost)
+        else:
+            waiting += 1
+    return waiting
+
+
+def is_withdrawn(instance: ObservedInstance) -> bool:
+    """Whether the instance drains because a person asked for it, who asks no more."""
+    return (
+        instance.state is InstanceState.DRAINING
+        and instance.drained_on_request
+        and not instance.drain_requested
+        and instance.health is PodHealth.READY
+    )
+
+
+def _spare(plan: RoundPlan, desired: DesiredRole, instance: str) -> bool:
+    """Whether enough others of the role go on serving."""
+    others = [one for one in plan.live(desired.role) if one.id != instance and one.id not in plan.actions]
+    serving = sum(1 for one in others if one.state is InstanceState.SERVING)
+    return serving >= max(1, desired.least_serving, desired.replicas - 1)
