@@ -30,6 +30,7 @@ from fairlead_api.routes.plans import plan_routes
 from fairlead_api.routes.pools import pool_routes
 from fairlead_api.routes.rejections import rejection_routes
 from fairlead_api.routes.rings import ring_routes
+from fairlead_api.routes.rollouts import rollout_routes
 from fairlead_api.routes.scaling import scaling_routes
 from fairlead_api.routes.schedules import schedule_routes
 from fairlead_api.routes.sessions import session_routes
@@ -160,6 +161,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     app.include_router(access_routes(guard, access, clock))
     app.include_router(pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock))
     app.include_router(ring_routes(guard, PostgresRings(reads), policies))
+    app.include_router(rollout_routes(guard, cluster or kubernetes))
     app.include_router(schedule_routes(guard, PostgresSchedules(reads), clock))
     app.include_router(session_routes(guard, PostgresSessions(reads)))
     app.include_router(move_routes(guard, migrations, reroutes, clock))

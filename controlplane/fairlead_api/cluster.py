@@ -1,4 +1,4 @@
-"""The calls to the Kubernetes API that plans need: reading an object and patching its spec."""
+"""The calls to the Kubernetes API that plans need: reading an object, patching its spec, and listing revisions."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,11 @@ from urllib.parse import quote
 from fairlead import pool_roles
 from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, PLURAL, VERSION
+from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
 from fairlead_api.services.plans.marks import FIELD_MANAGER
-from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
+from fairlead_api.services.plans.objects import POOL_LABEL, ClusterObject, Target, TargetKind
+from fairlead_api.services.pools.rollouts import StoredRevision, instant
 from fairlead_process import kubernetes_api
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
 
@@ -49,6 +51,11 @@ class KubernetesCluster:
         query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
         return _object(await self._call(target, "PATCH", body, query))
 
+    async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
+        path = f"/apis/apps/v1/namespaces/{quote(pool.namespace, safe='')}/controllerrevisions"
+        answer = await self._ask("GET", path, query=[("labelSelector", f"{POOL_LABEL}={pool.name}")])
+        return [_revision(found) for found in (answer or {}).get("items") or ()]
+
     async def close(self) -> None:
         """Close all connections."""
         api, self._api = self._api, None
@@ -59,12 +66,21 @@ class KubernetesCluster:
         self, target: Target, method: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
         path = _PATHS[target.kind].format(quote(target.namespace, safe=""), quote(target.name, safe=""))
+        found = await self._ask(method, path, body, query)
+        if found is None:
+            raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
+        return found
+
+    async def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Sequence[tuple[str, str]] = ()
+    ) -> Mapping[str, Any] | None:
+        """None = there is no such object."""
         try:
             async with self._connecting:
                 if self._api is None:
                     self._api = await KubernetesApi.connect(self._kubeconfig)
                 api = self._api
-            found = await api.call(method, path, query=query, body=body, content=MERGE_PATCH, absent=404)
+            return await api.call(method, path, query=query, body=body, content=MERGE_PATCH, absent=404)
         except ClusterNotConfigured as error:
             raise ClusterUnavailable(str(error), CONFIGURE_SECONDS) from error
         except kubernetes_api.ClusterUnavailable as error:
@@ -75,9 +91,6 @@ class KubernetesCluster:
             raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
         except ClusterRefused as error:
             raise _refusal(error) from error
-        if found is None:
-            raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
-        return found
 
 
 def _refusal(error: ClusterRefused) -> Exception:
@@ -106,4 +119,15 @@ def _object(found: Mapping[str, Any]) -> ClusterObject:
         labels=about.get("labels") or {},
         annotations=about.get("annotations") or {},
         managers=managers,
+        status=found.get("status") or {},
+    )
+
+
+def _revision(found: Mapping[str, Any]) -> StoredRevision:
+    about = found["metadata"]
+    return StoredRevision(
+        name=about["name"],
+        number=int(found.get("revision") or 0),
+        created_at=instant(about.get("creationTimestamp")),
+        data=found.get("data") or {},
     )

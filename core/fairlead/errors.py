@@ -5,6 +5,8 @@ FairleadError
 └── UnknownName         a name (policy, instance, pool) that does not exist; lists what does
 """
 
+from enum import Enum
+
 
 class FairleadError(Exception):
     """Root of every error this package raises on purpose; `str(error)` is one line fit for a user."""
@@ -21,7 +23,8 @@ class InvalidInput(FairleadError):
         self.field = field
         self.value = value
         self.remedy = remedy
-        super().__init__(f"{field}: {value!r} cannot be used; {remedy}")
+        shown = value.value if isinstance(value, Enum) else value
+        super().__init__(f"{field}: {shown!r} cannot be used; {remedy}")
 
     @property
     def parameter(self) -> str:

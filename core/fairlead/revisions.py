@@ -25,13 +25,21 @@ def revision_name(pool: str, data: Mapping[str, Any]) -> str:
     return f"{pool}-{revision_hash(data)}"
 
 
-def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds."""
+def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any], only: str | None = None) -> dict[str, Any]:
+    """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds.
+
+    `only` names a role: then its template alone goes back, and the engine, which is the pool's, stays.
+    """
     templates = {role["name"]: role.get("template") for role in data.get("roles") or ()}
     roles = []
     for role in spec.get("roles") or ():
+        if only is not None and role["name"] != only:
+            roles.append(dict(role))
+            continue
         kept = {name: value for name, value in role.items() if name != "template"}
         template = templates.get(role["name"])
         roles.append({**kept, "template": template} if template is not None else kept)
+    if only is not None:
+        return {**spec, **({"roles": roles} if roles else {})}
     changed = {name: value for name, value in spec.items() if name not in {"engine", "roles"}}
     return {**changed, **({"engine": dict(data["engine"])} if data.get("engine") else {}), **({"roles": roles} if roles else {})}

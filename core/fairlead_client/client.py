@@ -28,6 +28,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
@@ -124,6 +125,9 @@ class ControlApi:
         """The arguments ask what a change would move: so many instances more, those that leave, other anchors."""
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{_path(pool)}/ring", Ring, query=query)
+
+    async def rollout(self, pool: PoolKey) -> Rollout:
+        return await self._call("GET", f"/v1/pools/{_path(pool)}/rollout", Rollout)
 
     async def heatmap(
         self,

@@ -73,6 +73,12 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
+def _truth(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(text)
+    return text == "true"
+
+
 def _mapping(text: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(text)
@@ -156,6 +162,37 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
             _duration_input("cooldown", "Cooldown", "2m", told=""),
         ),
     ),
+    PlanKind.ROLLOUT: _Section(
+        title="Rollout",
+        section="rollout",
+        inputs=(
+            _Input(
+                name="paused",
+                words="Paused",
+                kind="choice",
+                parse=_truth,
+                remedy="write true or false",
+                options=("false", "true"),
+                told="paused: {}",
+            ),
+            _Input(
+                name="maxSurge",
+                words="Instances above the wanted number",
+                kind="number",
+                parse=_number,
+                remedy="write a number such as 1",
+                told="surge {}",
+            ),
+            _Input(
+                name="maxUnavailable",
+                words="Instances that may be missing",
+                kind="number",
+                parse=_number,
+                remedy="write a number such as 0",
+                told="",
+            ),
+        ),
+    ),
     PlanKind.RING: _Section(
         title="Ring",
         section="routing",
@@ -182,6 +219,8 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
     section = _SECTIONS.get(kind)
     if section is not None:
         return PlanRequest(kind=kind, fields={one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs})
+    if kind is PlanKind.ROLLBACK:
+        return PlanRequest(kind=kind, revision=_whole("revision", form.get("revision", ""), "use a button of this page"))
     given = form.get("replicas", "").strip()
     if not (given.isascii() and given.isdigit() and int(given) <= REPLICAS_MOST):
         raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
@@ -189,9 +228,15 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
     return PlanRequest(kind=kind, replicas=int(given), role=Role(role) if role in set(Role) else None)
 
 
+def _whole(name: str, text: str, remedy: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidInput(name, text, remedy)
+    return int(text)
+
+
 def _kind(form: Mapping[str, str]) -> PlanKind:
     given = form.get("kind") or PlanKind.SCALE.value
-    if given not in {PlanKind.SCALE.value, *(kind.value for kind in _SECTIONS)}:
+    if given not in {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, *(kind.value for kind in _SECTIONS)}:
         raise InvalidInput("kind", given, "use a form of this page")
     return PlanKind(given)
 
@@ -265,6 +310,8 @@ def _section_form(
 def _shown(one: _Input, value: Any) -> str:
     if value is None or value == {}:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     return yaml_text(value).strip() if one.kind == "yaml" else str(value)
 
 

@@ -116,6 +116,7 @@ class RoundPlan:
             return []
         known = {instance.id: instance for instance in candidates}
         priced = by_cost(known, self.observations, desired.prefill_tokens_per_second)
+
         def comes_later(priced: tuple[float, str]) -> tuple[bool, bool, bool]:
             one = known[priced[1]]
             return not one.drain_requested, not one.cordoned, one.spec_hash == desired.kept_hash

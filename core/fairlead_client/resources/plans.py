@@ -17,7 +17,9 @@ class PlanKind(StrEnum):
     `scale` changes the number of instances; `policy`, `slo`, `early-rejection`, `ring` (anchors per instance),
     `scaling` and `ratio` (what changes instances without a person) change a part of the pool's spec; `cordon` takes one
     instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates, edits,
-    deletes, pauses or resumes a schedule, skips a start of it or adds one.
+    deletes, pauses or resumes a schedule, skips a start of it or adds one. `drain` empties one instance and replaces
+    it, and `undrain` takes that back; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
+    spec the engine and templates of a former revision.
     """
 
     SCALE = "scale"
@@ -30,6 +32,10 @@ class PlanKind(StrEnum):
     SCHEDULE = "schedule"
     SCALING = "scaling"
     RATIO = "ratio"
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    ROLLOUT = "rollout"
+    ROLLBACK = "rollback"
 
 
 NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
@@ -44,6 +50,10 @@ NEEDED_ROLE: Mapping[PlanKind, AccessRole] = MappingProxyType(
         PlanKind.SCHEDULE: AccessRole.OPERATOR,
         PlanKind.SCALING: AccessRole.ADMIN,
         PlanKind.RATIO: AccessRole.ADMIN,
+        PlanKind.DRAIN: AccessRole.OPERATOR,
+        PlanKind.UNDRAIN: AccessRole.OPERATOR,
+        PlanKind.ROLLOUT: AccessRole.OPERATOR,
+        PlanKind.ROLLBACK: AccessRole.OPERATOR,
     }
 )
 """The role that a person needs to plan, apply or undo a change of a kind."""
@@ -133,11 +143,11 @@ class Plan:
 class PlanRequest:
     """The change to plan.
 
-    `scale` takes `replicas`, and `role` in a pool of two roles. `cordon` and `uncordon` take `instance`. The other
-    kinds take `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A
-    field that is left out stays as it is, null goes back to its default.
-    `scale` takes `replicas`. The other kinds take `fields`: fields of their section of the spec as a manifest writes
-    them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its default.
+    `scale` takes `replicas`, and `role` in a pool of two roles. `cordon`, `uncordon`, `drain` and `undrain` take
+    `instance`. `rollback` takes the number of a `revision` (none = the newest that differs from the spec), and `role`
+    to give back only that role's template. The other kinds take `fields`: fields of their section of the spec as a
+    manifest writes them, such as `{"ttft": "3s"}`. A field that is left out stays as it is, null goes back to its
+    default.
     `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`.
     """
 
@@ -146,6 +156,7 @@ class PlanRequest:
     role: Role | None = None
     instance: str | None = None
     fields: dict[str, Any] | None = None
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

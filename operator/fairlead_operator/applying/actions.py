@@ -7,7 +7,17 @@ from types import MappingProxyType
 
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.actions import Action, CreateInstance, DeleteInstance, DeletionReason, Drain, DrainReason, EndDrain, FlipRole, RecordState
+from fairlead.reconciling.actions import (
+    Action,
+    CreateInstance,
+    DeleteInstance,
+    DeletionReason,
+    Drain,
+    DrainReason,
+    EndDrain,
+    FlipRole,
+    RecordState,
+)
 from fairlead_operator.applying.ownership import is_owned
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.cluster import Cluster, Resource

@@ -30,6 +30,7 @@ from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRe
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 from fairlead_client.resources.rings import Ring
+from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloVersion
@@ -81,6 +82,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "instances": (lambda door: door.viewer.instances(door.pool), Page[InstanceSummary]),
     "instance": (instance, InstanceDetail),
     "revisions": (lambda door: door.viewer.revisions(door.pool), Page[PoolRevision]),
+    "rollout": (lambda door: door.viewer.rollout(door.pool), Rollout),
     "events": (lambda door: door.viewer.events(door.pool), Page[PoolEventItem]),
     "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
     "sessions": (lambda door: door.viewer.sessions(), Page[SessionSummary]),
@@ -329,6 +331,28 @@ async def test_an_instance_is_cordoned_and_taken_back_by_operators(door: Door) -
     assert caught.value.problem.status == 404
 
 
+async def test_an_instance_is_drained_by_operators_and_the_drain_taken_back(door: Door) -> None:
+    name = (await door.viewer.instances(door.pool)).items[0].id
+    plan = await door.operator.create_plan(door.pool, PlanRequest(kind=PlanKind.DRAIN, instance=name))
+    assert [one["after"] for one in plan.diff] == ["true"]
+    assert "serve until its successor does" in plan.effect.warnings[0]
+    assert (await door.operator.apply_plan(plan.id, ApplyRequest(confirm=door.pool.name, reason="try"))).state is PlanState.APPLIED
+    inverse = await door.operator.undo_plan(plan.id)
+    assert [(one["before"], one["after"]) for one in inverse.diff] == [("true", None)]
+
+
+async def test_a_rollback_is_planned_applied_and_undone(door: Door) -> None:
+    [newest, former] = (await door.viewer.rollout(door.pool)).revisions
+    assert (newest.in_force, newest.diff, former.in_force) == (True, [], False)
+    plan = await door.operator.create_plan(door.pool, PlanRequest(kind=PlanKind.ROLLBACK, revision=former.number))
+    assert differences(door.heard.document, Plan) == []
+    assert plan.diff == former.diff
+    assert plan.effect.instances_removed > 0
+    assert (await door.operator.apply_plan(plan.id, ApplyRequest(confirm=door.pool.name, reason="worse"))).state is PlanState.APPLIED
+    inverse = await door.operator.undo_plan(plan.id)
+    assert [(one["path"], one["after"]) for one in inverse.diff] == [(one["path"], one["before"]) for one in plan.diff]
+
+
 async def test_a_plan_of_another_shape_or_value_is_refused_with_its_field(door: Door) -> None:
     for request, field in (
         (PlanRequest(kind=PlanKind.SLO, fields={"ttft": "soon"}), "spec.slo.ttft"),
@@ -339,6 +363,11 @@ async def test_a_plan_of_another_shape_or_value_is_refused_with_its_field(door: 
         (PlanRequest(kind=PlanKind.SCALE), "replicas"),
         (PlanRequest(kind=PlanKind.SCALE, replicas=3, role=Role.PREFILL), "role"),
         (PlanRequest(kind=PlanKind.CORDON), "instance"),
+        (PlanRequest(kind=PlanKind.DRAIN), "instance"),
+        (PlanRequest(kind=PlanKind.ROLLBACK, revision=99), "revision"),
+        (PlanRequest(kind=PlanKind.ROLLBACK, role=Role.PREFILL), "role"),
+        (PlanRequest(kind=PlanKind.SCALE, replicas=3, revision=1), "revision"),
+        (PlanRequest(kind=PlanKind.ROLLOUT, fields={"maxSurge": 0, "maxUnavailable": 0}), "spec.rollout.maxSurge"),
         (PlanRequest(kind=PlanKind.UNCORDON, instance="a", replicas=1), "replicas"),
         (PlanRequest(kind=PlanKind.POLICY, fields={"policy": "nope"}), "spec.routing.policy"),
         (PlanRequest(kind=PlanKind.POLICY, fields={"policy": "ear", "parameters": {"x": 1}}), "spec.routing.parameters.x"),

@@ -183,7 +183,9 @@ class Histories(RuleBasedStateMachine):
 
 
 def settle(world: ClusterWorld) -> None:
-    """Let everything go its way, nothing be cordoned, asked to drain or halted: the pool settles on what is wanted, and stays there."""
+    """Let everything go its way, nothing be cordoned, asked to drain or halted: the pool settles on what is wanted, and
+    stays there.
+    """
     world.crash()
     world.api_up = True
     roles = tuple(replace(role, rollout=replace(role.rollout, halt=None)) for role in world.desired.roles)

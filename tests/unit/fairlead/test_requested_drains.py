@@ -1,4 +1,4 @@
-"""An instance that a person wants drained: emptied, replaced, and back in service when the wish is withdrawn in time."""
+"""An instance that a person wants drained: emptied, replaced, and back in service when the wish is withdrawn early."""
 
 from dataclasses import replace
 

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.reconciling.actions import DrainReason
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
@@ -68,6 +69,7 @@ class InstancePage(Context):
     left: list[Migration] | None
     decisions: list[RoutingDecision] | None
     mark: PlanKind | None
+    drain: PlanKind | None
     problem: str | None
 
 
@@ -115,9 +117,12 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan that cordons the instance or ends that, and redirects to it; a refusal is shown on its page."""
+    """Asks for a plan that cordons or drains the instance or ends that, and redirects to it.
+
+    A refusal is shown on the instance's page.
+    """
     name, kind = visit.request.path_params["instance"], str((await visit.form()).get("kind", ""))
-    if kind not in {PlanKind.CORDON.value, PlanKind.UNCORDON.value}:
+    if kind not in {PlanKind.CORDON.value, PlanKind.UNCORDON.value, PlanKind.DRAIN.value, PlanKind.UNDRAIN.value}:
         raise HTTPException(404)
     try:
         made = await visit.api.create_plan(visit.pool_key(), PlanRequest(kind=PlanKind(kind), instance=name))
@@ -133,6 +138,13 @@ def mark_for(state: InstanceState) -> PlanKind | None:
     if state is InstanceState.CORDONED:
         return PlanKind.UNCORDON
     return PlanKind.CORDON if state in ACCEPTING else None
+
+
+def drain_for(state: InstanceState, reason: str) -> PlanKind | None:
+    """The request to drain that an instance can be given, or the one that can be taken back."""
+    if state is InstanceState.DRAINING:
+        return PlanKind.UNDRAIN if reason == DrainReason.REQUESTED else None
+    return PlanKind.DRAIN if state is not InstanceState.GONE else None
 
 
 async def _page(visit: Visit, problem: Problem | None) -> Response:
@@ -170,6 +182,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             left=left.items if left else None,
             decisions=decisions.items if decisions else None,
             mark=mark_for(detail.instance.state),
+            drain=drain_for(detail.instance.state, detail.instance.reason),
             problem=formats.told(problem.detail, problem.remedy) if problem else None,
         ),
         status=problem.status if problem else 200,

@@ -11,10 +11,13 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.moves import Migration
+from fairlead_client.resources.plans import PlanKind
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem
 from fairlead_client.resources.problems import Problem
-from fairlead_web import change_forms, findings
+from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+from fairlead_web import change_forms, findings, formats
 from fairlead_web.change_forms import ChangeForm
+from fairlead_web.differences import Change, changes_of
 from fairlead_web.rendering import Context
 from fairlead_web.routes import POOL, Export, Routes
 from fairlead_web.shells import Crumb, Shell
@@ -47,6 +50,10 @@ class PoolPage(Context):
     migrations: list[Migration] | None
     events: list[PoolEventItem] | None
     forms: list[ChangeForm]
+    rollout: Rollout | None
+    revisions: list[tuple[TemplateRevision, list[Change]]]
+    refusal: str | None
+    """Why a rollback could not be planned."""
 
 
 async def show(visit: Visit) -> Response:
@@ -71,11 +78,12 @@ async def plan(visit: Visit) -> Response:
 async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) -> Response:
     key = visit.pool_key()
     name = str(key)
-    detail, migrations, events, decisions = await asyncio.gather(
+    detail, migrations, events, decisions, rollout = await asyncio.gather(
         visit.api.pool(key),
         visit.attempt("migrations", visit.api.migrations({"pool": name, "limit": 8})),
         visit.attempt("events", visit.api.events(key, limit=10)),
         visit.attempt("decisions", visit.api.decisions({"pool": name, "limit": 100})),
+        visit.attempt("rollout", visit.api.rollout(key)),
     )
     visit = visit.since([detail.pool.created_at])
     shell = await visit.shell(
@@ -101,6 +109,9 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
             forms=change_forms.change_forms(detail.spec, detail.desired, typed, problem),
+            rollout=rollout,
+            revisions=[(one, changes_of(one.diff)) for one in rollout.revisions] if rollout else [],
+            refusal=formats.told(problem.detail, problem.remedy) if problem and typed.get("kind") == PlanKind.ROLLBACK else None,
         ),
         status=problem.status if problem else 200,
     )

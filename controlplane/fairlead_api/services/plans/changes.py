@@ -30,6 +30,7 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
         PlanKind.RING: Section(name="routing", fields=("anchorsPerInstance",)),
         PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad")),
         PlanKind.RATIO: Section(name="ratio", fields=("mode", "method", "band", "cooldown")),
+        PlanKind.ROLLOUT: Section(name="rollout", fields=("paused", "maxSurge", "maxUnavailable", "progressDeadline")),
     }
 )
 
@@ -37,11 +38,24 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
 CORDONED = "fairlead.dev/cordoned"
 """The annotation of an instance's pod by which the operator takes it out of service while it says `true`."""
 
+DRAIN = "fairlead.dev/drain"
+"""The annotation of an instance's pod by which the operator empties and replaces it when it says `true`."""
+
+MARKS: Mapping[PlanKind, tuple[str, str | None]] = MappingProxyType(
+    {
+        PlanKind.CORDON: (CORDONED, "true"),
+        PlanKind.UNCORDON: (CORDONED, None),
+        PlanKind.DRAIN: (DRAIN, "true"),
+        PlanKind.UNDRAIN: (DRAIN, None),
+    }
+)
+"""The annotation of an instance's pod that a kind of plan sets or takes off."""
+
 TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
     {
         PlanKind.SCALE: ("replicas", "role"),
-        PlanKind.CORDON: ("instance",),
-        PlanKind.UNCORDON: ("instance",),
+        **dict.fromkeys(MARKS, ("instance",)),
+        PlanKind.ROLLBACK: ("revision", "role"),
         PlanKind.SCHEDULE: ("fields",),
         **dict.fromkeys(SECTIONS, ("fields",)),
     }
@@ -52,11 +66,11 @@ TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
 def check_shape(request: PlanRequest) -> None:
     """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
     takes = TAKES[request.kind]
-    for name in ("replicas", "role", "instance", "fields"):
+    for name in ("replicas", "role", "instance", "fields", "revision"):
         value = getattr(request, name)
         if value is not None and name not in takes:
             raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes)}")
-    if not getattr(request, takes[0]) and request.replicas != 0:
+    if request.kind is not PlanKind.ROLLBACK and not getattr(request, takes[0]) and request.replicas != 0:
         section = SECTIONS.get(request.kind)
         remedy = (
             f"write at least one of {', '.join(section.fields)}"
@@ -67,8 +81,8 @@ def check_shape(request: PlanRequest) -> None:
 
 
 def annotation_patch(kind: PlanKind) -> dict[str, Any]:
-    """The merge patch of a pod's annotations that cordons the instance or ends that."""
-    return {CORDONED: "true" if kind is PlanKind.CORDON else None}
+    """The merge patch of a pod's annotations that sets the kind's mark on the instance, or takes it off."""
+    return dict([MARKS[kind]])
 
 
 def spec_patch(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:

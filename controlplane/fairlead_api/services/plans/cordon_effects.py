@@ -16,7 +16,7 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
 
     It is not replaced, so the others carry its load. Raises NotFound.
     """
-    one = _find(pool, instance)
+    one = find(pool, instance)
     if one.state not in ACCEPTING:
         return PlanEffect(warnings=[f"{instance} is {one.state} and gets no new requests anyway."])
     left = [use for use in pool.instances if use.state in ACCEPTING and use.role is one.role and use is not one]
@@ -39,7 +39,7 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
 
 def uncordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:
     """The keys that the instance takes back, and the sessions that follow them. Raises NotFound."""
-    one = _find(pool, instance)
+    one = find(pool, instance)
     anchors = pool.facts.anchors_per_instance
     before = [use.entry(anchors) for use in pool.instances]
     after = [use.entry(anchors) if use is not one else replace(use, state=InstanceState.SERVING).entry(anchors) for use in pool.instances]
@@ -57,7 +57,8 @@ def uncordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> 
     )
 
 
-def _find(pool: PoolUse, instance: str) -> InstanceUse:
+def find(pool: PoolUse, instance: str) -> InstanceUse:
+    """The instance of this name. Raises NotFound."""
     for use in pool.instances:
         if use.id == instance:
             return use

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput
@@ -10,16 +11,21 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_api.services.plans.changes import checked, replicas_of
+from fairlead_api.services.plans.changes import CORDONED, checked, replicas_of
 from fairlead_api.services.plans.controller_effects import RATIO_MODES, SCALING_MODES, controller_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
-from fairlead_api.services.plans.evidence import EvidenceReader, Replay
+from fairlead_api.services.plans.drain_effects import drain_effect, undrain_effect
+from fairlead_api.services.plans.evidence import EvidenceReader, PoolUse, Replay
+from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.objects import Target, TargetKind
+from fairlead_api.services.plans.rollout_effects import Rollback, rollback_effect, rollback_of, rollout_effect
 from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
 from fairlead_api.services.plans.scaling_effects import scale_effect
 from fairlead_api.services.plans.schedule_effects import schedule_effect
 from fairlead_api.services.plans.target_effects import limit_seconds, rejection_effect, slo_effect
 from fairlead_client.resources.plans import PlanEffect, PlanKind
+
+_NO_STATUS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +47,43 @@ class ScaleQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceQuestion:
-    """What would a mark on one instance do?"""
+    """What would a mark on one instance do, or taking it off?"""
 
-    kind: PlanKind
+    mark: str
+    is_set: bool
     instance: str
 
 
-Question = SpecQuestion | ScaleQuestion | InstanceQuestion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackQuestion:
+    """What would other templates replace?"""
+
+    rollback: Rollback
 
 
-def question_of(kind: PlanKind, target: Target, part: Mapping[str, Any], change: Mapping[str, Any], policies: PolicyCatalogue) -> Question:
-    """The question that a change asks. Raises InvalidInput for a spec that the operator would refuse."""
+Question = SpecQuestion | ScaleQuestion | InstanceQuestion | RollbackQuestion
+
+
+def question_of(
+    kind: PlanKind,
+    target: Target,
+    part: Mapping[str, Any],
+    change: Mapping[str, Any],
+    policies: PolicyCatalogue,
+    status: Mapping[str, Any] = _NO_STATUS,
+) -> Question:
+    """The question that a change asks of an object with this status.
+
+    Raises InvalidInput for a spec that the operator would refuse.
+    """
     if target.kind is TargetKind.INSTANCE:
-        return InstanceQuestion(kind=kind, instance=target.name)
+        [(mark, value)] = change.items()
+        return InstanceQuestion(mark=mark, is_set=value is not None, instance=target.name)
     if target.kind is TargetKind.ROLE:
         return ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change["replicas"]))
     after = checked(part, change, policies)
+    if kind is PlanKind.ROLLBACK:
+        return RollbackQuestion(rollback=rollback_of(target.name, part, merged(part, change), status))
     if kind is not PlanKind.SCALE:
         return SpecQuestion(kind=kind, after=after)
     try:
@@ -79,8 +106,9 @@ class Effects:
         """Raises NotFound for a pool whose spec was never usable, and for an instance that is not there."""
         use = await self._evidence.use(pool, now)
         if isinstance(question, InstanceQuestion):
-            cordons = question.kind is PlanKind.CORDON
-            return (cordon_effect if cordons else uncordon_effect)(use, question.instance, self._policies)
+            return self._marked(use, question)
+        if isinstance(question, RollbackQuestion):
+            return rollback_effect(use, question.rollback)
         if isinstance(question, ScaleQuestion):
             return scale_effect(use, question.role, question.before, question.after)
         facts = question.after.facts()
@@ -96,9 +124,16 @@ class Effects:
                 return controller_effect(question.after.scaling.mode, SCALING_MODES)
             case PlanKind.RATIO:
                 return controller_effect(question.after.ratio.mode, RATIO_MODES)
+            case PlanKind.ROLLOUT:
+                return rollout_effect(use, question.after.rollout)
             case PlanKind.SCHEDULE:
                 return schedule_effect(question.after, now)
         return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
+
+    def _marked(self, use: PoolUse, question: InstanceQuestion) -> PlanEffect:
+        if question.mark == CORDONED:
+            return (cordon_effect if question.is_set else uncordon_effect)(use, question.instance, self._policies)
+        return (drain_effect if question.is_set else undrain_effect)(use, question.instance)
 
     async def _refused(self, pool: PoolKey, facts: TableFacts, now: datetime) -> Replay | None:
         limit = limit_seconds(facts)

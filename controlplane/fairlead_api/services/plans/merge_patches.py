@@ -18,6 +18,19 @@ def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
     return found
 
 
+def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The smallest patch that turns `before` into `after`; empty for equals."""
+    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := between(old, value):
+                found[key] = inner
+        elif old != value or key not in before:
+            found[key] = value
+    return found
+
+
 def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """The patch that turns the patched document into `document` again."""
     found: dict[str, Any] = {}

@@ -1,13 +1,14 @@
-"""The Kubernetes objects that plans change, as a plan needs them, and the two calls it makes for that."""
+"""The Kubernetes objects that plans change, as a plan needs them, and the calls it makes for that."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
 from fairlead.instances import Role
 from fairlead.pool_roles import role_object_name
 from fairlead.tables import PoolKey
+from fairlead_api.services.pools.rollouts import StoredRevision
 
 POOL_LABEL = "fairlead.dev/pool"
 """The label of an instance's pod that names its pool."""
@@ -61,6 +62,7 @@ class ClusterObject:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     managers: tuple[str, ...]
+    status: Mapping[str, Any] = field(default_factory=dict)
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
         """What plans may change of it."""
@@ -68,9 +70,12 @@ class ClusterObject:
 
 
 class ClusterGateway(Protocol):
-    """The two calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+    """The three calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, target: Target) -> ClusterObject: ...
+
+    async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
+        """The pool's ControllerRevisions, in any order; none for an unknown pool."""
 
     async def patch(
         self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool

@@ -26,6 +26,7 @@ from fairlead_api.services.plans.marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.services.plans.merge_patches import holds, inverse, merged
 from fairlead_api.services.plans.objects import POOL_LABEL, ClusterGateway, ClusterObject, Target, TargetKind
 from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.services.plans.rollbacks import rollback_patch
 from fairlead_api.services.pools.diffs import diff
 from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
@@ -99,7 +100,10 @@ class Plans:
         if request.instance is None:
             target = Target.of_pool(pool)
             found = await self._cluster.read(target)
-            change = spec_patch(request, found.spec)
+            if request.kind is PlanKind.ROLLBACK:
+                change = rollback_patch(request, found.spec, await self._cluster.revisions(pool))
+            else:
+                change = spec_patch(request, found.spec)
             scaled = scaled_by_its_object(request, found.spec)
             if scaled is not None:
                 checked(found.spec, change, self._policies)
@@ -180,7 +184,7 @@ class Plans:
         undo_of: str | None = None,
     ) -> Plan:
         part = found.part(target.kind)
-        question = question_of(kind, target, part, change, self._policies)
+        question = question_of(kind, target, part, change, self._policies, found.status)
         owner = owner_of(found.labels, found.annotations, found.managers) if target.kind is not TargetKind.INSTANCE else None
         after = merged(part, change) if owner else await self._tried(target, found, change)
         changes = diff(part, after, "/" + "/".join(target.kind.path))

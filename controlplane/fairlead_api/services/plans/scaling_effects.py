@@ -18,7 +18,7 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffe
     victims = ranked[: max(0, min(len(ranked), before - after))]
     affected = sum(use.bound_sessions for use in victims)
     homeless = after == 0 or len(victims) == len(present)
-    predicted = None if role is Role.DECODE else _attainment(pool, after)
+    predicted = None if role is Role.DECODE else attainment(pool, after)
     return PlanEffect(
         instances_added=max(0, after - before),
         instances_removed=max(0, before - after),
@@ -27,14 +27,14 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffe
         sessions_lost=affected if homeless else 0,
         cache_tokens_lost=sum(use.cache_tokens for use in victims),
         predicted_attainment=predicted,
-        prediction_basis=None if predicted is None else _said(pool),
+        prediction_basis=None if predicted is None else prediction_basis(pool),
         requests_in_flight=sum(use.in_flight for use in victims),
         warnings=_warnings(pool, before, after, affected, predicted),
         heavy=(after == 0 and before > 0) or pool.is_heavy(affected),
     )
 
 
-def _said(pool: PoolUse) -> str:
+def prediction_basis(pool: PoolUse) -> str:
     """The numbers behind a prediction, in words."""
     return (
         f"from the last 5 minutes: {pool.requests_per_second:.1f} requests/s with {pool.miss_tokens_per_second:,.0f} prompt tokens/s not "
@@ -46,7 +46,7 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
     return use.state in ACCEPTING, use.bound_sessions * use.cache_tokens, use.in_flight, use.id
 
 
-def _attainment(pool: PoolUse, instances: int) -> float | None:
+def attainment(pool: PoolUse, instances: int) -> float | None:
     """Share of requests whose wait for prefill stays within the TTFT target; None without traffic.
 
     Each instance is modelled as a queue with constant service time (M/D/1, tail exp(-2(1-u)/u x wait/service)).

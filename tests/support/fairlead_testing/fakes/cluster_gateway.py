@@ -2,7 +2,7 @@
 the accidents of real ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
 from fairlead_api.services.plans.merge_patches import merged
 from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
+from fairlead_api.services.pools.rollouts import StoredRevision
 
 SECTIONS = {
     "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1},
@@ -19,6 +20,7 @@ SECTIONS = {
     "earlyRejection": {"mode": "Disabled", "headroom": 1},
     "scaling": {"mode": "Fixed", "targetLoad": 0.8},
     "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
+    "rollout": {"paused": False, "maxSurge": 1, "maxUnavailable": 0, "progressDeadline": "10m"},
 }
 """The defaults that a Kubernetes API would have filled in."""
 
@@ -33,6 +35,8 @@ class FakeClusterGateway:
     most: int = 64
     status_moves: int = 0
     lose_answers: int = 0
+    history: list[StoredRevision] = field(default_factory=list)
+    """ControllerRevisions of every pool."""
     writes: list[tuple[Mapping[str, Any], Mapping[str, str | None]]] = field(default_factory=list)
     dry_runs: int = 0
 
@@ -64,6 +68,9 @@ class FakeClusterGateway:
         if target not in self.objects:
             raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
         return self.objects[target]
+
+    async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
+        return self.history if Target.of_pool(pool) in self.objects else []
 
     async def patch(
         self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool

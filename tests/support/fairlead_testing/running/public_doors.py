@@ -17,6 +17,7 @@ from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.scaling.recommendations import Verdict
 from fairlead.tables import PoolKey
+from fairlead_api.services.pools.rollouts import StoredRevision
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.builders.scaling import a_scaling_decision
@@ -88,7 +89,13 @@ async def real_door(database_url: str) -> AsyncIterator[Door]:
     load.
     """
     cluster = FakeClusterGateway()
-    cluster.add(CHAT, 2)
+    former, present = {"engine": {"prefillTokensPerSecond": 5000}, "roles": []}, {"engine": {}, "roles": []}
+    status = {"currentRevision": "chat-1", "updateRevision": "chat-1", "roles": [{"name": "both", "desired": 2, "ready": 2, "updated": 2}]}
+    cluster.add(CHAT, 2, status=status)
+    cluster.history = [
+        StoredRevision(name="chat-0", number=1, created_at=datetime.now(UTC), data=former),
+        StoredRevision(name="chat-1", number=2, created_at=datetime.now(UTC), data=present),
+    ]
     cluster.add_instance(CHAT, "a")
     async with running_api(database_url, overrides={"cluster": cluster}) as api:
         now = datetime.now(UTC).timestamp()

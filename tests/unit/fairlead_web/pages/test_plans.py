@@ -144,6 +144,43 @@ async def test_an_instance_is_cordoned_from_its_page() -> None:
         assert (await operator.submit(f"{path}/plans", page=path, kind="slo")).status_code == 404
 
 
+async def test_an_instance_is_drained_from_its_page_and_the_drain_is_taken_back() -> None:
+    async with visitor("operator") as operator:
+        name = INSTANCES[CHAT][0]
+        path = f"/pools/default/chat/instances/{name}"
+        assert "Drain and replace…" in (await operator.http.get(path)).text
+        await operator.submit(f"{path}/plans", page=path, kind="drain")
+        page = (await operator.http.get("/plans/p-0001")).text
+        assert "metadata.annotations.fairlead.dev/drain" in page
+        assert "serve until its successor does" in page
+        await operator.submit("/plans/p-0001/apply", reason="bad GPU")
+        assert operator.fake.world.annotations(name) == {"fairlead.dev/drain": "true"}
+        answer = await operator.submit(f"{path}/plans", page=path, kind="undrain")
+        assert answer.headers["location"] == "/plans/p-0002"
+
+
+async def test_a_revision_is_gone_back_to_from_the_pools_page() -> None:
+    async with visitor("operator") as operator:
+        page = (await operator.http.get("/pools/default/chat")).text
+        assert "6 of 8 both instances have the present" in " ".join(page.split())
+        assert page.count("Roll back…") == 1, "the one in force has no button"
+        answer = await operator.submit("/pools/default/chat/plans", kind="rollback", revision="1")
+        assert answer.headers["location"] == "/plans/p-0001"
+        plan = (await operator.http.get("/plans/p-0001")).text
+        assert "engine.prefillTokensPerSecond" in plan
+        assert "Instances replaced" in plan
+        refused = await operator.submit("/pools/default/chat/plans", kind="rollback", revision="7")
+        assert refused.status_code == 422
+        assert "the pool&#39;s revisions are: 2, 1" in refused.text
+
+
+async def test_a_rollout_is_paused_by_its_form() -> None:
+    async with visitor("operator") as operator:
+        fields = {"kind": "rollout", "paused": "true", "maxSurge": "1", "maxUnavailable": "0"}
+        assert (await operator.submit("/pools/default/chat/plans", **fields)).status_code == 303
+        assert "rollout.paused" in (await operator.http.get("/plans/p-0001")).text
+
+
 async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
     async with visitor("operator") as operator:
         roles = [

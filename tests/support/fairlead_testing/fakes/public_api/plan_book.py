@@ -61,7 +61,8 @@ class PlanBook:
         self.applied.append(plan.id)
         change, _ = self.changes[plan.id]
         if plan.target.startswith("Pod "):
-            self.world.cordoned ^= {plan.target.rpartition("/")[2]}
+            name = plan.target.rpartition("/")[2]
+            self.world.marks[name] = merged(self.world.annotations(name), change)
             return
         rest = dict(change)
         self.world.desired[plan.pool] = rest.pop("replicas", self.world.desired[plan.pool])
@@ -115,6 +116,23 @@ EFFECTS = {
         cache_tokens_lost=268_000,
         requests_in_flight=5,
         warnings=["It is not replaced while it is cordoned: 6 instances of role both go on."],
+    ),
+    PlanKind.DRAIN: PlanEffect(
+        sessions_moved=12,
+        cache_tokens_lost=268_000,
+        requests_in_flight=5,
+        predicted_attainment=0.93,
+        prediction_basis="from the last 5 minutes: 14.2 requests/s",
+        warnings=["6 instances of role both serve until its successor does; the number of instances stays."],
+    ),
+    PlanKind.UNDRAIN: PlanEffect(warnings=["It takes requests again, unless its successor serves already."]),
+    PlanKind.ROLLOUT: PlanEffect(warnings=["Outdated instances stay; a lost one is replaced with the template it had."]),
+    PlanKind.ROLLBACK: PlanEffect(
+        instances_added=2,
+        instances_removed=2,
+        sessions_moved=24,
+        cache_tokens_lost=520_000,
+        warnings=["2 of 8 instances of role both are drained and replaced one after the other."],
     ),
     PlanKind.UNCORDON: PlanEffect(
         key_share_moved=0.131, sessions_moved=9, warnings=["About 9 of 96 sessions follow their keys to it, and lose their cache."]

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from fairlead.errors import InvalidInput
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, spec_patch
+from fairlead_api.services.plans.rollbacks import rollback_patch
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_testing.fakes.public_api.access import Access
@@ -49,7 +50,8 @@ class Plans:
                 if asked.instance not in INSTANCES[pool]:
                     raise Refusal(404, "No such instance", f"There is no instance {asked.instance} in {pool}.")
                 return as_json(self._book.plan(pool, asked.kind, annotation_patch(asked.kind), who, instance=asked.instance), 201)
-            change = spec_patch(asked, spec)
+            is_rollback = asked.kind is PlanKind.ROLLBACK
+            change = rollback_patch(asked, spec, self._world.template_revisions(pool)) if is_rollback else spec_patch(asked, spec)
             checked(spec, change, BUILT_IN)
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field) from error

@@ -13,6 +13,7 @@ from fairlead.instances import ACCEPTING, Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.services.pools.rings import RingQuestion, ring_of
+from fairlead_api.services.pools.rollouts import rollout_of
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
@@ -54,6 +55,7 @@ class Pools:
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             Route(f"{POOL}/ring", guard(self._ring)),
             Route(f"{POOL}/bounds", guard(self._bounds)),
+            Route(f"{POOL}/rollout", guard(self._rollout)),
             Route(POOL, guard(self._pool_detail)),
         ]
 
@@ -83,6 +85,11 @@ class Pools:
             raise Refusal(404, "No such instance", f"There is no instance {name} in {pool}.")
         one = self._world.instance(pool, name)
         return as_json(InstanceDetail(instance=one, transitions=self._world.transitions(one)))
+
+    async def _rollout(self, request: Request) -> Response:
+        pool = pool_named(request)
+        world = self._world
+        return as_json(rollout_of(PoolKey.parse(pool), world.spec(pool), world.status(pool), world.template_revisions(pool)))
 
     async def _ring(self, request: Request) -> Response:
         query, pool = request.query_params, pool_named(request)

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead.instances import InstanceState, Role
+from fairlead.revisions import revision_data
 from fairlead_api.services.plans.merge_patches import merged
+from fairlead_api.services.pools.rollouts import StoredRevision
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
@@ -33,7 +35,8 @@ class World:
     now: datetime
     spec_changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Merge patches of specs that applied plans have left."""
-    cordoned: set[str] = field(default_factory=set)
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Annotations that people gave to instances."""
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     roles_wanted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Of pools of prefill and decode: the instances wanted of each role."""
@@ -122,9 +125,31 @@ class World:
         """The instances wanted, by role."""
         return self.roles_wanted.get(pool) or {Role.BOTH.value: self.desired[pool]}
 
+    def template_revisions(self, pool: str) -> list[StoredRevision]:
+        """The present engine, and one that prefilled more slowly before it."""
+        before = revision_data(self.spec(pool))
+        before["engine"] = {**before["engine"], "prefillTokensPerSecond": 5000}
+        made = self.now - timedelta(hours=30)
+        return [
+            StoredRevision(name="chat-4f1c2ab901", number=1, created_at=made, data=before),
+            StoredRevision(name="chat-9d20e7c6b5", number=2, created_at=self.now - timedelta(hours=2), data=revision_data(self.spec(pool))),
+        ]
+
+    def status(self, pool: str) -> dict[str, Any]:
+        """What of a pool's status the API passes on."""
+        wanted = self.desired[pool]
+        message = "2 instances still have the old template"
+        return {
+            "conditions": [{"type": "Progressing", "status": "True", "reason": "RollingOut", "message": message}],
+            "rollout": {"key": "k", "beganAt": (self.now - timedelta(minutes=4)).strftime("%Y-%m-%dT%H:%M:%SZ")},
+            "roles": [{"name": "both", "desired": wanted, "ready": wanted, "updated": max(0, wanted - 2)}],
+            "currentRevision": "chat-4f1c2ab901",
+            "updateRevision": "chat-9d20e7c6b5",
+        }
+
     def annotations(self, instance: str) -> dict[str, Any]:
         """Those of the instance's pod that plans change."""
-        return {"fairlead.dev/cordoned": "true"} if instance in self.cordoned else {}
+        return dict(self.marks.get(instance, {}))
 
     def spec(self, pool: str, revision: int | None = None) -> dict[str, Any]:
         found = self.pool(pool)
@@ -145,6 +170,7 @@ class World:
             "scaling": {"mode": "Fixed", "targetLoad": 0.8},
             "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
             "drain": {"timeout": "120s", "migrateSessions": True},
+            "rollout": {"paused": False, "maxSurge": 1, "maxUnavailable": 0},
         }
         if revision is None:
             return merged(spec, self.spec_changes.get(pool, {}))

@@ -1,0 +1,127 @@
+"""`fairlead pools` shows the revisions of a pool and rolls it back, through the control API's plans."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.tables import PoolKey
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest
+from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+
+Answer = TypeVar("Answer")
+
+_url = click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
+_token = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN].")
+_name = click.argument("name", metavar="[NAMESPACE/]NAME")
+
+
+@click.group()
+def pools() -> None:
+    """Look at a pool's revisions, and go back to one."""
+
+
+@pools.command()
+@_name
+@_url
+@_token
+def revisions(name: str, url: str, token: str | None) -> None:
+    """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
+    found = _ask(url, token, lambda api: api.rollout(_pool(name)))
+    for line in _progress(found):
+        click.echo(line)
+    if not found.revisions:
+        click.echo("No revision is kept yet.")
+        return
+    for one in found.revisions:
+        click.echo(f"{one.number:>4}  {_time(one.created_at)}  {_mark(one)}".rstrip())
+        for line in _steps(one.diff):
+            click.echo(f"    {line}")
+
+
+@pools.command()
+@_name
+@click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; without it the newest that differs from the spec.")
+@click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
+@click.option("--reason", help="Why, for the audit log; asked for where the change is heavy.")
+@click.option("--yes", is_flag=True, help="Apply without asking.")
+@_url
+@_token
+def rollback(name: str, revision: int | None, role: str | None, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+    """Write the engine and templates of a former revision into the pool's spec, as `kubectl rollout undo` does.
+
+    Shows the plan with its effect first. The token needs the role operator.
+    """
+    pool = _pool(name)
+    request = PlanRequest(kind=PlanKind.ROLLBACK, revision=revision, role=Role(role) if role is not None else None)
+    plan = _ask(url, token, lambda api: api.create_plan(pool, request))
+    for line in _told(plan):
+        click.echo(line)
+    if plan.owner is not None:
+        raise click.ClickException(f"{plan.owner} owns this pool; commit this patch there:\n{plan.patch}".rstrip())
+    if not yes and not click.confirm("Apply?"):
+        click.echo("Nothing was changed.")
+        return
+    if plan.effect.heavy and not reason:
+        if yes:
+            raise click.ClickException("this is a heavy change; say why with --reason")
+        reason = click.prompt("This is a heavy change. Why")
+    done = _ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
+    click.echo(f"Applied. The plan {done.id} can be undone on its page until {_time(done.undo_until)}: {url}/plans/{done.id}")
+
+
+def _ask(url: str, token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
+    async def ask() -> Answer:
+        async with ControlApi(url, token, timeout_seconds=30.0) as api:
+            return await question(api)
+
+    try:
+        return asyncio.run(ask())
+    except ApiProblem as error:
+        problem = error.problem
+        told = problem.detail or problem.title
+        more = f"; {problem.remedy}" if problem.remedy and problem.remedy not in told else ""
+        raise click.ClickException(told + more) from error
+    except ApiUnreachable as error:
+        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token") from error
+
+
+def _pool(name: str) -> PoolKey:
+    namespace, slash, rest = name.rpartition("/")
+    if not rest or (slash and not namespace) or "/" in namespace:
+        raise InvalidInput("NAME", name, "write a pool's name, or namespace/name")
+    return PoolKey(namespace=namespace or "default", name=rest)
+
+
+def _progress(found: Rollout) -> list[str]:
+    updated = ", ".join(f"{one.role.value} {one.updated} of {one.desired}" for one in found.roles)
+    words = f"{found.reason}: {found.message}" if found.reason else "The operator has not reported on this pool."
+    return [words, *([f"Instances with the present template: {updated}."] if updated else [])]
+
+
+def _mark(one: TemplateRevision) -> str:
+    marks = (("in force", one.in_force), ("on all instances last", one.completed))
+    return ", ".join(words for words, holds in marks if holds)
+
+
+def _told(plan: Plan) -> list[str]:
+    return ["What changes:", *_steps(plan.diff), *plan.effect.warnings, f"Sessions that move: about {plan.effect.sessions_moved}."]
+
+
+def _steps(diff: list[dict[str, Any]]) -> list[str]:
+    return [f"  {step['path']}: {_value(step.get('before'))} → {_value(step.get('after'))}" for step in diff]
+
+
+def _value(value: Any) -> str:
+    text = "(unset)" if value is None else str(value)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _time(at: datetime | None) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "unknown"
