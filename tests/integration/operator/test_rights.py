@@ -10,6 +10,7 @@ import yaml
 
 from fairlead.instances import Role
 from fairlead.reconciling.naming import instance_name
+from fairlead.tables import PoolKey
 from fairlead_api.cluster import KubernetesCluster
 from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
@@ -134,6 +135,7 @@ async def test_the_control_api_asks_for_exactly_the_rights_of_its_manifest(kubec
                 await cluster.read(target)
             with pytest.raises(NotFound):
                 await cluster.patch(target, {}, "1", {}, dry_run=True)
+        assert await cluster.revisions(PoolKey(namespace="default", name="nobody")) == []
         await cluster.close()
         assert proxy.asked == granted("control-api-rbac.yaml")
 

@@ -89,7 +89,8 @@ async def real_door(database_url: str) -> AsyncIterator[Door]:
     load.
     """
     cluster = FakeClusterGateway()
-    former, present = {"engine": {"prefillTokensPerSecond": 5000}, "roles": []}, {"engine": {}, "roles": []}
+    former: dict[str, Any] = {"engine": {"prefillTokensPerSecond": 5000}, "roles": []}
+    present: dict[str, Any] = {"engine": {}, "roles": []}
     status = {"currentRevision": "chat-1", "updateRevision": "chat-1", "roles": [{"name": "both", "desired": 2, "ready": 2, "updated": 2}]}
     cluster.add(CHAT, 2, status=status)
     cluster.history = [
