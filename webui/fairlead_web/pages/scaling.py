@@ -66,7 +66,7 @@ def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
     """One per decision; what was not measured is left out."""
     found = []
     for one in decisions:
-        grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals)}
+        grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals), "demand": one.demand}
         known = {name: value for name, value in msgspec.to_builtins(grounds).items() if value}
         found.append(DecisionRow(decision=one, grounds=yaml_text(known) if known else ""))
     return found
