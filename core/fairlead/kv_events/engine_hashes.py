@@ -86,16 +86,20 @@ class EngineHashing:
         self, token_ids: Sequence[int], block_size: int, *, lora_name: str | None = None, cache_salt: str | None = None
     ) -> Iterator[BlockHash]:
         """The hashes of the full blocks, as events carry them."""
-        digest = ALGORITHMS[self.algorithm]
-        parent = self.none_hash()
+        parent: bytes | None = None
         adapter = () if lora_name is None else (lora_name,)
         extra = adapter if cache_salt is None else (*adapter, cache_salt)
         for begin in range(0, len(token_ids) - block_size + 1, block_size):
-            parent = digest((parent, tuple(token_ids[begin : begin + block_size]), extra or None))
+            parent = self.digest(parent, token_ids[begin : begin + block_size], extra)
             extra = adapter  # only the first block is salted
-            yield self._formed(parent)
+            yield self.formed(parent)
 
-    def _formed(self, digest: bytes) -> BlockHash:
+    def digest(self, parent: bytes | None, token_ids: Sequence[int], extra_keys: tuple[str, ...] = ()) -> bytes:
+        """The whole hash of one block after the block of hash `parent`; None: at the start."""
+        return ALGORITHMS[self.algorithm]((self.none_hash() if parent is None else parent, tuple(token_ids), extra_keys or None))
+
+    def formed(self, digest: bytes) -> BlockHash:
+        """A whole hash as events carry it."""
         return digest if self.form is HashForm.DIGEST else int.from_bytes(digest[-8:], "big", signed=self.form is HashForm.SIGNED)
 
 

@@ -10,12 +10,24 @@ its head, and are evicted in that order.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class BlockWatcher(Protocol):
+    """Is told which blocks become known and which are forgotten; gives each block the name it tells it by."""
+
+    def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
+        """Whole blocks became known after the block named `parent` (None: at the start). Returns their names."""
+
+    def removed(self, names: Sequence[bytes]) -> None:
+        """Blocks were evicted, in this order."""
 
 
 class PrefixNode:
     """A run of blocks below `parent`. Owned by the pool; requests only carry a reference to their deepest node."""
 
-    __slots__ = ("blocks", "children", "label", "parent", "references")
+    __slots__ = ("blocks", "children", "label", "names", "parent", "references")
 
     def __init__(self, parent: "PrefixNode | None", label: bytes, blocks: int, references: int) -> None:
         self.parent = parent
@@ -23,12 +35,15 @@ class PrefixNode:
         self.blocks = blocks
         self.references = references
         self.children: dict[bytes, PrefixNode] = {}
+        self.names: tuple[bytes, ...] = ()
+        """One per block, if the pool is watched."""
 
 
 class KvBlockPool:
     """`capacity` blocks of `block_bytes` bytes of text each. Not thread-safe."""
 
-    def __init__(self, capacity: int, block_bytes: int) -> None:
+    def __init__(self, capacity: int, block_bytes: int, watcher: BlockWatcher | None = None) -> None:
+        self._watcher = watcher
         self.capacity = capacity
         self.block_bytes = block_bytes
         self.private_blocks = 0
@@ -110,6 +125,8 @@ class KvBlockPool:
         if reached < blocks:
             label = text[reached * self.block_bytes : blocks * self.block_bytes]
             child = PrefixNode(deepest, label, blocks - reached, 1)
+            if self._watcher is not None:
+                child.names = self._watcher.stored(deepest.names[-1] if deepest.names else None, label)
             deepest.children[label[: self.block_bytes]] = child
             self.pinned_blocks += child.blocks
             deepest = child
@@ -174,6 +191,7 @@ class KvBlockPool:
         head = PrefixNode(parent, node.label[:cut], blocks, node.references)
         parent.children[head.label[: self.block_bytes]] = head
         node.label = node.label[cut:]
+        head.names, node.names = node.names[:blocks], node.names[blocks:]
         node.blocks -= blocks
         node.parent = head
         head.children[node.label[: self.block_bytes]] = node
@@ -189,10 +207,17 @@ class KvBlockPool:
             if node.blocks > blocks:
                 node.blocks -= blocks
                 node.label = node.label[: node.blocks * self.block_bytes]
+                self._forget(node, node.blocks)
                 self.cached_blocks -= blocks
                 return
             del self._released[node]
             blocks -= node.blocks
+            self._forget(node, 0)
             self.cached_blocks -= node.blocks
             assert node.parent is not None, "the root is never released"
             del node.parent.children[node.label[: self.block_bytes]]
+
+    def _forget(self, node: PrefixNode, kept: int) -> None:
+        if self._watcher is not None:
+            self._watcher.removed(node.names[: kept - 1 if kept else None : -1])
+            node.names = node.names[:kept]

@@ -4,7 +4,7 @@ later prompts."""
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead_simulator.engine_model.prefix_tree import KvBlockPool, PrefixNode
+from fairlead_simulator.engine_model.prefix_tree import BlockWatcher, KvBlockPool, PrefixNode
 from fairlead_simulator.engine_model.requests import EngineRequest, Phase
 
 
@@ -31,8 +31,8 @@ class TextRequest(EngineRequest):
 class TextMemory(KvBlockPool):
     """Memory of `capacity` engine blocks of `block_tokens`; `block_bytes` bytes of text fill one."""
 
-    def __init__(self, capacity: int, block_tokens: int, block_bytes: int) -> None:
-        super().__init__(capacity, block_bytes)
+    def __init__(self, capacity: int, block_tokens: int, block_bytes: int, watcher: BlockWatcher | None = None) -> None:
+        super().__init__(capacity, block_bytes, watcher)
         self._block_tokens = block_tokens
 
     def hit_tokens(self, request: TextRequest) -> int:

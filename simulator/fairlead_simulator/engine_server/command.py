@@ -14,6 +14,7 @@ import uvicorn
 import uvloop
 
 from fairlead.errors import InvalidInput
+from fairlead.kv_events.engine_hashes import EngineHashing
 from fairlead_process.starting import bind
 from fairlead_simulator.engine_model.costs import PrefillCost, TransferCost
 from fairlead_simulator.engine_model.presets import preset
@@ -22,12 +23,16 @@ from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.app import EngineApp
 from fairlead_simulator.engine_server.asgi import Connections, protocol_that_keeps
 from fairlead_simulator.engine_server.engine import ServedEngine
+from fairlead_simulator.engine_server.kv_events import KvEventPublisher, PrefixCacheEvents, PublisherSettings, open_publisher
 from fairlead_simulator.engine_server.kv_transfers import KvTransfers, TransferSettings
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
 from fairlead_simulator.engine_server.served_instance import InstanceSettings, ServedInstance
 from fairlead_simulator.engine_server.statistics import EngineStatistics
+from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
+_WIDEST_TOKEN_OF_EVENTS = 4
+"""In bytes: engines' token ids fit 32 bits."""
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("dualmap-910b4-qwen7b")
@@ -79,6 +84,13 @@ _DEFAULTS = preset("dualmap-910b4-qwen7b")
     help="When KV blocks cannot be fetched: compute the prompt here, or fail the request (vLLM's default).",
 )
 @click.option("--kv-side-channel-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 chooses a free one.")
+@click.option("--kv-events-endpoint", help="Publish KV events here, as vLLM: bound if it has a *, else connected to.")
+@click.option("--kv-events-replay-endpoint", help="Answer replays of KV events here.")
+@click.option("--kv-events-topic", default="", help="First frame of every message.")
+@click.option("--kv-events-buffer-steps", type=_COUNT, default=10_000, show_default=True, help="Batches kept for replays.")
+@click.option(
+    "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as older engines."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the words in answers.")
 def engine(
     model: str,
@@ -103,6 +115,11 @@ def engine(
     kv_lease_seconds: float,
     kv_load_failure_policy: str,
     kv_side_channel_port: int,
+    kv_events_endpoint: str | None,
+    kv_events_replay_endpoint: str | None,
+    kv_events_topic: str,
+    kv_events_buffer_steps: int,
+    kv_events_encoding: str,
     seed: int,
 ) -> None:
     """Serve a simulated engine that behaves like vLLM."""
@@ -128,6 +145,26 @@ def engine(
         fails=kv_load_failure_policy == "fail",
         port=kv_side_channel_port,
     )
+    publisher: KvEventPublisher | None = None
+    events: PrefixCacheEvents | None = None
+    if kv_events_endpoint is not None:
+        if bytes_per_token > _WIDEST_TOKEN_OF_EVENTS:
+            raise click.UsageError(
+                f"--kv-events-endpoint needs token ids of 32 bits: --bytes-per-token of at most 4, not {bytes_per_token}"
+            )
+        publisher = open_publisher(
+            PublisherSettings(
+                endpoint=kv_events_endpoint,
+                replay_endpoint=kv_events_replay_endpoint,
+                topic=kv_events_topic,
+                buffer_steps=kv_events_buffer_steps,
+                arrays=kv_events_encoding == "arrays",
+            ),
+            host,
+        )
+        events = PrefixCacheEvents(ByteTokenizer(bytes_per_token), block_size, EngineHashing(algorithm="sha256_cbor", seed=str(seed)))
+    elif kv_events_replay_endpoint is not None:
+        raise click.UsageError("--kv-events-replay-endpoint needs --kv-events-endpoint")
     listener = bind("--host/--port", host, port)
     listener.listen(2048)
     instance_settings = InstanceSettings(
@@ -144,11 +181,24 @@ def engine(
 
     async def serve() -> None:
         statistics = EngineStatistics(wall_seconds=1 / time_scale)
-        model_engine = ServedEngine(settings, bytes_per_token=bytes_per_token, max_waiting=max_waiting, statistics=statistics)
-        pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3)
+        model_engine = ServedEngine(
+            settings, bytes_per_token=bytes_per_token, max_waiting=max_waiting, statistics=statistics, watcher=events
+        )
+
+        def publish() -> None:
+            if publisher is not None and events is not None and (happened := events.take()):
+                publisher.publish(happened)
+
+        pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3, moved=publish)
         connections: Connections = {}
         transfers = KvTransfers(pacer, transfer_settings)
-        instance = ServedInstance(instance_settings, pacer, transfers, AnswerBook(seed, bytes_per_token))
+        instance = ServedInstance(
+            instance_settings,
+            pacer,
+            transfers,
+            AnswerBook(seed, bytes_per_token),
+            kv_event_sources={} if publisher is None else {"0": publisher.source()},
+        )
         app = EngineApp(instance, connections, ResponseStore() if responses_store else None)
         server = uvicorn.Server(
             uvicorn.Config(

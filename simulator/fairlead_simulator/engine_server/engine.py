@@ -7,6 +7,7 @@ end when the model says, and what arrives or is given up counts from the end of 
 from dataclasses import dataclass, field
 
 from fairlead_simulator.engine_model.instance import Instance
+from fairlead_simulator.engine_model.prefix_tree import BlockWatcher
 from fairlead_simulator.engine_model.requests import Phase
 from fairlead_simulator.engine_model.settings import EngineSettings
 from fairlead_simulator.engine_model.text_memory import TextMemory
@@ -27,11 +28,19 @@ class ServedProgress:
 class ServedEngine:
     """An engine and the limits its server sets. `now` is in seconds of engine time, starts at 0 and never goes back."""
 
-    def __init__(self, settings: EngineSettings, *, bytes_per_token: int, max_waiting: int, statistics: EngineStatistics) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        *,
+        bytes_per_token: int,
+        max_waiting: int,
+        statistics: EngineStatistics,
+        watcher: BlockWatcher | None = None,
+    ) -> None:
         self.settings = settings
         self.statistics = statistics
         self.now = 0.0
-        self.memory = TextMemory(settings.capacity_blocks, settings.block_tokens, settings.block_tokens * bytes_per_token)
+        self.memory = TextMemory(settings.capacity_blocks, settings.block_tokens, settings.block_tokens * bytes_per_token, watcher)
         self.instance: Instance[Generation] = Instance("engine", settings, self.memory, statistics)
         self._max_waiting = max_waiting
         self._progress = ServedProgress()

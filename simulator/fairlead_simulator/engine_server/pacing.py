@@ -68,7 +68,7 @@ class EnginePacer:
     """Drives `engine` at `time_scale` times the seconds of `clock`, from its creation on.
 
     Prefill ends and completions wake their request at once (to the timer's millisecond); requests that are decoding and
-    stream are woken together, every `stream_interval_seconds`.
+    stream are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has moved on.
     """
 
     def __init__(
@@ -77,8 +77,10 @@ class EnginePacer:
         time_scale: float,
         stream_interval_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.engine = engine
+        self._moved = moved
         self._time_scale = time_scale
         self._interval = stream_interval_seconds
         self._clock = clock
@@ -138,6 +140,7 @@ class EnginePacer:
         self._deliver()
 
     def _deliver(self) -> None:
+        self._moved()
         progress = self.engine.take_progress()
         for generation in progress.first_tokens:
             ticket = self._tickets.get(generation)

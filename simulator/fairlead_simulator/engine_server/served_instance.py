@@ -7,9 +7,10 @@ reads a request and writes the answer's form.
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from fairlead_simulator.engine_server.answers import AnswerBook
 from fairlead_simulator.engine_server.exchange import Exchange
@@ -46,8 +47,11 @@ class ServedInstance:
         transfers: KvTransfers,
         answers: AnswerBook,
         now: Callable[[], float] = time.time,
+        kv_event_sources: Mapping[str, Any] | None = None,
     ) -> None:
         self.settings = settings
+        self.kv_event_sources = dict(kv_event_sources or {})
+        """By rank, where KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.pacer = pacer
         self.load = 0

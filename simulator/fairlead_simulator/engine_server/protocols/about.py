@@ -20,8 +20,8 @@ async def serve_load(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_kv_event_sources(instance: ServedInstance, exchange: Exchange) -> None:
-    """Where cache events are published, by rank: nowhere, as with a vLLM that was not told to."""
-    await exchange.answer_json({})
+    """Where cache events are published, by rank; empty if nowhere."""
+    await exchange.answer_json(instance.kv_event_sources)
 
 
 async def serve_models(instance: ServedInstance, exchange: Exchange) -> None:

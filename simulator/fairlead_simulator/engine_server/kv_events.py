@@ -1,0 +1,170 @@
+"""The simulated engine's KV events: vLLM's messages over ZMQ, with its replay socket.
+
+A message has three frames: the topic, the batch's number (8 bytes, big endian, from 0), and the batch as msgpack:
+`[stamp, events, rank]`, each event a map with `type`, or as older engines send it an array that begins with the type. A
+replay is asked for with a number; the answers are numbers and batches from there on, then number -1 with nothing.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import zmq
+
+from fairlead.errors import InvalidInput
+from fairlead.kv_events.engine_hashes import EngineHashing
+from fairlead_simulator.engine_server.tokens import ByteTokenizer
+
+Event = dict[str, Any]
+
+_POLL_SECONDS = 0.05
+_LAST = (-1).to_bytes(8, "big", signed=True)
+
+
+class PrefixCacheEvents:
+    """Watches a KV block pool; `take` gives its events since the last call, as vLLM words them."""
+
+    def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing) -> None:
+        self._tokenizer = tokenizer
+        self._block_tokens = block_tokens
+        self._hashing = hashing
+        self._events: list[Event] = []
+
+    def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
+        token_ids = self._tokenizer.ids(text)
+        size, hashing = self._block_tokens, self._hashing
+        names: list[bytes] = []
+        for begin in range(0, len(token_ids), size):
+            names.append(hashing.digest(names[-1] if names else parent, token_ids[begin : begin + size]))
+        self._events.append(
+            {
+                "type": "BlockStored",
+                "block_hashes": [hashing.formed(name) for name in names],
+                "parent_block_hash": None if parent is None else hashing.formed(parent),
+                "token_ids": token_ids,
+                "block_size": size,
+                "lora_id": None,
+                "medium": "GPU",
+                "lora_name": None,
+                "extra_keys": [None] * len(names),
+                "group_idx": 0,
+                "kv_cache_spec_kind": "full_attention",
+            }
+        )
+        return tuple(names)
+
+    def removed(self, names: Sequence[bytes]) -> None:
+        """One event per block, as vLLM tells it."""
+        self._events += (
+            {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": "GPU", "group_idx": 0} for name in names
+        )
+
+    def take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherSettings:
+    """As in vLLM's `--kv-events-config`. An endpoint with `*` is bound, another one connected to."""
+
+    endpoint: str
+    replay_endpoint: str | None
+    topic: str
+    buffer_steps: int
+    arrays: bool = False
+    """Events are arrays, as before vLLM 0.26."""
+
+
+class KvEventPublisher:
+    """Publishes batches from a thread of its own, and answers replays there. Port 0 of `*` takes a free port of `host`.
+
+    Raises zmq.ZMQError if an endpoint cannot be used.
+    """
+
+    def __init__(self, settings: PublisherSettings, host: str) -> None:
+        self._settings = settings
+        self._context = zmq.Context()
+        self._publish = self._context.socket(zmq.PUB)
+        self._publish.linger = 0
+        self.endpoint = _opened(self._publish, settings.endpoint, host)
+        self._replay: zmq.Socket[bytes] | None = None
+        self.replay_endpoint: str | None = None
+        if settings.replay_endpoint is not None:
+            self._replay = self._context.socket(zmq.ROUTER)
+            self._replay.linger = 0
+            self.replay_endpoint = _opened(self._replay, settings.replay_endpoint, host)
+        self._batches: queue.SimpleQueue[tuple[float, list[Event]]] = queue.SimpleQueue()
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=settings.buffer_steps)
+        threading.Thread(target=self._run, name="kv-events", daemon=True).start()
+
+    def publish(self, events: list[Event]) -> None:
+        """Send a batch, stamped now. Never waits."""
+        self._batches.put((time.time(), events))
+
+    def source(self) -> dict[str, Any]:
+        """What `GET /kv_event_sources` says of rank 0."""
+        settings = asdict(self._settings)
+        del settings["arrays"]
+        return (
+            {"enable_kv_cache_events": True, "publisher": "zmq"}
+            | settings
+            | {"endpoint": self.endpoint, "replay_endpoint": self.replay_endpoint}
+        )
+
+    def _run(self) -> None:
+        topic, number = self._settings.topic.encode(), 0
+        while True:
+            if self._replay is not None and self._replay.poll(0):
+                self._answer(self._replay)
+            try:
+                stamp, events = self._batches.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            batch = [stamp, [_as_array(event) for event in events] if self._settings.arrays else events, 0]
+            payload = msgspec.msgpack.encode(batch)
+            self._publish.send_multipart((topic, number.to_bytes(8, "big"), payload))
+            self._kept.append((number, payload))
+            number += 1
+
+    def _answer(self, replay: "zmq.Socket[bytes]") -> None:
+        frames = replay.recv_multipart()
+        if len(frames) != 3:
+            return  # no request of a client that waits for answers
+        client, begin = frames[0], int.from_bytes(frames[2], "big")
+        for number, payload in self._kept:
+            if number >= begin:
+                replay.send_multipart((client, b"", number.to_bytes(8, "big"), payload))
+        replay.send_multipart((client, b"", _LAST, b""))
+
+
+def open_publisher(settings: PublisherSettings, host: str) -> KvEventPublisher:
+    """Raises InvalidInput if an endpoint cannot be used."""
+    try:
+        return KvEventPublisher(settings, host)
+    except zmq.ZMQError as error:
+        given = " and ".join(filter(None, (settings.endpoint, settings.replay_endpoint)))
+        raise InvalidInput("--kv-events-endpoint", given, f"give ZMQ endpoints that are free, such as tcp://*:5557 ({error})") from None
+
+
+def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
+    """Bind or connect; the endpoint with the port it has now."""
+    if not any(sign in endpoint for sign in ("*", "::", "ipc://", "inproc://")):
+        socket.connect(endpoint)
+        return endpoint
+    if not endpoint.endswith(":0"):
+        socket.bind(endpoint)
+        return endpoint
+    socket.bind(endpoint.replace("*", host))
+    return str(socket.getsockopt_string(zmq.LAST_ENDPOINT)).rstrip("\0")
+
+
+def _as_array(event: Event) -> list[object]:
+    if event["type"] == "BlockStored":
+        return [event[name] for name in ("type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium")]
+    return [event[name] for name in ("type", "block_hashes", "medium")]
