@@ -45,8 +45,8 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
         found.append(f"it was the only instance, but {considered} were considered")
     if decision.rule.code == QUEUE_FULL and decision.passed_over in (None, decision.chosen):
         found.append("the queue of the policy's choice was full, but that choice is not recorded")
-    if decision.decode == decision.chosen:
-        found.append(f"{decision.chosen} was to decode for itself")
+    if decision.decode is not None and decision.decode == decision.served_by:
+        found.append(f"{decision.decode} was to decode for itself")
     return [*found, *_rule(decision), *_reason(decision, reason)]
 
 

@@ -99,7 +99,9 @@ def explain(decision: WeighedDecision) -> str:
             f"with {chosen.pending_tokens:,} tokens waiting ahead."
         )
     sentences.append(_prediction(decision, chosen))
-    if decision.decode is not None:
+    if decision.decode == decision.chosen:
+        sentences.append(f"In the end it only decoded: {decision.served_by or 'another instance'} computed the prompt.")
+    elif decision.decode is not None:
         sentences.append(f"It was to compute the prompt only: {decision.decode} decodes.")
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -128,7 +128,10 @@ def test_both_instances_of_a_divided_request_are_told_and_a_decode_instance_alon
     divided = replace(recorded("random", "drawn", replace(scored("p", 0.0), total=None)), decode="x")
     assert explain(divided).endswith("It was to compute the prompt only: x decodes.")
     assert problems(divided) == []
-    assert problems(replace(divided, decode="p")) == ["p was to decode for itself"]
+    assert problems(replace(divided, decode="p", served_by="p")) == ["p was to decode for itself"]
+    went_on = replace(divided, decode="p", served_by="q")
+    assert problems(went_on) == [], "chosen to do everything, it decoded what came back to a prefill instance while it waited"
+    assert explain(went_on).endswith("In the end it only decoded: q computed the prompt.")
     whole = recorded("dualmap", "no-prefill", replace(scored("x", 0.0), total=None))
     assert "no prefill instance could take the request" in explain(whole)
     assert problems(whole, "decode-only") == []
