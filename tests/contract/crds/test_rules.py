@@ -119,6 +119,13 @@ def pools_with_windows(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def pools_that_scale(draw: st.DrawFn) -> dict[str, Any]:
+    """Pools that are valid but for the least numbers of their roles together."""
+    roles = [{"name": name, "minReplicas": draw(st.integers(0, 2))} for name in ("prefill", "decode")]
+    return {"model": "m", "roles": roles, "scaling": {"mode": draw(st.sampled_from(["Fixed", "SLO", "Advise"]))}}
+
+
+@st.composite
 def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = None) -> dict[str, Any]:
     """Documents of a class, made from its shapes: a new field is tried without a change here.
 
@@ -229,7 +236,7 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, side:
     monkeypatch.setattr(of, "RULES", changed)
     judges = Judges(of)
     found = find(
-        st.one_of(narrow, pools_with_windows()) if of is PoolSpec else narrow,
+        st.one_of(narrow, pools_with_windows(), pools_that_scale()) if of is PoolSpec else narrow,
         lambda document: judges.disagreement(document) is not None,
         settings=settings(max_examples=1000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)),
     )
