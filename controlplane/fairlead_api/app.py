@@ -145,6 +145,23 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
                 await stack.enter_async_context(scheduled(upkeep, audit.head, telemetry, clock))
             yield
 
+    routers = (
+        health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
+        access_routes(guard, access, clock),
+        pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock),
+        ring_routes(guard, PostgresRings(reads), policies),
+        rollout_routes(guard, cluster or kubernetes),
+        schedule_routes(guard, PostgresSchedules(reads), clock),
+        session_routes(guard, PostgresSessions(reads)),
+        move_routes(guard, migrations, reroutes, clock),
+        decision_routes(guard, decisions, clock),
+        scaling_routes(guard, PostgresScaling(reads), clock),
+        rejection_routes(guard, rejections, clock),
+        audit_routes(guard, PostgresAuditLog(reads), audit, clock),
+        plan_routes(guard, plans, clock),
+        live_routes(guard, live),
+        internal_routes(guard, mirroring, ingestion, stream, telemetry.count_report, clock),
+    )
     app = FastAPI(
         title="Fairlead control API",
         version=version("fairlead"),
@@ -152,26 +169,12 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        routes=[route for router in routers for route in router.routes],  # include_router would analyse every route once more
     )
     problems.install(app)
     app.add_middleware(StaleReads)
     app.add_middleware(Identify, access=access, clock=clock)
     app.add_middleware(Instrument, telemetry=telemetry)
-    app.include_router(health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition))
-    app.include_router(access_routes(guard, access, clock))
-    app.include_router(pool_routes(guard, pool_reads, PostgresPoolHistory(reads), heatmaps, clock))
-    app.include_router(ring_routes(guard, PostgresRings(reads), policies))
-    app.include_router(rollout_routes(guard, cluster or kubernetes))
-    app.include_router(schedule_routes(guard, PostgresSchedules(reads), clock))
-    app.include_router(session_routes(guard, PostgresSessions(reads)))
-    app.include_router(move_routes(guard, migrations, reroutes, clock))
-    app.include_router(decision_routes(guard, decisions, clock))
-    app.include_router(scaling_routes(guard, PostgresScaling(reads), clock))
-    app.include_router(rejection_routes(guard, rejections, clock))
-    app.include_router(audit_routes(guard, PostgresAuditLog(reads), audit, clock))
-    app.include_router(plan_routes(guard, plans, clock))
-    app.include_router(live_routes(guard, live))
-    app.include_router(internal_routes(guard, mirroring, ingestion, stream, telemetry.count_report, clock))
     app.state.upkeep = upkeep
     return app
 
