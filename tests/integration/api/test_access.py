@@ -30,7 +30,7 @@ RANK = {"viewer": 1, "operator": 2, "admin": 3}
 
 def allowed(path: str, method: str, role: str) -> bool:
     if path.startswith("/internal"):
-        return role == ("system-operator" if method in {"put", "delete"} or path.endswith("/events") else "system-router")
+        return role == ("system-operator" if method in {"put", "delete"} or path.endswith(("/events", "/held-pools")) else "system-router")
     if role.startswith("system-"):
         return False
     if path in ADMIN:
