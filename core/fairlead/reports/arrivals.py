@@ -10,10 +10,12 @@ class ArrivalSample:
     """The requests that came to this router for a pool in one second, whatever became of them.
 
     Refused requests are demand as much as served ones, and a request that waits while no instance accepts is counted
-    before any instance exists. A second without a request has no sample.
+    before any instance exists. A second without a request has no sample. The squares are of each request's prompt
+    tokens, summed; None from a router of before them.
     """
 
     pool: PoolKey
     second: int
     requests: int
     prompt_tokens: int
+    prompt_tokens_squared: int | None = None

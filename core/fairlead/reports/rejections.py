@@ -19,6 +19,11 @@ class RejectionReason(StrEnum):
     SHUTTING_DOWN = "rejected-shutting-down"
 
 
+FOR_PREFILL = frozenset({RejectionReason.PREDICTED_TTFT, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT})
+FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED})
+"""Refused for want of instances that prefill, and of instances that decode. The other reasons are of neither."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionRecord:
     """Refusals of one cause in one second, with one sample request."""

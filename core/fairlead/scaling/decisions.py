@@ -23,7 +23,7 @@ _HOLDS = {
     Hold.STEP_LIMIT: "this period's steps are used up",
     Hold.AT_BOUND: "the bounds are {lower} to {upper}",
     Hold.SLO_MISSED: "requests miss the SLO, so no instance is removed",
-    Hold.NOT_WORTH_IT: "the busier role would be no less busy after the move",
+    Hold.NOT_WORTH_IT: "the pool would do no better after the move",
 }
 
 
@@ -109,8 +109,11 @@ def sentence(found: Recommendation) -> str:
 def _grounds(found: Recommendation) -> str:
     if found.imbalance is not None:
         seen = found.imbalance
-        loads = f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f}"
-        return f"{loads} were out of balance {seen.comparisons} times in a row, so one {seen.donor} instance should become {found.role}"
+        move = f"one {seen.donor} instance should become {found.role}, for {seen.comparisons} comparisons in a row"
+        if found.cause is Cause.WORK_EXCEEDS:
+            served = f"{seen.servable_after or 0:.0%} instead of {seen.servable or 0:.0%} of the requests could be served"
+            return f"more arrives than the instances can do, and after a move {served}: {move}"
+        return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} are out of balance: {move}"
     if found.demand is not None:
         seen_by_routers = found.demand
         if found.cause is Cause.IDLE:

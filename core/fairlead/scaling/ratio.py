@@ -1,29 +1,34 @@
 """Whether an instance should go from decode to prefill or back: the controller that Mooncake's paper leaves open.
 
-Every period the loads (predicted latencies over their SLO) and the work that arrives are smoothed. The roles are out of
-balance when one's load exceeds the other's by more than `band`, smoothed and as just seen, is above `receiver_load` and
-finds the other below `donor_load`. After `periods` comparisons in a row that are out of balance the same way one
-instance moves; then nothing moves for `cooldown_seconds`, and the loads are smoothed anew.
+Every period the loads (predicted latencies over their SLO) and the work that arrives are smoothed. Two things call for
+a move of one instance. Either the loads are out of balance: one role's exceeds the other's by more than `band`,
+smoothed and as just seen, is above `receiver_load` and finds the other below `donor_load`. Or the work is more than the
+instances of a role can do, and a move would serve more of it (`overload`): loads do not show that where requests are
+refused before they become load. After `periods` comparisons in a row that call for the same move it is made; then
+nothing moves for `cooldown_seconds`, and the loads are smoothed anew.
 
 Loads that swing against each other, as prefill and decode do under early rejection, fill no such row unless half a
 swing outlasts it. And a move must be worth it: by the work that arrives (`sizing`), or by the loads where that is not
-known, the busier role of the two must be less busy after the move than before, smoothed and in each comparison of the
-row. Under constant work each move thus lowers one and the same figure, so none is ever taken back.
+known, the pool must serve more requests after it, or as many with its busier role less busy; so in each comparison of
+the row, and smoothed even if the work is wrong by its standard error. Of two neighbouring splits at most one is better
+than the other, so under constant work no move is ever taken back.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fairlead.instances import Role
 from fairlead.scaling.memory import RatioMemory
-from fairlead.scaling.recommendations import Hold, Imbalance
+from fairlead.scaling.overload import Demand, Outlook, outlook
+from fairlead.scaling.recommendations import Cause, Hold, Imbalance
 from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.3
 """Weight of the newest figure."""
 
-_WORTH_IT = 0.05
-"""Share by which the busier role must become less busy."""
+_MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
+"""Sign in the memory, receiver and donor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,50 +42,63 @@ class RoleShare:
     work: float | None = None
 
 
+Shares = Mapping[Role, RoleShare]
+"""Of prefill and decode."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A move that was called for; `hold` says why it is not made."""
 
     receiver: Role
     hold: Hold | None
+    cause: Cause
     imbalance: Imbalance
 
 
-def compare(memory: RatioMemory, prefill: RoleShare, decode: RoleShare, spec: RatioSpec, now: float) -> tuple[RatioMemory, Move | None]:
-    """The memory after this round, and a move if the loads call for one. The move is not yet made in the memory."""
+def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, now: float) -> tuple[RatioMemory, Move | None]:
+    """The memory after this round, and a move if one is called for. The move is not yet made in the memory."""
+    prefill, decode = seen[Role.PREFILL], seen[Role.DECODE]
     if not is_due(memory.compared_at, now, spec.period_seconds) or prefill.load is None or decode.load is None:
         return memory, None
     if is_interrupted(memory.compared_at, now, spec.period_seconds):
         memory = RatioMemory(shift=memory.shift, moved_at=memory.moved_at, told=memory.told)
     prefill_load, decode_load = _smoothed(memory.prefill_load, prefill.load), _smoothed(memory.decode_load, decode.load)
-    beyond = _beyond(memory.beyond, (prefill_load, decode_load), (prefill.load, decode.load), spec)
+    prefill_work = None if prefill.work is None else _smoothed(memory.prefill_work, prefill.work)
+    decode_work = None if decode.work is None else _smoothed(memory.decode_work, decode.work)
+    shares = {
+        Role.PREFILL: replace(prefill, load=prefill_load, work=prefill_work),
+        Role.DECODE: replace(decode, load=decode_load, work=decode_work),
+    }
+    is_first = memory.prefill_work is None or memory.decode_work is None  # nothing is smoothed yet
+    short = 0 if is_first else _short(shares, seen, demand, spec)
+    sign = short or _apart(shares, seen, spec)
+    receiver, donor = next(((taker, giver) for of, taker, giver in _MOVES if of == sign), (Role.PREFILL, Role.DECODE))
     memory = replace(
         memory,
         compared_at=now,
         prefill_load=prefill_load,
         decode_load=decode_load,
-        prefill_work=None if prefill.work is None else _smoothed(memory.prefill_work, prefill.work),
-        decode_work=None if decode.work is None else _smoothed(memory.decode_work, decode.work),
-        beyond=beyond,
+        prefill_work=prefill_work,
+        decode_work=decode_work,
+        beyond=sign * (max(sign * memory.beyond, 0) + 1),
+        worth=memory.worth + 1 if sign and _is_worth_it(seen, receiver, donor, demand) else 0,
     )
-    receiver, donor = (Role.PREFILL, Role.DECODE) if beyond > 0 else (Role.DECODE, Role.PREFILL)
-    seen = {Role.PREFILL: prefill, Role.DECODE: decode}
-    memory = replace(memory, worth=memory.worth + 1 if beyond and _is_worth_it(seen[donor], seen[receiver]) else 0)
-    if abs(beyond) < spec.periods:
+    if abs(memory.beyond) < spec.periods:
         return memory, None
-    shares = {
-        Role.PREFILL: replace(prefill, load=prefill_load, work=memory.prefill_work),
-        Role.DECODE: replace(decode, load=decode_load, work=memory.decode_work),
-    }
+    now_served, then_served = _outlooks(shares, receiver, donor, demand)
     return memory, Move(
         receiver=receiver,
-        hold=_hold(memory, shares[donor], shares[receiver], spec, now),
+        hold=_hold(memory, shares, receiver, donor, demand, spec, now),
+        cause=Cause.WORK_EXCEEDS if short else Cause.LOADS_APART,
         imbalance=Imbalance(
             prefill_load=prefill_load,
             decode_load=decode_load,
-            comparisons=abs(beyond),
+            comparisons=abs(memory.beyond),
             donor=donor,
             donor_replicas=shares[donor].replicas,
+            servable=None if now_served is None else now_served.servable,
+            servable_after=None if then_served is None else then_served.servable,
         ),
     )
 
@@ -95,32 +113,60 @@ def _smoothed(before: float | None, seen: float) -> float:
     return seen if before is None else SMOOTHING * seen + (1 - SMOOTHING) * before
 
 
-def _beyond(before: int, smoothed: tuple[float, float], seen: tuple[float, float], spec: RatioSpec) -> int:
-    """Comparisons in a row that found prefill short; negative = decode. Pairs are the loads of prefill and decode."""
-    for sign, taker, giver in ((1, 0, 1), (-1, 1, 0)):
-        apart = min(pair[taker] - pair[giver] for pair in (smoothed, seen))
-        if apart > spec.band and smoothed[giver] < spec.donor_load and smoothed[taker] > spec.receiver_load:
-            return sign * (max(sign * before, 0) + 1)
+def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
+    """The sign of the move that the loads call for; 0 while they are in balance."""
+    for sign, taker, giver in _MOVES:
+        apart = min((of[taker].load or 0.0) - (of[giver].load or 0.0) for of in (shares, seen))
+        if apart > spec.band and (shares[giver].load or 0.0) < spec.donor_load and (shares[taker].load or 0.0) > spec.receiver_load:
+            return sign
     return 0
 
 
-def _hold(memory: RatioMemory, giver: RoleShare, taker: RoleShare, spec: RatioSpec, now: float) -> Hold | None:
+def _short(shares: Shares, seen: Shares, demand: Demand, spec: RatioSpec) -> int:
+    """The sign of the move that work beyond what a role can do calls for; 0 while there is none, or none would help."""
+    now_served, _ = _outlooks(shares, Role.PREFILL, Role.DECODE, demand)
+    if any(share.work is None for share in shares.values()) or now_served is None or now_served.busiest <= 1:
+        return 0
+    error = _error(demand, spec)
+    for sign, taker, giver in _MOVES:
+        if _is_worth_it(shares, taker, giver, demand, error) and _is_worth_it(seen, taker, giver, demand):
+            return sign
+    return 0
+
+
+def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, demand: Demand, spec: RatioSpec, now: float) -> Hold | None:
+    giver, taker = shares[donor], shares[receiver]
     if giver.replicas - 1 < max(1, giver.least) or taker.replicas + 1 > taker.most:
         return Hold.AT_BOUND
-    if memory.worth < spec.periods or not _is_worth_it(giver, taker):
+    if memory.worth < spec.periods or not _is_worth_it(shares, receiver, donor, demand, _error(demand, spec)):
         return Hold.NOT_WORTH_IT
     if memory.moved_at is not None and now - memory.moved_at < spec.cooldown_seconds:
         return Hold.COOLDOWN
     return None
 
 
-def _is_worth_it(giver: RoleShare, taker: RoleShare) -> bool:
-    """Whether the busier role is less busy after the move, if a role's instances share its load."""
-    if giver.replicas < 2:
-        return False
-    given, taken = giver.work, taker.work
-    if given is None or taken is None:
-        given, taken = (giver.load or 0.0) * giver.replicas, (taker.load or 0.0) * taker.replicas
-    before = max(given / giver.replicas, taken / taker.replicas)
-    after = max(given / (giver.replicas - 1), taken / (taker.replicas + 1))
-    return after < before * (1 - _WORTH_IT)
+def _error(demand: Demand, spec: RatioSpec) -> float:
+    """Of smoothed work: an exponential mean is as good as one over (2 - a) / a periods."""
+    return demand.error(spec.period_seconds * (2 - SMOOTHING) / SMOOTHING)
+
+
+def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:
+    """Whether the pool does better after the move, even if the works are wrong by `error` against it."""
+    before, after = _outlooks(shares, receiver, donor, demand, error)
+    return before is not None and after is not None and after.is_better_than(before)
+
+
+def _outlooks(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> tuple[Outlook | None, Outlook | None]:
+    """Before and after a move; by the loads where the work of a role is not known. After None: nobody would be left."""
+    known = all(share.work is not None for share in shares.values())
+    works = {role: (share.work or 0.0) if known else (share.load or 0.0) * share.replicas for role, share in shares.items()}
+    works |= {receiver: works[receiver] * (1 - error), donor: works[donor] * (1 + error)}
+    found: list[Outlook | None] = []
+    for change in (0, 1):
+        replicas = {receiver: shares[receiver].replicas + change, donor: shares[donor].replicas - change}
+        if min(replicas.values()) < 1:
+            found.append(None)
+            continue
+        prefill, decode = ((replicas[role], works[role]) for role in (Role.PREFILL, Role.DECODE))
+        found.append(outlook(prefill, decode, demand))
+    return found[0], found[1]

@@ -18,13 +18,15 @@ class Controller(StrEnum):
 
 
 class Cause(StrEnum):
-    """What asks for the number: the largest part of the need, or the loads of two roles."""
+    """What asks for the number: the largest part of the need, or how two roles compare."""
 
     PROMPTS = "Prompts"
     QUEUE = "Queue"
     OUTPUTS = "Outputs"
     SLOW_OUTPUTS = "SlowOutputs"
     LOADS_APART = "LoadsApart"
+    WORK_EXCEEDS = "WorkExceeds"
+    """More arrives than a role can do, and another split of the instances would serve more of it."""
     IDLE = "Idle"
     """No router has had a request for a while."""
     HELD = "Held"
@@ -43,7 +45,7 @@ class Hold(StrEnum):
     SLO_MISSED = "SloMissed"
     """Fewer instances are not allowed while requests miss the SLO."""
     NOT_WORTH_IT = "NotWorthIt"
-    """After the move the busier role would be no less busy."""
+    """The pool would serve no more requests after the move, and its busier role would be no less busy."""
 
 
 class Verdict(StrEnum):
@@ -93,7 +95,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """What the ratio controller saw: smoothed loads, the comparisons in a row out of balance, and who would give."""
+    """What the ratio controller saw: smoothed loads, the comparisons in a row that called for the move, who would give,
+    and the share (0-1) of requests that could be served before and after, by the work that arrives.
+    """
 
     prefill_load: float
     decode_load: float
@@ -101,6 +105,8 @@ class Imbalance:
     donor: Role
     donor_replicas: int
     """Before the move."""
+    servable: float | None = None
+    servable_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,10 @@ class RoleSignals:
     """Of these, requests queued in routers."""
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
+    requests_per_second: float | None = None
+    """Of the same requests."""
+    prompt_variation: float | None = None
+    """Standard deviation of their prompt tokens over the mean, of the last minutes."""
     cached_share: float | None = None
     """Share (0-1) of finished requests' prompt tokens that no instance had to compute."""
     output_tokens_per_second: float
@@ -55,6 +59,9 @@ class RoleSignals:
     """Predicted time to first token of what is pending, over `slo.ttft`."""
     decode_load: float | None = None
     """Predicted time per output token, waiting for room in the KV cache included, over `slo.tpot`."""
+    refused_share: float | None = None
+    """Share (0-1) of the requests that arrived which were refused for want of this role's instances: by predicted TTFT
+    or in a queue (prefill), by the load of decodes (decode)."""
     ttft_attainment: float | None = None
     """Share (0-1) of the requests that arrived which had their first token within `slo.ttft`; refused ones had not."""
     tpot_attainment: float | None = None

@@ -23,6 +23,9 @@ from fairlead.tables import SloFacts
 _ROUNDING = 1e-9
 """Needs this close above a whole number are that number."""
 
+_MOST_REFUSED = 0.9
+"""When nearly all is refused, what is left says little about it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
@@ -74,6 +77,39 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
     """
     if signals.output_tokens_per_second == 0 and not signals.in_flight:
         return 0.0
+    fullest = _fullest_batch(signals, slo, capacity, target_load)
+    return None if fullest is None else signals.output_tokens_per_second / fullest.tokens_per_second
+
+
+def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
+    """The same by what decodes now, and by as much more as was refused for want of decode instances.
+
+    It is known sooner: the lengths of outputs are those of finished requests, and the long ones finish late.
+    """
+    model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
+    if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:
+        return None
+    seconds = signals.decode_load * slo.tpot_seconds
+    per_request = model.seconds_per_request + model.seconds_per_context_token * signals.decode_context_tokens
+    if per_request <= 0 or seconds <= model.fixed_seconds:
+        return 0.0
+    running = (seconds - model.fixed_seconds) / per_request / seconds
+    admitted = 1.0 - min(signals.refused_share or 0.0, _MOST_REFUSED)
+    return signals.serving * running / fullest.tokens_per_second / admitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    requests: float
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.requests / self.seconds
+
+
+def _fullest_batch(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> _Batch | None:
+    """The largest batch with steps of `target_load` of `slo.tpot`, whose contexts fit the KV cache to that share."""
     model, context = signals.decode_step, signals.decode_context_tokens
     if model is None or context is None:
         return None
@@ -84,7 +120,4 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
     by_time = (allowed - model.fixed_seconds) / per_request if per_request > 0 else inf
     by_memory = capacity.kv_cache_tokens * target_load / context if context > 0 else inf
     batch = max(1.0, min(by_time, by_memory))
-    if batch == inf:
-        return None
-    seconds = model.fixed_seconds + per_request * batch
-    return signals.output_tokens_per_second * seconds / batch
+    return None if batch == inf else _Batch(requests=batch, seconds=model.fixed_seconds + per_request * batch)

@@ -12,10 +12,11 @@ from enum import StrEnum
 from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bounds_in_force
 from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rewound, with_step
+from fairlead.scaling.overload import DECODE_LIMIT, Demand
 from fairlead.scaling.ratio import RoleShare, compare, moved
-from fairlead.scaling.recommendations import Cause, Controller, Recommendation, Verdict
+from fairlead.scaling.recommendations import Controller, Recommendation, Verdict
 from fairlead.scaling.signals import PoolDemand, PoolSignals, RoleSignals
-from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, whole_instances
+from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, running_decode_work, whole_instances
 from fairlead.scaling.slo_replicas import sized
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
 from fairlead.scaling.stabilization import steps_kept_seconds
@@ -49,6 +50,8 @@ class Declared:
     ratio: RatioSpec
     slo: SloFacts
     capacity: Capacity
+    refuses_late: bool = False
+    """Whether early rejection refuses what is predicted to miss `slo.ttft`."""
     windows: tuple[RoleBounds, ...] = ()
     may_sleep: bool = False
     """Whether every role declares a least number of 0, so that the pool may go to zero as a whole."""
@@ -184,7 +187,8 @@ def _balanced(
     spec = this.declared.ratio
     if spec.mode is RatioMode.FIXED or not {Role.PREFILL, Role.DECODE} <= roles.keys() & this.signals.keys():
         return roles, ratio, []
-    ratio, move = compare(ratio, _share(Role.PREFILL, begun, this), _share(Role.DECODE, begun, this), spec, this.now)
+    shares = {role: _share(role, begun, this) for role in (Role.PREFILL, Role.DECODE)}
+    ratio, move = compare(ratio, shares, _demand(this), spec, this.now)
     if move is None:
         return roles, ratio, []
     current = begun[move.receiver].replicas
@@ -196,7 +200,7 @@ def _balanced(
         recommended=current + 1,
         replicas=current if move.hold else current + 1,
         verdict=Verdict.APPLIED if is_made else Verdict.HELD if spec.mode is RatioMode.AUTO else Verdict.ADVISED,
-        cause=Cause.LOADS_APART,
+        cause=move.cause,
         hold=move.hold,
         bounds=this.bounds[move.receiver],
         imbalance=move.imbalance,
@@ -215,12 +219,22 @@ def _balanced(
     return roles, ratio, told
 
 
+def _demand(this: _Round) -> Demand:
+    seen = this.signals[Role.PREFILL]
+    return Demand(
+        requests_per_second=seen.requests_per_second,
+        prompt_variation=seen.prompt_variation,
+        refuses_late=this.declared.refuses_late,
+    )
+
+
 def _share(role: Role, begun: Mapping[Role, RoleMemory], this: _Round) -> RoleShare:
     signals, bounds, declared = this.signals[role], this.bounds[role], this.declared
     if role is Role.PREFILL:
         load, work = signals.prefill_load, prefill_work(signals, declared.capacity)
     else:
-        load, work = signals.decode_load, decode_work(signals, declared.slo, declared.capacity, 1.0)
+        known = (of(signals, declared.slo, declared.capacity, DECODE_LIMIT) for of in (decode_work, running_decode_work))
+        load, work = signals.decode_load, max((one for one in known if one is not None), default=None)
     least = bounds.lower
     if declared.scaling.mode is ScalingMode.SLO:
         # What the SLO needs is not given away: it would be added again.

@@ -113,6 +113,7 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
         ratio=schedules.ratio,
         slo=schedules.told.slo,
         capacity=Capacity(prefill_tokens_per_second=engine.prefill_tokens_per_second, kv_cache_tokens=engine.kv_cache_tokens),
+        refuses_late=schedules.told.early_rejection.mode != "Disabled",
         windows=tuple(schedules.found.bounds),
         may_sleep=all(role.min_replicas == 0 for role in spec.roles),
     )

@@ -74,6 +74,7 @@ class Autoscaler:
             ratio=rules.ratio,
             slo=SloFacts(ttft_seconds=pool.slo_ttft_seconds, tpot_seconds=pool.slo_tpot_seconds),
             capacity=Capacity(prefill_tokens_per_second=pool.prefill_tokens_per_second, kv_cache_tokens=pool.preset.kv_tokens),
+            refuses_late=pool.early_rejection != "Disabled",
         )
 
     def second(self, loads: Sequence[InstanceLoad], now: float) -> tuple[ScaleTo | Flip, ...]:

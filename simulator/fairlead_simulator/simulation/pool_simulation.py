@@ -196,7 +196,7 @@ class Simulation:
         if isinstance(outcome, Refusal):
             self.result.count_refusal(outcome.reason.value)
             if self._meter is not None:
-                self._meter.refused(now)
+                self._meter.refused(now, outcome.reason)
             if job.phase is Phase.FINISHED:  # the news of its first token came after its last
                 self._close(job)
                 return

@@ -6,8 +6,10 @@ cached share, lengths) is of the last `MEMORY_SECONDS`, as it needs more request
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import sqrt
 
 from fairlead.instances import Role
+from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
 from fairlead_simulator.engine_model.presets import EnginePreset
@@ -69,10 +71,11 @@ class SignalMeter:
     def arrived(self, job: Job, now: float) -> None:
         """A request came, whatever becomes of it."""
         self._recent.add(now, requests=1, prompt=job.input_tokens)
+        self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
-    def refused(self, now: float) -> None:
+    def refused(self, now: float, reason: RejectionReason) -> None:
         """It was refused or lost: its first token is not in time."""
-        self._recent.add(now, first=1)
+        self._recent.add(now, first=1, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
 
     def first_token(self, job: Job, now: float) -> None:
         """Its prompt is computed."""
@@ -124,6 +127,8 @@ class SignalMeter:
             in_flight=sum(load.waiting + load.prefilling + load.decoding for load in loads),
             waiting=sum(load.waiting for load in loads),
             prompt_tokens_per_second=recent.rate("prompt", now),
+            requests_per_second=recent.rate("requests", now),
+            prompt_variation=self._prompt_variation(),
             cached_share=None if cached is None else min(1.0, cached),
             output_tokens_per_second=recent.rate("requests", now) * (long.mean("output", "finished") or 0.0),
             prefill_tokens_per_second=long.mean("computed", "busy") if long.total("busy") >= LEAST_BUSY_SECONDS else None,
@@ -136,9 +141,22 @@ class SignalMeter:
             decode_context_tokens=long.mean("contexts", "decodes"),
             prefill_load=recent.mean("prefill_load", "prefill_samples") if prefills else None,
             decode_load=recent.mean("decode_load", "decode_samples") if decodes else None,
+            refused_share=self._refused_share(prefills, decodes),
             ttft_attainment=recent.mean("first_in_time", "first"),
             tpot_attainment=recent.mean("paced_in_time", "paced"),
         )
+
+    def _refused_share(self, prefills: bool, decodes: bool) -> float | None:
+        shares = (
+            self._recent.mean("refused_for_prefill", "requests") if prefills else 0.0,
+            self._recent.mean("refused_for_decode", "requests") if decodes else 0.0,
+        )
+        known = [share for share in shares if share is not None]
+        return min(1.0, sum(known)) if len(known) == len(shares) else None
+
+    def _prompt_variation(self) -> float | None:
+        mean, square = self._long.mean("asked_tokens", "asked"), self._long.mean("asked_squares", "asked")
+        return None if not mean or square is None else sqrt(max(0.0, square / mean**2 - 1))
 
     def _prefill_load(self, load: InstanceLoad) -> float:
         return load.pending_prefill_tokens / self._pool.prefill_tokens_per_second / self._pool.slo_ttft_seconds

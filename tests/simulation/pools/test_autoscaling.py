@@ -2,39 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import pairwise
+
+from benchmarks.reproductions import scaling_runs
+from benchmarks.reproductions.scaling_runs import AUTO, phased
 
 from fairlead.instances import Role
 from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec, ScaleDownSpec, ScalingMode, ScalingSpec
-from fairlead_simulator.engine_model.presets import preset
-from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, load_workload, plan_jobs
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, plan_jobs
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.workloads import phases
-from fairlead_simulator.workloads.phases import PhaseShape, generate_phases
-
-WHOLE = SimulatedPool(preset=preset("dualmap-910b4-qwen7b"), instances=4, policy="fairlead", prefill_tokens_per_second=6250.0)
-SPLIT = SimulatedPool(
-    preset=preset("mooncake-a800-llama70b"),
-    instances=0,
-    prefill_instances=4,
-    decode_instances=4,
-    policy="mooncake",
-    early_rejection="Load",
-    slo_ttft_seconds=30.0,
-    slo_tpot_seconds=0.045,
-    prefill_tokens_per_second=16_000.0,
-)
-AUTO = SimulatedScaling(ratio=RatioSpec(mode=RatioMode.AUTO))
 
 
 def jobs_of(*of: phases.Phase, cycles: int = 1) -> list[Job]:
-    shape = PhaseShape(phases=of)
-    rows = list(takewhile(lambda row: row.timestamp_ms < 1e3 * cycles * shape.seconds, generate_phases(shape, 0)))
-    loaded = load_workload(rows, requests=None, max_input=None, infer_sessions=False)
+    loaded = phased(*of, cycles=cycles)
     return plan_jobs(loaded, ArrivalPlan(rate=loaded.native_rate, spread="even"))
+
+
+WHOLE = replace(scaling_runs.WHOLE, prefill_tokens_per_second=6250.0)
+SPLIT = replace(scaling_runs.SPLIT, prefill_tokens_per_second=16_000.0)
 
 
 def simulated(pool: SimulatedPool, jobs: Sequence[Job], scaling: SimulatedScaling) -> Simulation:
@@ -100,6 +89,17 @@ def test_work_that_swings_faster_than_instances_can_follow_moves_none() -> None:
     simulation = simulated(SPLIT, jobs_of(*swinging, cycles=10), AUTO)
     assert simulation.autoscaler is not None
     assert [change for change in simulation.autoscaler.changes if change.at <= 1200] == []
+
+
+def test_of_two_overloaded_roles_the_one_that_refuses_anyone_gets_the_instance() -> None:
+    """Prefill lacks 13 % and decode 23 %; after the move prefill lacks 35 %, but that is 8 % of the requests."""
+    pool = replace(SPLIT, prefill_instances=4, decode_instances=2)
+    jobs = jobs_of(phases.Phase(seconds=900.0, requests_per_second=6.0, input_median=7300, output_median=324, sigma=1.0))
+    simulation = simulated(pool, jobs, AUTO)
+    assert sizes(simulation, Role.PREFILL) == [3]
+    assert simulation.autoscaler is not None
+    moved = simulation.autoscaler.changes[0].at
+    assert attainment(jobs, pool, moved - 60, moved) < 0.85 < 0.88 < attainment(jobs, pool, moved + 60)
 
 
 def test_constant_work_is_split_once() -> None:

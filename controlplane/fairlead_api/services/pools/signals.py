@@ -5,12 +5,13 @@ that describe requests (cached share, mean output, mean context) cover the same 
 it, otherwise the last 5 minutes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, sqrt
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pools import TableFacts
+from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL
 from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
 
 WINDOW_SECONDS = 30
@@ -39,11 +40,27 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """Requests that came for the pool in the window, and those of them that were refused."""
+    """Requests that came for the pool in the window, and how many were refused, by reason."""
 
     requests: int
     prompt_tokens: int
-    refused: int
+    refused: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """The prompts of requests that arrived, of routers that tell the squares of their tokens: how much they differ."""
+
+    requests: int = 0
+    tokens: int = 0
+    squares: int = 0
+
+    @property
+    def variation(self) -> float | None:
+        """Standard deviation over mean; None of too few."""
+        if self.requests < ENOUGH_FINISHED or not self.tokens:
+            return None
+        return sqrt(max(0.0, self.squares * self.requests / self.tokens**2 - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +106,7 @@ class PoolMeasures:
     instances: tuple[InstanceMeasures, ...]
     steps: tuple[StepSums, ...]
     arrived: Arrived
+    prompts: Prompts
     window: Finished
     longer: Finished
 
@@ -128,13 +146,17 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
     speed = throughput or facts.engine.prefill_tokens_per_second
     step = decode_step([one for one in measured.steps if one.instance in ids]) if decodes else None
     of_serving = [one for one in samples if one.instance in serving]
-    ttft_total = sum(one.ttft_total for one in samples) + measured.arrived.refused
+    refused, arrived = measured.arrived.refused, measured.arrived.requests
+    ttft_total = sum(one.ttft_total for one in samples) + sum(refused.values())
+    for_prefill, for_decode = (sum(refused.get(reason, 0) for reason in reasons) for reasons in (FOR_PREFILL, FOR_DECODE))
     return RoleSignals(
         role=role,
         serving=len(serving),
         in_flight=sum(instance.in_flight for instance in mine),
         waiting=sum(instance.waiting for instance in mine),
         prompt_tokens_per_second=measured.arrived.prompt_tokens / WINDOW_SECONDS,
+        requests_per_second=arrived / WINDOW_SECONDS,
+        prompt_variation=measured.prompts.variation,
         cached_share=finished.hit_tokens / finished.prompt_tokens if finished.prompt_tokens else None,
         output_tokens_per_second=measured.arrived.requests * mean_output / WINDOW_SECONDS,
         prefill_tokens_per_second=throughput,
@@ -143,6 +165,7 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
         decode_context_tokens=(finished.prompt_tokens + finished.output_tokens / 2) / finished.requests if finished.requests else None,
         prefill_load=_mean([one.pending_mean / speed / facts.slo.ttft_seconds for one in of_serving]) if prefills else None,
         decode_load=_decode_load(of_serving, step, facts.slo.tpot_seconds) if decodes else None,
+        refused_share=_share(min(arrived, prefills * for_prefill + decodes * for_decode), arrived),
         ttft_attainment=_share(sum(one.ttft_within_slo for one in samples), ttft_total) if prefills else None,
         tpot_attainment=_share(sum(one.tpot_within_slo for one in samples), sum(one.tpot_total for one in samples)) if decodes else None,
     )

@@ -44,7 +44,12 @@ SELECT json_build_object(
   'instances', (SELECT coalesce(json_agg(m), '[]') FROM measured m),
   'steps', (SELECT coalesce(json_agg(s), '[]') FROM steps s),
   'arrived', (SELECT json_build_object('requests', coalesce(sum(requests), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
-    'refused', (SELECT coalesce(sum(count), 0) FROM rejections WHERE {_IN_WINDOW})) FROM arrivals WHERE {_IN_WINDOW}),
+    'refused', (SELECT coalesce(json_object_agg(reason, refused), '{{}}') FROM
+      (SELECT reason, sum(count) AS refused FROM rejections WHERE {_IN_WINDOW} GROUP BY reason) AS by_reason))
+    FROM arrivals WHERE {_IN_WINDOW}),
+  'prompts', (SELECT json_build_object('requests', coalesce(sum(requests), 0), 'tokens', coalesce(sum(prompt_tokens), 0),
+    'squares', coalesce(sum(prompt_tokens_squared), 0)) FROM arrivals
+    WHERE pool_id = :pool AND second >= :earlier AND second < :end AND prompt_tokens_squared IS NOT NULL),
   'window', (SELECT json_build_object('requests', coalesce(sum(completed), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
     'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0)) FROM by_router),
   'longer', (SELECT json_build_object('requests', coalesce(sum(completed), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),

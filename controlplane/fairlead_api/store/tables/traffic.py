@@ -99,6 +99,7 @@ arrivals = Table(
     time_column("second"),
     count_column("requests"),
     count_column("prompt_tokens"),
+    Column("prompt_tokens_squared", BigInteger),
     Index(None, "pool_id", "second"),
     postgresql_partition_by="RANGE (second)",
 )

@@ -82,8 +82,8 @@ class LoadSeconds:
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
         """When each instance that prefills was looked at last."""
-        self._arrivals: dict[int, tuple[int, int]] = {}
-        """Requests and prompt tokens by second."""
+        self._arrivals: dict[int, tuple[int, int, int]] = {}
+        """Requests, prompt tokens and their squares by second."""
         self.dropped = 0
 
     def arrived(self, prompt_tokens: int, now: float) -> None:
@@ -91,9 +91,9 @@ class LoadSeconds:
         if not self._kept:
             return
         second = int(now)
-        requests, tokens = self._arrivals.get(second, (0, 0))
+        requests, tokens, squares = self._arrivals.get(second, (0, 0, 0))
         if requests or len(self._arrivals) < self._limit:
-            self._arrivals[second] = (requests + 1, tokens + prompt_tokens)
+            self._arrivals[second] = (requests + 1, tokens + prompt_tokens, squares + prompt_tokens**2)
         else:
             self.dropped += 1
 
@@ -199,7 +199,8 @@ class LoadSeconds:
         ready = sorted(second for second in self._arrivals if second < int(now) or final)
         counts = [(second, *self._arrivals.pop(second)) for second in ready]
         return tuple(
-            ArrivalSample(pool=self._pool, second=second, requests=requests, prompt_tokens=tokens) for second, requests, tokens in counts
+            ArrivalSample(pool=self._pool, second=second, requests=requests, prompt_tokens=tokens, prompt_tokens_squared=squares)
+            for second, requests, tokens, squares in counts
         )
 
     def _finish(self, instance: str, running: SecondOfLoad) -> None:

@@ -53,7 +53,8 @@ def test_a_move_between_roles_names_both_loads() -> None:
     seen = Imbalance(prefill_load=1.21, decode_load=0.35, comparisons=3, donor=Role.DECODE, donor_replicas=4)
     found = sentence(recommendation(controller=Controller.RATIO, role=Role.PREFILL, cause=Cause.LOADS_APART, imbalance=seen))
     assert (
-        found == "prefill load 1.21 and decode load 0.35 were out of balance 3 times in a row, so one decode instance should become prefill"
+        found
+        == "prefill load 1.21 and decode load 0.35 are out of balance: one decode instance should become prefill, for 3 comparisons in a row"
     )
 
 

@@ -1,8 +1,11 @@
 """The ratio of prefill to decode instances: moved one at a time, held in bounds, never back and forth."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairlead.instances import Role
+from fairlead.scaling.decisions import sentence
 from fairlead.scaling.recommendations import Cause, Controller, Hold, Verdict
 from fairlead.scaling.signals import PoolSignals
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
@@ -85,6 +88,56 @@ def test_a_move_that_only_swaps_the_roles_in_need_is_not_made() -> None:
     rounds.rounds(loads(2.0, 0.6, prompts=4200, outputs=3.5 * 1600), 3600)
     assert numbers(rounds) == (4, 4)
     assert [one.hold for outcome in rounds.outcomes for one in outcome.recommendations] == [Hold.NOT_WORTH_IT]
+
+
+def overload(prefill: float, decode: float) -> PoolSignals:
+    """Loads in balance, and instances' work of both roles that arrives, in prompts that differ as Mooncake's do."""
+    lengths = {"requests_per_second": 18.0, "prompt_variation": 1.31}
+    return pool_signals(
+        role_signals(Role.PREFILL, prefill_load=0.75, prompt_tokens_per_second=1000 * prefill, **lengths),
+        role_signals(Role.DECODE, decode_load=0.3, output_tokens_per_second=1556 * decode, **lengths),  # 140 requests in 90 ms
+    )
+
+
+def test_of_two_overloaded_roles_decode_gets_the_instance() -> None:
+    """Mooncake's conversations at 18/s: 8 + 4 refuse one request in five, 7 + 5 the few with the longest prompts."""
+    refusing = replace(split_pool(prefill=8, decode=4), refuses_late=True)
+    rounds = Rounds(refusing)
+    rounds.rounds(overload(9.1, 4.9), 90)
+    assert numbers(rounds) == (8, 4)
+    rounds.rounds(overload(9.1, 4.9), 3600)
+    assert numbers(rounds) == (7, 5)
+    (told,) = (one for outcome in rounds.outcomes for one in outcome.recommendations)
+    assert (told.cause, told.verdict, told.imbalance and told.imbalance.comparisons) == (Cause.WORK_EXCEEDS, Verdict.APPLIED, 3)
+    assert sentence(told) == (
+        "more arrives than the instances can do, and after a move 96% instead of 82% of the requests could be served: "
+        "one prefill instance should become decode, for 3 comparisons in a row"
+    )
+
+
+def test_an_overload_that_refuses_nothing_by_length_moves_nothing() -> None:
+    rounds = Rounds(split_pool(prefill=8, decode=4))
+    rounds.rounds(overload(9.1, 4.9), 3600)
+    assert numbers(rounds) == (8, 4)
+
+
+def test_overloads_that_swing_move_nothing() -> None:
+    rounds = Rounds(replace(split_pool(), refuses_late=True))
+    for _ in range(60):
+        rounds.rounds(overload(6.5, 1.0), 60)
+        rounds.rounds(overload(1.0, 6.5), 60)
+    assert numbers(rounds) == (4, 4)
+
+
+def test_work_of_few_requests_must_differ_more() -> None:
+    pool = replace(split_pool(), refuses_late=True)
+    for requests, expected in ((10.0, (5, 3)), (0.2, (4, 4))):
+        seen = overload(4.6, 2.8)
+        rounds = Rounds(pool)
+        rounds.rounds(
+            replace(seen, roles=tuple(replace(role, requests_per_second=requests, prompt_variation=0.5) for role in seen.roles)), 150
+        )
+        assert numbers(rounds) == expected
 
 
 def test_loads_that_swing_against_each_other_move_nothing() -> None:

@@ -160,7 +160,10 @@ async def test_an_instance_goes_to_the_role_that_lacks_it_and_one_event_says_so(
     await rounds(stage, 3)
     assert {role["name"]: role["desired"] for role in stage.pool()["status"]["roles"]} == {"prefill": 4, "decode": 2}
     [changed] = [message for _, reason, message in stage.events if reason == "RatioChanged"]
-    assert changed.startswith("prefill 3 → 4, decode 3 → 2 (prefill load 1.50 and decode load 0.10 were out of balance 2 times in a row")
+    assert changed == (
+        "prefill 3 → 4, decode 3 → 2 (more arrives than the instances can do, and after a move 89% instead of 67% of the requests could be "
+        "served: one decode instance should become prefill, for 2 comparisons in a row)"
+    )
     assert "ScalingUp" not in stage.reasons()
     [told] = [event for event in stage.api.events if event.reason == "RatioChanged"]
     assert told.after == {"prefill": 4, "decode": 2}

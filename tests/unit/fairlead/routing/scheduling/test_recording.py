@@ -210,7 +210,7 @@ def test_what_came_is_counted_whatever_became_of_it() -> None:
         seconds.arrived(tokens, now)
     assert seconds.dropped == 1
     finished = seconds.take_arrivals(12.5, final=False)
-    assert [(one.second, one.requests, one.prompt_tokens) for one in finished] == [(10, 2, 300)]
+    assert [(one.second, one.requests, one.prompt_tokens, one.prompt_tokens_squared) for one in finished] == [(10, 2, 300, 50_000)]
     assert [(one.second, one.requests) for one in seconds.take_arrivals(12.6, final=True)] == [(12, 1)]
 
 

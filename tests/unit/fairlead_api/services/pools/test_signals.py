@@ -14,6 +14,7 @@ from fairlead_api.services.pools.signals import (
     InstanceMeasures,
     PoolMeasures,
     PresentInstance,
+    Prompts,
     StepSums,
     decode_step,
     pool_signals,
@@ -47,8 +48,8 @@ def measures(name: str, **changes: Any) -> InstanceMeasures:
 
 
 def measured(*instances: InstanceMeasures, **changes: Any) -> PoolMeasures:
-    nothing = Arrived(requests=0, prompt_tokens=0, refused=0)
-    pool = PoolMeasures(instances=instances, steps=(), arrived=nothing, window=Finished(), longer=Finished())
+    nothing = Arrived(requests=0, prompt_tokens=0, refused={})
+    pool = PoolMeasures(instances=instances, steps=(), arrived=nothing, prompts=Prompts(), window=Finished(), longer=Finished())
     return replace(pool, **changes)
 
 
@@ -71,7 +72,11 @@ def test_what_is_not_told_is_unknown_and_what_is_idle_is_zero() -> None:
 def test_refused_requests_are_demand_and_miss_the_target() -> None:
     pool = measured(
         measures("a", ttft_within_slo=30, ttft_total=40),
-        arrived=Arrived(requests=100, prompt_tokens=90_000, refused=60),
+        arrived=Arrived(
+            requests=100,
+            prompt_tokens=90_000,
+            refused={"rejected-decode-overloaded": 20, "rejected-predicted-ttft": 30, "rejected-no-endpoints": 10},
+        ),
         window=Finished(requests=40, prompt_tokens=40_000, hit_tokens=10_000, output_tokens=4000),
     )
     found = of(Role.BOTH, pool, present("a"))
@@ -79,6 +84,16 @@ def test_refused_requests_are_demand_and_miss_the_target() -> None:
     assert found.output_tokens_per_second == pytest.approx(100 * 100 / 30)
     assert found.ttft_attainment == 0.3
     assert (found.cached_share, found.decode_context_tokens) == (0.25, 1050)
+    assert (found.requests_per_second, found.refused_share) == (100 / 30, 0.5)
+    prefill, decode = present("a", Role.PREFILL), present("d", Role.DECODE)
+    assert (of(Role.PREFILL, pool, prefill, decode).refused_share, of(Role.DECODE, pool, prefill, decode).refused_share) == (0.3, 0.2)
+
+
+def test_the_variation_of_prompts_is_known_from_enough_of_them() -> None:
+    told = Prompts(requests=20, tokens=40_000, squares=20 * (1000**2 + 3000**2) // 2)  # 1,000 and 3,000 tokens in turn
+    assert of(Role.BOTH, measured(measures("a"), prompts=told), present("a")).prompt_variation == 0.5
+    assert of(Role.BOTH, measured(measures("a"), prompts=replace(told, requests=19)), present("a")).prompt_variation is None
+    assert of(Role.BOTH, measured(measures("a")), present("a")).prompt_variation is None
 
 
 def test_few_finished_requests_are_described_by_the_last_five_minutes() -> None:

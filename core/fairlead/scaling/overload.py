@@ -1,0 +1,79 @@
+"""What becomes of the requests when a pool's prefill or decode instances have more work than they can do.
+
+A role's work is the number of instances it keeps busy all the time (`sizing`). Where requests are refused that cannot
+be in time, the two roles lose requests in different ways. Too much prefill work is refused by predicted TTFT, which the
+longest prompts exceed first: few requests that hold many tokens. Too much decode work is refused whoever asks. So one
+instance too few costs more requests in decode than in prefill, the more the lengths of prompts differ.
+
+With log-normal lengths the shortest prompts that hold the share c of all tokens are the share P(P^-1(c) + s) of all
+requests (their Lorenz curve), P being the standard normal distribution and s^2 = ln(1 + v^2) for the coefficient of
+variation v. Example: v = 1.3, prefill instances for 75 % of the tokens: 95 % of the requests can be served.
+
+This is a model. It ranks splits of the same instances; it does not forecast attainment.
+"""
+
+from dataclasses import dataclass
+from math import inf, log, sqrt
+from statistics import NormalDist
+
+DECODE_LIMIT = 0.9
+"""Share of `slo.tpot` that a step may take on average. Decodes cannot wait: what the batch fluctuates beyond the SLO
+misses it, where prefills have up to `slo.ttft`."""
+
+_NORMAL = NormalDist()
+_LEAST_MORE_SERVED = 0.02
+_LEAST_LESS_BUSY = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What is known of all that arrives. `prompt_variation` is the standard deviation of prompt lengths over their
+    mean; `refuses_late` says whether early rejection refuses by predicted TTFT.
+    """
+
+    requests_per_second: float | None = None
+    prompt_variation: float | None = None
+    refuses_late: bool = False
+
+    def error(self, seconds: float) -> float:
+        """Standard error of a role's work measured for so long, as a share of it; 0 where it is not known."""
+        if not self.requests_per_second or seconds <= 0:
+            return 0.0
+        return min(0.5, sqrt((1 + (self.prompt_variation or 0.0) ** 2) / (self.requests_per_second * seconds)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a split of the instances can do. `servable` is a share (0-1) of the requests, `busiest` the work per
+    instance of the role that has more of it.
+    """
+
+    servable: float
+    busiest: float
+
+    def is_better_than(self, other: "Outlook") -> bool:
+        """Whether it serves more, or as many with less work for the busiest. Of two, at most one is better."""
+        more = self.servable - other.servable
+        if abs(more) >= _LEAST_MORE_SERVED:
+            return more > 0
+        return self.busiest < other.busiest * (1 - _LEAST_LESS_BUSY)
+
+
+def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
+    """Of so many instances with so much work, for each role."""
+    (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
+    spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
+    prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)
+    decoded = min(1.0, decode_replicas / decode_work) if decode_work > 0 else 1.0
+    return Outlook(servable=min(prefilled, decoded), busiest=max(prefill_work / prefill_replicas, decode_work / decode_replicas))
+
+
+def kept_requests(kept_tokens: float, spread: float) -> float:
+    """The share of requests left when the longest are refused until this share of tokens is left. `spread` is the sigma
+    of log-normal lengths.
+    """
+    if kept_tokens >= 1:
+        return 1.0
+    if kept_tokens <= 0 or spread == 0:
+        return max(0.0, kept_tokens)
+    return _NORMAL.cdf(_NORMAL.inv_cdf(kept_tokens) + spread)
