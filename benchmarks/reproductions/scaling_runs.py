@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from benchmarks.reproductions.sections import Context
 
 from fairlead.instances import Role
+from fairlead.scaling.specs import RatioMode, RatioSpec
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
@@ -32,8 +33,10 @@ SPLIT = SimulatedPool(
     slo_tpot_seconds=0.045,
     prefill_tokens_per_second=1.0,
 )
+WHOLE_TARGETS = Targets(ttft_seconds=5.0)
 SPLIT_TARGETS = Targets(ttft_seconds=30.0, tpot_seconds=0.05)
 """The pool admits up to nine tenths of the time per token, so that a request admitted at the limit is still in time."""
+AUTO = SimulatedScaling(ratio=RatioSpec(mode=RatioMode.AUTO))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.reproductions import scaling
+from benchmarks.reproductions import scaling, scaling_elasticity
 from benchmarks.reproductions.scaling_runs import Asked, Scaled, phased
 from benchmarks.reproductions.sections import Context
 
@@ -22,10 +22,10 @@ def moved(*times: float) -> tuple[SizeChange, ...]:
 def test_the_section_has_a_table_per_promise(tmp_path: Path) -> None:
     text = scaling.write(Context(docs=tmp_path, seeds=1, quick=True, say=lambda _: None))
     assert [line for line in text.splitlines() if line.startswith("### ")] == [
-        "### Out of an overload, and back",
         "### Instances that follow the work",
-        "### At rest under constant load",
+        "### Out of an overload, and back",
         "### Which instances go",
+        "### At rest under constant load",
     ]
     assert text.count("| --- |") == 4 and "nan" not in text
 
@@ -39,10 +39,10 @@ def test_figures_are_of_the_requests_that_came_in_a_span() -> None:
 
 def test_recovery_counts_from_the_first_bin_after_which_none_is_late() -> None:
     late = Scaled(label="", asked=tuple(asked(at, at not in (4, 24)) for at in range(60)), changes=(), failed=0)
-    assert scaling._recovered_after(late, 0, 60) == 0
+    assert scaling_elasticity.recovered_after(late, 0, 60) == 0
     missed = Scaled(label="", asked=tuple(asked(at, at >= 35 or 10 <= at < 20) for at in range(60)), changes=(), failed=0)
-    assert scaling._recovered_after(missed, 0, 60) == 40
-    assert scaling._recovered_after(missed, 0, 30) is None
+    assert scaling_elasticity.recovered_after(missed, 0, 60) == 40
+    assert scaling_elasticity.recovered_after(missed, 0, 30) is None
 
 
 def test_phases_take_turns_and_fill_their_time() -> None:
