@@ -6,6 +6,7 @@ from fairlead.pools import PoolSpec
 from fairlead.schedules.conflicts import WEEK, conflicts
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.windows import next_change
+from fairlead.schemas.writing import written
 from fairlead_client.resources.plans import PlanEffect
 
 _SHOWN = 3
@@ -18,6 +19,13 @@ def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:
     found, change = in_force(schedules, now), next_change(schedules, now)
     words = [f"The window of {window.schedule} is open until {_said(window.closes)}." for window in found.windows]
     words += [f"Schedule {one.schedule} bounds {one.role.value} to {_range(one.min_replicas, one.max_replicas)}." for one in found.bounds]
+    overrides = {"slo": found.slo_override, "earlyRejection": found.early_rejection_override, "ratio": found.ratio_override}
+    words += [
+        f"Schedule {found.deciding[section][0]} sets {section}.{name} to {value}."
+        for section, given in overrides.items()
+        if given is not None
+        for name, value in written(given).items()
+    ]
     if not found.windows:
         words.append("No window is open right after the change.")
     if change is not None:

@@ -85,7 +85,28 @@ def test_the_effect_says_what_holds_at_once_and_where_schedules_meet() -> None:
     assert schedule_effect(spec, MONDAY.replace(hour=7, minute=30)).warnings == [
         "The window of day is open until 2026-11-23 09:00:00 UTC.",
         "Schedule day bounds both to 2 to 3.",
+        "Schedule day sets slo.ttft to 2s.",
         "The next change is at 2026-11-23 08:00:00 UTC.",
         "day and night are open together from 2026-11-23 08:00:00 UTC to 2026-11-23 09:00:00 UTC; night decides.",
     ]
     assert schedule_effect(parse_spec({"model": "m"}), MONDAY).warnings == ["No window is open right after the change."]
+
+
+def test_the_effect_names_every_override_and_the_schedule_that_decides_it() -> None:
+    earlier = {"name": "earlier", "cron": "0 6 * * *", "duration": "4h", "slo": {"ttft": "9s", "percentile": 99}, "ratio": {"mode": "Auto"}}
+    later = {
+        "name": "later",
+        "cron": "0 7 * * *",
+        "duration": "4h",
+        "slo": {"tpot": "50ms"},
+        "earlyRejection": {"mode": "Load", "headroom": 0.8},
+    }
+    roles = [{"name": "prefill", "replicas": 2}, {"name": "decode", "replicas": 2}]
+    spec = parse_spec({"model": "m", "roles": roles, "scaling": {"schedules": [earlier, later]}})
+    found = [line for line in schedule_effect(spec, MONDAY.replace(hour=8)).warnings if " sets " in line]
+    assert found == [
+        "Schedule later sets slo.tpot to 50ms.",
+        "Schedule later sets earlyRejection.mode to Load.",
+        "Schedule later sets earlyRejection.headroom to 0.8.",
+        "Schedule earlier sets ratio.mode to Auto.",
+    ]
