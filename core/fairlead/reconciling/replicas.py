@@ -26,16 +26,17 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
     """
     live = plan.live(desired.role)
     count = len(live) + arriving
-    target = desired.replicas + surge_now(plan, desired, live) + succeeding
+    target = desired.replicas + surge_now(plan, desired, live, succeeding) + succeeding
     if count < target:
-        _create(plan, desired, count, min(target - count - moving, creatable(plan, desired, live) + succeeding - arriving))
+        missing = min(target - count - moving, creatable(plan, desired, live) + succeeding - arriving)
+        _create(plan, desired, count, missing, succeeding)
     elif count > target:
         _give_up(plan, desired, live, count - target - moving)
     elif outdated(desired, live):
         replace_outdated(plan, desired, live)
 
 
-def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int) -> None:
+def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, succeeding: int) -> None:
     """Create `missing` instances beside the `count` that there are, each for its reason."""
     hashes = templates(plan, desired, missing)
     if not plan.observed and plan.last_ordinal == 0:
@@ -45,7 +46,9 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int) -> 
     replacing = min(wanted, len(plan.leaving(desired.role)))
     plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING)
     plan.create(desired.role, hashes[replacing:wanted], CreationReason.ADDED)
-    plan.create(desired.role, hashes[wanted:], CreationReason.ROLLOUT)
+    successors = wanted + max(0, succeeding - max(0, count - desired.replicas))
+    plan.create(desired.role, hashes[wanted:successors], CreationReason.REPLACING)
+    plan.create(desired.role, hashes[successors:], CreationReason.ROLLOUT)
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:

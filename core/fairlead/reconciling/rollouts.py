@@ -39,8 +39,8 @@ def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[Ob
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
 
 
-def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many instances above `replicas` the role may have now.
+def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:
+    """How many instances above `replicas` and the `succeeding` ones of requested drains the role may have now.
 
     A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
     surge already begun goes on, also while the rollout is halted.
@@ -49,7 +49,7 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
     if not rolling or desired.replicas == 0:
         return 0
     allowed = min(room(desired).surge, len(rolling))
-    begun = max(0, min(len(live) - desired.replicas, allowed))
+    begun = max(0, min(len(live) - desired.replicas - succeeding, allowed))
     if desired.rollout.halt is not None:
         return begun
     draining = sum(1 for instance in plan.draining() if instance.role is desired.role)

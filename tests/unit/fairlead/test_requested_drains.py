@@ -15,9 +15,9 @@ from fairlead.reconciling.actions import (
     EndDrain,
 )
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import Halt, ObservedInstance, PodHealth, RolloutBounds
+from fairlead.reconciling.observed import DesiredPool, Halt, ObservedInstance, PodHealth, RolloutBounds
 from fairlead_testing.worlds.cluster_worlds import ClusterWorld
-from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted_pair, wanted_pool
+from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted, wanted_pair, wanted_pool
 
 S = InstanceState
 NOW = 1000.0
@@ -50,6 +50,18 @@ def test_the_last_that_serves_waits_for_its_successor(others: tuple[ObservedInst
     assert [type(action) for action in actions] == [CreateInstance]
     there = (*others, instance("s", S.PENDING, since=NOW - 9))
     assert plan(1 + len(others), asked(), *there) == [], "one successor is enough"
+
+
+@pytest.mark.parametrize("halt", [Halt(former_hash="old", regressed=True), Halt(former_hash="old"), None])
+def test_one_successor_is_made_for_one_drain_also_while_a_rollout_is_halted(halt: Halt | None) -> None:
+    old = replace(asked(), spec_hash="old" if halt else "new")
+    desired = DesiredPool(roles=(wanted(1, minimum=1, spec_hash="new", rollout=RolloutBounds(halt=halt)),))
+    known = answer(seen("a", sessions=1))
+    [successor] = next_actions(desired, (old,), known, NOW, last_ordinal=9)
+    assert isinstance(successor, CreateInstance)
+    assert (successor.spec_hash, successor.reason) == (old.spec_hash, CreationReason.REPLACING)
+    there = (old, instance("s", S.PENDING, since=NOW - 9, spec_hash=old.spec_hash))
+    assert next_actions(desired, there, known, NOW, last_ordinal=10) == ()
 
 
 def test_two_are_drained_one_after_the_other_as_evictions_would_be() -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fairlead_testing.worlds.operator_crashes import Copy, CrashingWorld
+from fairlead_operator.cluster import Resource
+from fairlead_testing.worlds.operator_crashes import FAILING_ENGINE, Copy, CrashingWorld, has_failing_engine
 
 Event = tuple[str, str | None]
 """Reason and instance."""
@@ -44,6 +45,29 @@ def nothing_runs_and_the_deletion_is_told(world: CrashingWorld) -> bool:
 
 def nothing_failed(world: CrashingWorld) -> bool:
     return is_settled(world) and all(pod["status"]["phase"] == "Running" for pod in world.stage.pods())
+
+
+def drain_the_first_pod(world: CrashingWorld) -> None:
+    """As `kubectl annotate pod NAME fairlead.dev/drain=true`."""
+    pod = world.stage.pods()[0]
+    pod["metadata"]["annotations"]["fairlead.dev/drain"] = "true"
+    world.cluster.put(Resource.PODS, pod)
+
+
+def the_drained_pod_is_replaced(world: CrashingWorld) -> bool:
+    return is_settled(world) and not any("fairlead.dev/drain" in pod["metadata"]["annotations"] for pod in world.stage.pods())
+
+
+def lose_a_pod_and_roll_out_an_engine_that_fails(world: CrashingWorld) -> None:
+    """The lost pod's successor has the new engine and fails, which stops the rollout. Nothing warms: it saves time."""
+    world.fail_a_pod()
+    rollout = {"regression": {"window": "0s"}}
+    world.stage.apply(replicas=2, engine=FAILING_ENGINE, rollout=rollout, routing={"warming": {"duration": "0s"}}, **SPEC)
+
+
+def the_rollout_stopped_and_the_former_engine_runs(world: CrashingWorld) -> bool:
+    stopped = is_settled(world) and world.stage.condition("Progressing")["reason"] == "RolloutRegressed"
+    return stopped and not any(has_failing_engine(pod) for pod in world.stage.pods())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +109,13 @@ CHAPTERS = {
     ),
     "scale in": Chapter(change=lambda world: world.stage.apply(replicas=2, **SPEC), most_live=5),
     "rollout": Chapter(change=lambda world: world.stage.apply(replicas=2, engine=NEW_ENGINE, **SPEC), most_live=3),
+    "halted rollout": Chapter(
+        change=lose_a_pod_and_roll_out_an_engine_that_fails,
+        most_live=4,
+        least_serving=1,
+        done=the_rollout_stopped_and_the_former_engine_runs,
+    ),
+    "drain": Chapter(change=drain_the_first_pod, most_live=3, done=the_drained_pod_is_replaced),
     "delete": Chapter(
         change=lambda world: world.stage.delete(),
         most_live=2,

@@ -2,14 +2,21 @@
 delete.
 """
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, PodParts, Resource
+
+Body = TypeVar("Body")
+
+
+def wired(body: Body) -> Body:
+    """The body after its way over the wire: a copy in plain JSON, many times faster than a deep copy."""
+    copied: Body = msgspec.json.decode(msgspec.json.encode(body))
+    return copied
 
 
 def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -22,7 +29,7 @@ def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             before = result.get(name)
             result[name] = merged(before if isinstance(before, dict) else {}, value)
         else:
-            result[name] = copy.deepcopy(value)
+            result[name] = wired(value)
     return result
 
 
@@ -44,7 +51,7 @@ class FakeCluster:
     def put(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
         """Store a copy with a new resourceVersion."""
         self.version += 1
-        stored = copy.deepcopy(body)
+        stored = wired(body)
         stored["metadata"] |= {"resourceVersion": str(self.version)}
         stored["metadata"].setdefault("uid", f"uid-{self.version}")
         self.objects[resource, stored["metadata"]["name"]] = stored
@@ -55,12 +62,12 @@ class FakeCluster:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
         self._called("get", resource, name)
-        return copy.deepcopy(self.objects.get((resource, name)))
+        return wired(self.objects.get((resource, name)))
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         self._called("find", resource, selector)
         label, _, value = selector.partition("=")
-        found = [copy.deepcopy(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
+        found = [wired(body) for body in self.all(resource) if body["metadata"].get("labels", {}).get(label) == value]
         return [dict(msgspec.convert(body, PodParts)) for body in found] if resource is Resource.PODS else found
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:

@@ -10,6 +10,7 @@ import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from fairlead.instances import ACCEPTING, InstanceState
@@ -23,8 +24,18 @@ from fairlead_testing.worlds.operator_stages import FakeControlPlane, VirtualSta
 REQUEST_EVERY, REQUEST_SECONDS = 3, 2
 """Every instance gets a request so often, which takes so long: sometimes none is in flight, and one may still come."""
 
+FAILING_ENGINE = {"simulated": {"decodeStep": "90ms"}}
+"""This engine ends as it starts."""
+
 TERMINATING = {"deletionTimestamp": "2027-01-01T00:00:00Z", "finalizers": ["the kubelet still ends it"]}
 """Of a deleted pod, until its kubelet has ended it."""
+
+
+def has_failing_engine(pod: dict[str, Any]) -> bool:
+    """Whether the pod runs `FAILING_ENGINE`."""
+    arguments = pod["spec"]["containers"][0]["args"]
+    return ("--decode-step-ms", "90") in pairwise(arguments)
+
 
 Hook = Callable[[str], None]
 """Told before and after each call, with its name."""
@@ -259,6 +270,9 @@ class CrashingWorld:
                 continue
             status = pod.get("status") or {}
             if status.get("phase") == "Failed":
+                continue
+            if has_failing_engine(pod):
+                pod["status"] = {"phase": "Failed", "reason": "Error"}
                 continue
             ready = "True" if status.get("phase") == "Running" else "False"
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": ready}]}
