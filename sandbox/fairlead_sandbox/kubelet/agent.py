@@ -21,7 +21,8 @@ from fairlead_sandbox.kubelet.pod_specs import PodRefused, PodSpec, read_pod
 from fairlead_sandbox.kubelet.pod_worker import PodWorker, utc_stamp
 from fairlead_sandbox.kubelet.pods_api import PodsApi
 from fairlead_sandbox.kubelet.runtime import ProcessRuntime
-from fairlead_sandbox.kubelet.statuses import refused_status
+from fairlead_sandbox.kubelet.scheduling import refusal
+from fairlead_sandbox.kubelet.statuses import refused_status, unscheduled_message, unscheduled_status
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,10 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[str, str] = {}
+        self._node_object: Mapping[str, Any] | None = None
+        """As the API has it; None while it has none."""
+        self._waiting: dict[str, Mapping[str, Any]] = {}
+        """Pods that this node does not take now, by uid."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._dirty = asyncio.Event()
 
@@ -78,6 +83,19 @@ class NodeAgent:
                         await self._take(event["object"])
             except ClusterProblem as problem:
                 log.warning("pods cannot be followed", extra={"error": str(problem)})
+                await asyncio.sleep(RELIST_SECONDS)
+
+    async def follow_node(self) -> None:
+        """Follow this node's object, and take the pods that wait for it when it changes. Never returns."""
+        while True:
+            try:
+                node, version = await self._cluster.list_node()
+                await self._node_changed(node)
+                async for event in self._cluster.watch_node(version):
+                    if event["type"] != "BOOKMARK":
+                        await self._node_changed(None if event["type"] == "DELETED" else event["object"])
+            except ClusterProblem as problem:
+                log.warning("the node cannot be followed", extra={"error": str(problem)})
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def save_memory(self) -> None:
@@ -122,6 +140,7 @@ class NodeAgent:
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:
             self._forget(uid)
+        self._waiting = {uid: manifest for uid, manifest in self._waiting.items() if uid in present}
         for uid, state in list(self._remembered.items()):
             if uid not in present and uid not in self._workers:
                 self._end_remembered(uid, state)
@@ -132,6 +151,8 @@ class NodeAgent:
         """Handle a pod that is new or has changed."""
         metadata, spec = manifest["metadata"], manifest["spec"]
         if spec.get("nodeName") not in {None, "", self._node} or spec.get("schedulingGates"):
+            return
+        if not spec.get("nodeName") and not await self._fits(manifest):
             return
         try:
             pod = read_pod(manifest)
@@ -146,6 +167,34 @@ class NodeAgent:
         elif (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"} or pod.deleted:
             self._begin(pod, manifest)
 
+    async def _fits(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether this node takes the pod. If not, the pod waits for a change of the node, and its status says why."""
+        uid = manifest["metadata"]["uid"]
+        problem = refusal(self._node_object, manifest) if self._node_object is not None else None
+        if problem is None and self._node_object is not None:
+            self._waiting.pop(uid, None)
+            return True
+        self._waiting[uid] = manifest
+        status = manifest.get("status") or {}
+        if problem is not None and unscheduled_message(status) != problem:
+            await self._tolerantly(self._report_unscheduled(manifest, problem), pod_name(manifest))
+        return False
+
+    async def _report_unscheduled(self, manifest: Mapping[str, Any], problem: str) -> None:
+        pod = self._without_containers(manifest)
+        await self._cluster.patch_status(pod, unscheduled_status(problem, manifest.get("status") or {}, utc_stamp()))
+        self._cluster.record_event(pod, "Warning", "FailedScheduling", problem, utc_stamp())
+
+    async def _node_changed(self, node: Mapping[str, Any] | None) -> None:
+        self._node_object = node
+        for manifest in list(self._waiting.values()):
+            await self._take(manifest)
+
+    def _without_containers(self, manifest: Mapping[str, Any]) -> PodSpec:
+        """What requests about a pod need that is not run here."""
+        metadata = manifest["metadata"]
+        return PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
+
     async def _tolerantly(self, request: Awaitable[None], pod: str) -> None:
         """Await a request about one pod; log it if the API refuses it, so that the other pods need not wait.
 
@@ -156,7 +205,7 @@ class NodeAgent:
         except ClusterProblem as problem:
             if problem.worth_retrying:
                 raise
-            log.warning("pod could not be bound", extra={"pod": pod, "error": str(problem)})
+            log.warning("a request about a pod was refused", extra={"pod": pod, "error": str(problem)})
 
     async def _bind(self, pod: PodSpec) -> None:
         await self._cluster.bind(pod)
@@ -219,9 +268,8 @@ class NodeAgent:
 
     async def _refuse(self, manifest: Mapping[str, Any], problem: PodRefused) -> None:
         """Report in the pod's status why it will never run here, once per reason; let it go when it is deleted."""
-        metadata = manifest["metadata"]
-        pod = PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
-        if metadata.get("deletionTimestamp"):
+        pod = self._without_containers(manifest)
+        if manifest["metadata"].get("deletionTimestamp"):
             await self._cluster.finish_deletion(pod)
             return
         if self._refused.get(pod.uid) == str(problem):
@@ -236,6 +284,7 @@ class NodeAgent:
     def _forget(self, uid: str) -> None:
         """Drop a pod whose object is gone from the API."""
         self._refused.pop(uid, None)
+        self._waiting.pop(uid, None)
         if uid in self._workers:
             self._workers[uid].abandon()
 

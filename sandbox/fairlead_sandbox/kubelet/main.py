@@ -44,6 +44,7 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str) -> None:
         )
         work = [
             asyncio.create_task(keep_registered(cluster, node, lambda: print(f"ready {node}", flush=True))),
+            asyncio.create_task(agent.follow_node()),
             asyncio.create_task(agent.follow()),
             asyncio.create_task(agent.save_memory()),
             asyncio.create_task(cluster.send_events()),

@@ -28,6 +28,7 @@ class PodsApi:
     def __init__(self, client: KubernetesClient, node: str) -> None:
         self._client = client
         self._node = node
+        self._this_node = {"fieldSelector": f"metadata.name={node}"}
         self._events: asyncio.Queue[tuple[str, Document]] = asyncio.Queue(maxsize=EVENTS_WAITING)
         self._numbers = itertools.count()
 
@@ -74,6 +75,15 @@ class PodsApi:
     def watch_pods(self, resource_version: str) -> AsyncIterator[Document]:
         """The changes of pods after a resource version."""
         return self._client.watch("/api/v1/pods", resource_version=resource_version)
+
+    async def list_node(self) -> tuple[Document | None, str]:
+        """This node, None while the API has none, and the resource version from which to watch it."""
+        answer = await self._client.request("GET", "/api/v1/nodes", query=self._this_node)
+        return next(iter(answer["items"]), None), str(answer["metadata"]["resourceVersion"])
+
+    def watch_node(self, resource_version: str) -> AsyncIterator[Document]:
+        """The changes of this node after a resource version."""
+        return self._client.watch("/api/v1/nodes", resource_version=resource_version, query=self._this_node)
 
     async def bind(self, pod: PodSpec) -> None:
         """Assign the pod to this node."""

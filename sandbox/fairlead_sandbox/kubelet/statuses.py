@@ -50,6 +50,18 @@ def readiness(status: Mapping[str, Any]) -> str | None:
     return next((condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"), None)
 
 
+def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) -> dict[str, Any]:
+    """The status of a pod that no node takes now."""
+    condition = _condition("PodScheduled", False, "Unschedulable", message)
+    return {"phase": "Pending", "conditions": [_with_transition_time(condition, previous, stamp)]}
+
+
+def unscheduled_message(status: Mapping[str, Any]) -> str | None:
+    """Why no node takes the pod, as its status tells it; None if it does not."""
+    scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
+    return scheduled.get("message") if scheduled.get("status") == "False" else None
+
+
 def refused_status(
     containers: list[Mapping[str, Any]], reason: str, message: str, previous: Mapping[str, Any], stamp: str
 ) -> dict[str, Any]:

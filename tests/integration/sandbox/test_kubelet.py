@@ -84,7 +84,7 @@ class Node:
     async def names(self) -> set[str]:
         return {pod["metadata"]["name"] for pod in (await self.client.request("GET", PODS))["items"]}
 
-    async def until(self, name: str, claim: Callable[[dict[str, Any]], bool], seconds: float = 20.0) -> dict[str, Any]:
+    async def until(self, name: str, claim: Callable[[dict[str, Any]], object], seconds: float = 20.0) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
         while not claim(pod := await self.pod(name)):
             assert time.monotonic() < deadline, f"not within {seconds} s: {pod.get('status')}"
@@ -263,3 +263,27 @@ async def _until(claim: Callable[[], bool], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not claim():
             await asyncio.sleep(0.05)
+
+
+def scheduled(pod: dict[str, Any]) -> dict[str, Any]:
+    return next((one for one in (pod.get("status") or {}).get("conditions", ()) if one["type"] == "PodScheduled"), {})
+
+
+async def test_a_cordoned_node_keeps_its_pods_and_takes_new_ones_when_it_is_uncordoned(node: Node) -> None:
+    await node.create(a_pod("before"))
+    await node.until("before", is_ready)
+    cordon = {"spec": {"unschedulable": True}}
+    await node.client.request("PATCH", "/api/v1/nodes/sandbox", cordon, content_type="application/merge-patch+json")
+    for name in ("after-1", "after-2", "after-3"):  # the kubelet hears of the cordon a moment later than this test
+        await node.create(a_pod(name))
+        after = await node.until(name, scheduled)
+        if scheduled(after)["status"] == "False":
+            break
+    assert scheduled(after)["reason"] == "Unschedulable"
+    assert "0/1 nodes are available: 1 node(s) were unschedulable." in scheduled(after)["message"]
+    assert (after["status"]["phase"], after["spec"].get("nodeName")) == ("Pending", None)
+    assert is_ready(await node.pod("before"))
+    cordon["spec"]["unschedulable"] = False
+    await node.client.request("PATCH", "/api/v1/nodes/sandbox", cordon, content_type="application/merge-patch+json")
+    taken = await node.until(name, is_ready)
+    assert scheduled(taken)["status"] == "True"

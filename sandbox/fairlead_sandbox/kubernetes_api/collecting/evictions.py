@@ -11,6 +11,7 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, cop
 from fairlead_sandbox.kubernetes_api.storing.store import Stored
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
+from fairlead_sandbox.tolerations import tolerates
 
 NO_EXECUTE = "NoExecute"
 
@@ -90,18 +91,9 @@ def tolerated_seconds(tolerations: Iterable[Object], taints: Iterable[Object]) -
     given = list(tolerations)
     used: list[Object] = []
     for taint in taints:
-        matching = next((one for one in given if _tolerates(one, taint)), None)
+        matching = next((one for one in given if tolerates(one, taint)), None)
         if matching is None:
             return 0.0
         used.append(matching)
     limits = [max(0.0, float(one["tolerationSeconds"])) for one in used if one.get("tolerationSeconds") is not None]
     return min(limits, default=None)
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    exists = toleration.get("operator") == "Exists"
-    return exists or (bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", ""))

@@ -1,0 +1,14 @@
+"""Whether a pod's toleration covers a node's taint. Pure; both as in their manifests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """A toleration without a key or an effect covers all of them."""
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    exists = toleration.get("operator") == "Exists"
+    return exists or (bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", ""))
