@@ -1,6 +1,7 @@
 """Signals that the operator is answered, from reports in Postgres."""
 
 from datetime import UTC, datetime
+from math import fsum
 from typing import Any
 
 import pytest
@@ -88,6 +89,25 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
     assert role.decode_load == pytest.approx(0.3)
     assert role.ttft_attainment == pytest.approx(40 / (80 + 20))
     assert role.tpot_attainment == 0.5
+
+
+async def test_the_decode_step_is_of_the_batches_that_requests_ran_in_not_of_those_they_ended_in(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, scaled_state())
+    length, end = 60, int(datetime.now(UTC).timestamp()) // 10 * 10 - 3
+    # Every answer takes a minute; full batches drain within 80 s.
+    batches = [40] * 120 + [40 - step // 2 for step in range(80)] + [0] * 60
+    steps = [0.01 + 0.001 * batch for batch in batches]
+    loads = []
+    for at in range(length, len(batches)):
+        tpot = fsum(steps[at - length : at]) / length
+        ended = {"completed": 1, "output_tokens": round(length / tpot), "tpot_seconds": (tpot,)} if batches[at] else {}
+        loads.append(a_load("a", end - len(batches) + at, running=batches[at], prefilling_seconds=0.0, **ended, **TOLD))
+    await api.router.post_report(a_report("r", loads=tuple(loads)))
+    await api.app.state.upkeep.roll_up(datetime.now(UTC))
+    found = (await told(api)).decode_step
+    assert found is not None
+    assert found.fixed_seconds == pytest.approx(0.01, abs=0.002)
+    assert found.seconds_per_request == pytest.approx(0.001, rel=0.1)
 
 
 async def test_demand_is_not_known_while_a_router_of_before_does_not_tell_it(api: ApiInstance) -> None:

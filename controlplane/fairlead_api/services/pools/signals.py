@@ -89,7 +89,9 @@ class InstanceMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSums:
-    """Sums over buckets of one instance: `b` running requests, `y` time per output token (95th percentile)."""
+    """Sums over buckets of one instance: `y` time per output token (95th percentile) of requests that ended in it, `b`
+    requests that ran on average while these decoded.
+    """
 
     instance: str
     n: int

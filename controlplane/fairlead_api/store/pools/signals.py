@@ -1,4 +1,8 @@
-"""What a pool's routers measured in the last half minute."""
+"""What a pool's routers measured in the last half minute.
+
+The time per output token of a request is known when it ends, and is that of the batches it ran in. So the decode step
+is fitted to the mean batch over its duration: when long answers drain, the batch at their end is smaller.
+"""
 
 from datetime import datetime, timedelta
 
@@ -33,12 +37,19 @@ WITH by_router AS (
     sum(tpot_within_slo) AS tpot_within_slo, sum(tpot_total) AS tpot_total
   FROM by_router LEFT JOIN tpots USING (instance) GROUP BY instance
 ), buckets AS (
-  SELECT instance, completed, prompt_tokens, hit_tokens, output_tokens,
-    running_sum / nullif(running_n, 0) AS b, tpot_p95_sum / nullif(tpot_p95_n, 0) AS y
+  SELECT instance, bucket, completed, prompt_tokens, hit_tokens, output_tokens,
+    running_sum / nullif(running_n, 0) AS running, tpot_p95_sum / nullif(tpot_p95_n, 0) AS y
   FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :earlier AND bucket < :end
+), ended AS (
+  SELECT instance, y, array_agg(running) OVER (PARTITION BY instance ORDER BY bucket) AS until_then,
+    round(least(300, y * output_tokens / nullif(completed, 0)) / 10)::int AS buckets_before
+  FROM buckets
+), decoded AS (
+  SELECT instance, y, (SELECT avg(v) FROM unnest(until_then[cardinality(until_then) - buckets_before:]) AS v) AS b
+  FROM ended WHERE y IS NOT NULL AND buckets_before IS NOT NULL
 ), steps AS (
   SELECT instance, count(*) AS n, sum(b) AS b, sum(y) AS y, sum(b * b) AS bb, sum(b * y) AS by
-  FROM buckets WHERE b IS NOT NULL AND y IS NOT NULL GROUP BY instance
+  FROM decoded WHERE b IS NOT NULL GROUP BY instance
 )
 SELECT json_build_object(
   'instances', (SELECT coalesce(json_agg(m), '[]') FROM measured m),
