@@ -139,6 +139,7 @@ class Spool:
         """The API did not accept the batches: they may be lent again."""
         with self._lock:
             self._lent.difference_update(batch.sequence for batch in batches)
+            self._shrink()
 
     def discard(self, batches: Iterable[SpooledBatch]) -> None:
         """The API acknowledged the batches: delete them."""
@@ -185,12 +186,20 @@ class Spool:
         batch.path.unlink(missing_ok=True)
         return True
 
+    def _lent_samples(self) -> int:
+        """In bytes."""
+        return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
+
     def _shrink(self) -> None:
-        """Delete batches until the bound holds. Lent batches stay, because they may have arrived at the API."""
+        """Delete batches until the bound holds.
+
+        Lent batches stay, because they may have arrived at the API. While lent samples are all that is too much, the
+        bound waits for their return: history does not go in their place.
+        """
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
-            for batch in tuple(self._batches[cargo].values()) if self.size > self._max_bytes else ():
-                if self.size <= self._max_bytes:
-                    return
+            for batch in tuple(self._batches[cargo].values()):
+                if self.size - (self._lent_samples() if cargo is Cargo.HISTORY else 0) <= self._max_bytes:
+                    break
                 if batch.sequence not in self._lent:
                     self._remove(batch)
                     self.dropped[cargo.value] += batch.records

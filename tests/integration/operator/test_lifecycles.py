@@ -11,7 +11,7 @@ def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: St
     status = stage.status("fresh")
     assert status["replicas"] == 3
     assert status["selector"] == "fairlead.dev/pool=fresh"
-    assert status["roles"] == [{"name": "both", "desired": 3, "ready": 3, "starting": 0, "draining": 0, "lost": 0}]
+    assert status["roles"] == [{"name": "both", "desired": 3, "ready": 3, "updated": 3, "starting": 0, "draining": 0, "lost": 0}]
     assert status["ring"]["anchors"] == 480
     assert {condition["type"] for condition in status["conditions"]} == {
         "Ready",

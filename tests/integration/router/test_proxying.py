@@ -27,7 +27,7 @@ async def test_an_answer_passes_with_headers_that_say_what_was_decided(world: Wo
     assert answer.headers["x-fairlead-instance"] == answer.json()["engine"]
     assert answer.headers["x-fairlead-reason"] == "round-robin"
     assert answer.headers["x-fairlead-decision"]
-    assert answer.headers["x-fairlead-queued-ms"] == "0"
+    assert int(answer.headers["x-fairlead-queued-ms"]) < 1000
     engine = next(engine for engine in world.engines if engine.seen)
     headers = engine.seen[0]["headers"]
     assert headers["x-custom"] == "kept"

@@ -212,7 +212,7 @@ async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) ->
         await running.router.collector.collect()
     assert running.router.metrics.report_drops.get("samples", 0) > 0
     assert running.router.metrics.report_drops.get("history", 0) == 0
-    assert running.router.spool.size <= 64 * 1024
+    await until(lambda: running.router.spool.size <= 64 * 1024)  # a post that is under way may be too much for a moment
     await world.api.start()
     await until(lambda: len(running.router.spool) == 0, 10.0)
     assert len({change.session for change in world.api.state.stored("bindings")}) == 144

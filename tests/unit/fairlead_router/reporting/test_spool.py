@@ -93,6 +93,17 @@ def test_what_is_under_way_is_not_given_up_for_space(tmp_path: Path) -> None:
     assert spool.dropped == {"history": 5}
 
 
+def test_history_does_not_go_while_samples_are_under_way_but_the_samples_when_they_come_back(tmp_path: Path) -> None:
+    spool = _spool(tmp_path, max_bytes=20)
+    spool.append(Cargo.SAMPLES, 3, b"1234567890")
+    lent = spool.lend(Cargo.SAMPLES, 1, 10, 100)
+    spool.append(Cargo.HISTORY, 1, b"1234567890")
+    spool.append(Cargo.HISTORY, 1, b"1234567890")
+    assert (spool.size, dict(spool.dropped)) == (30, {})
+    spool.give_back(lent)
+    assert (spool.size, dict(spool.dropped)) == (20, {"samples": 3})
+
+
 def test_batches_set_aside_are_kept_out_of_the_way_over_restarts_and_bounded(tmp_path: Path) -> None:
     spool = _spool(tmp_path)
     for index in range(MOST_ASIDE + 2):
