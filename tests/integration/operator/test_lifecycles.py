@@ -130,3 +130,30 @@ def test_a_deleted_pool_is_emptied_told_and_collected(stage: Stage) -> None:
     eventually(lambda: stage.pool("leaving") is None, "the pool goes")
     eventually(lambda: not stage.pods("leaving"), "its pods are collected")
     assert stage.api.state.deleted == [PoolKey(namespace="default", name="leaving")]
+
+
+def test_an_evicted_instance_is_replaced_and_the_budget_refuses_the_next_until_then(stage: Stage) -> None:
+    stage.apply("evicted", replicas=3, routing={"warming": {"duration": "0s"}})
+    stage.settle("evicted", 3)
+    budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/evicted-both"
+    first, second, third = sorted(stage.names("evicted"))
+
+    def evict(name: str) -> tuple[int, str]:
+        """The answer's status, and the reason of its first cause, as `kubectl drain NODE` sees them."""
+        path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        answer = stage.client.session.post(stage.client.server + path, json=body, timeout=10)
+        causes = answer.json().get("details", {}).get("causes", [{}])
+        return answer.status_code, causes[0].get("reason", "")
+
+    def is_allowed() -> bool:
+        return bool(stage.client.call("GET", budget)["status"]["disruptionsAllowed"] == 1)
+
+    eventually(is_allowed, "one may be evicted")
+    assert evict(first)[0] == 201
+    assert evict(second) == (429, "DisruptionBudget")
+    stage.settle("evicted", 3)
+    assert stage.names("evicted") > {second, third}
+    eventually(is_allowed, "the next may be evicted")
+    assert evict(second)[0] == 201
+    stage.settle("evicted", 3)
