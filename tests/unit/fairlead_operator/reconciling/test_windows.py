@@ -157,3 +157,19 @@ async def test_a_rollout_keeps_the_fewest_instances_that_an_open_window_allows()
         serving.append(stage.pool()["status"]["serving"])
     assert not former & {pod["metadata"]["name"] for pod in stage.pods()}
     assert min(serving) == 4, "the role's own minimum would allow three"
+
+
+async def test_the_surge_of_a_rollout_may_go_above_a_windows_maximum() -> None:
+    stage, start = await staged(schedule(roles=[{"name": "both", "maxReplicas": 2}]))
+    stage.now = start
+    await stage.settle()
+    schedules = stage.pool()["spec"]["scaling"]
+    stage.apply(replicas=5, engine={"prefillTokensPerSecond": 2000}, scaling=schedules)
+    pods = []
+    for _ in range(4):
+        stage.pods_become_ready()
+        stage.now += 1
+        await stage.round()
+        pods.append(len(stage.pods()))
+    assert max(pods) == 3, "two by the window, one of the surge"
+    assert stage.pool()["status"]["desired"] == 2
