@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from benchmarks.reproductions.mooncake_rejection import BOTH
 from benchmarks.reproductions.mooncake_runs import PREFILL_INSTANCES, requests_of
@@ -32,6 +33,8 @@ class Pattern:
     rate: float
     fixed: Sequence[Split]
     begun: Sequence[Split]
+    shifts: bool = False
+    """Whether it stays different for long enough that instances should follow, and go back."""
 
 
 def patterns(context: Context) -> list[Pattern]:
@@ -45,7 +48,9 @@ def patterns(context: Context) -> list[Pattern]:
     whole = PREFILL_INSTANCES + BOTH.decode_instances
     near = [(prefill, whole - prefill) for prefill in ((7, 8) if context.quick else (6, 7, 8, 9))]
     return [
-        Pattern(name=f"shifts every {seconds / 60:.0f} min", loaded=shift, rate=shift.native_rate, fixed=halves, begun=[(4, 4)]),
+        Pattern(
+            name=f"shifts every {seconds / 60:.0f} min", loaded=shift, rate=shift.native_rate, fixed=halves, begun=[(4, 4)], shifts=True
+        ),
         Pattern(name="swings every minute", loaded=swing, rate=swing.native_rate, fixed=halves[1:4], begun=[(4, 4)]),
         Pattern(name=f"Mooncake's, {BOTH.rates[1]:g}/s", loaded=bursts, rate=BOTH.rates[1], fixed=near, begun=near[:3]),
     ]
@@ -69,7 +74,7 @@ def describe(context: Context) -> str:
         for begun in one.begun:
             auto = next(results)
             rows.append(_row(one, told, begun, auto))
-            if auto.attainment() < fixed[best].attainment() - ALLOWED_LOSS:
+            if auto.attainment() < fixed[best].attainment() - ALLOWED_LOSS or (moves_taken_back(auto, begun) and not one.shifts):
                 broken.append(_broken(one, begun, auto, best, fixed[best]))
             told = "as above"
     heading = [
@@ -125,9 +130,24 @@ def _broken(one: Pattern, begun: Split, auto: Scaled, best: Split, fixed: Scaled
     settled = max((change.at + SETTLED_SECONDS for change in auto.sizes(Role.PREFILL)), default=0.0)
     lost, late = _points(fixed.attainment(), auto.attainment()), _points(fixed.attainment(settled), auto.attainment(settled))
     return (
-        f"{one.name} from {_words(begun)}, {lost:.1f} points less than {_words(best)} over {auto.last_arrival / 60:.0f} min, "
+        f"{one.name} from {_words(begun)}, {abs(lost):.1f} points {'less' if lost > 0 else 'more'} than {_words(best)} "
+        f"over {auto.last_arrival / 60:.0f} min, "
         f"{abs(late):.1f} points {'less' if late > 0 else 'more'} from {settled:.0f} s on"
+        f"{'' if one.shifts else _to_and_fro(auto, begun)}"
     )
+
+
+def moves_taken_back(auto: Scaled, begun: Split) -> int:
+    """How many moves went the other way than the one before."""
+    numbers = [begun[0], *(change.replicas for change in auto.sizes(Role.PREFILL))]
+    steps = [later - earlier for earlier, later in pairwise(numbers)]
+    return sum(one * other < 0 for one, other in pairwise(steps))
+
+
+def _to_and_fro(auto: Scaled, begun: Split) -> str:
+    back = moves_taken_back(auto, begun)
+    numbers = (begun[0], *(change.replicas for change in auto.sizes(Role.PREFILL)))
+    return f", {back} move{'s' if back > 1 else ''} taken back (prefill instances: {', '.join(map(str, numbers))})" if back else ""
 
 
 def _points(this: float, that: float) -> float:

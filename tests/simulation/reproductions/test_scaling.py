@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.reproductions import scaling, scaling_elasticity
+from benchmarks.reproductions import scaling, scaling_elasticity, scaling_ratio
 from benchmarks.reproductions.scaling_runs import Asked, Scaled, phased
 from benchmarks.reproductions.sections import Context
 
@@ -35,6 +35,16 @@ def test_figures_are_of_the_requests_that_came_in_a_span() -> None:
     assert (run.attainment(), run.attainment(5), run.attainment(20)) == (2 / 3, 1.0, 1.0)
     assert run.hit_rate(5, 11) == 0.75
     assert len(run.sizes(Role.PREFILL)) == 2 and run.least_gap == 5
+
+
+def test_a_move_is_taken_back_when_the_next_one_goes_the_other_way() -> None:
+    def run(*numbers: int) -> Scaled:
+        changes = tuple(SizeChange(at=float(at), role=Role.PREFILL, replicas=number) for at, number in enumerate(numbers))
+        return Scaled(label="", asked=(asked(100),), changes=changes, failed=0)
+
+    assert scaling_ratio.moves_taken_back(run(7, 8, 7), (6, 6)) == 1
+    assert scaling_ratio.moves_taken_back(run(7, 8, 9), (6, 6)) == 0
+    assert scaling_ratio.moves_taken_back(run(), (6, 6)) == 0
 
 
 def test_recovery_counts_from_the_first_bin_after_which_none_is_late() -> None:
