@@ -170,13 +170,13 @@ class Pool:
             self.counters.ttft.observe(now - ticket.request.arrived_at)
             self._deliver(self.scheduler.first_token(ticket.request.id, now), now)
 
-    def retry(self, ticket: Ticket, failed_instance: str, now: float) -> Dispatch | Refusal:
+    def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool) -> Dispatch | Refusal:
         """The instance failed before the first byte: ask the scheduler for another one.
 
         Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
         """
         assert not ticket.ended
-        verdict = self.scheduler.retry(ticket.request.id, now, failed_instance)
+        verdict = self.scheduler.retry(ticket.request.id, now, failed_instance, reached=reached)
         ticket.verdict = verdict
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict)

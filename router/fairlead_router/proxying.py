@@ -135,7 +135,7 @@ class Proxy:
         call.first_byte_due = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now)
         logger.warning("engine failed before the first byte", extra=failed(call, pool, instance, failure))
-        verdict = pool.retry(ticket, instance, now)
+        verdict = pool.retry(ticket, instance, now, reached=failure.kind != "refused")
         if isinstance(verdict, Refusal):
             return replace(verdict, message=f"{verdict.message}; the last: {failure}")
         return verdict

@@ -93,7 +93,7 @@ class CheckingScheduler:
         self._end(request_id, "completed")
         return self._drain()
 
-    def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Dispatch | Refusal:
         request = self.dispatched[request_id]
         return self._refuse(request) if request_id in self.refuse else self._dispatch(request)
 
@@ -184,7 +184,7 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
             elif action.startswith("retry") and not ticket.ended and isinstance(ticket.verdict, Dispatch):
                 if action == "retry-refused":
                     scheduler.refuse.add(ticket.request.id)
-                pool.retry(ticket, "i0", 1.0)
+                pool.retry(ticket, "i0", 1.0, reached=True)
         assert pool.waiting == len(scheduler.queue)
         assert pool.tickets.keys() == scheduler.dispatched.keys() | {request.id for request in scheduler.queue}
     for ticket in tickets:
@@ -231,9 +231,9 @@ def test_the_scheduler_alone_bounds_the_retries_and_its_refusal_ends_the_ticket(
     pool, scheduler = _pool()
     ticket = pool.submit(_request("a"), 1.0)
     for _ in range(20):
-        assert isinstance(pool.retry(ticket, "i0", 1.0), Dispatch)
+        assert isinstance(pool.retry(ticket, "i0", 1.0, reached=True), Dispatch)
     scheduler.refuse.add("a")
-    assert isinstance(pool.retry(ticket, "i0", 1.0), Refusal)
+    assert isinstance(pool.retry(ticket, "i0", 1.0, reached=True), Refusal)
     assert ticket.ended
     assert scheduler.ended == {"a": "refused"}
     assert pool.counters.retries == 20

@@ -111,9 +111,12 @@ class Scheduler(Protocol):
         `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details).
         """
 
-    def retry(self, request_id: str, now: float, failed_instance: str) -> Dispatch | Refusal:
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Dispatch | Refusal:
         """The instance failed before the first byte: the next fallback that still accepts, or a refusal
         (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes.
+
+        An instance that was not `reached`, because it refused the connection, is not tried again and is no attempt:
+        it cost nothing, and when many are lost at once, the next ones may be dead too.
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

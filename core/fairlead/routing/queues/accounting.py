@@ -61,6 +61,8 @@ class TrackedRequest:
     decode_began: DecodeMark | None = None
     """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
     tried: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
+    """Of those that it was sent to, to prefill or to decode, the ones that refused the connection."""
     left: str = ""
     """The instance it had to leave, until it has got another."""
     migrations: list[str] = field(default_factory=list)

@@ -28,7 +28,7 @@ class Retrying:
         self._dispatching = dispatching
         self._outcomes = outcomes
 
-    def retry(self, request_id: str, now: float, failed_instance: str) -> Outcome:
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool) -> Outcome:
         """See `Scheduler.retry`."""
         state = self._state
         tracked = state.requests.get(request_id)
@@ -37,6 +37,8 @@ class Retrying:
             return upstream_failed(unknown, state.table.pool, ())
         state.view.now = now
         self._outcomes.end_probe(tracked, now)
+        if not reached and failed_instance not in tracked.unreachable:
+            tracked.unreachable = (*tracked.unreachable, failed_instance)
         decode_failed = failed_instance == tracked.decode
         failed = state.loads.get(tracked.decodes_on if decode_failed else tracked.instance)
         stays = tracked.instance if decode_failed and tracked.instance in state.loads else None
@@ -58,18 +60,18 @@ class Retrying:
         tracked.transfer_from = None
         if not moved and target != source:
             self._moving.record_reroute(tracked, source, target, reason, now)
-        state.count_in(tracked, target, now, excluded=(failed_instance,))
+        state.count_in(tracked, target, now, excluded=(failed_instance, *tracked.unreachable))
         return self._dispatching.dispatch(tracked, now)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
         """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
         state, view = self._state, self._state.view
-        if len(tracked.tried) >= state.settings.attempts:
+        if len(tracked.tried) - len(tracked.unreachable) >= state.settings.attempts:
             return None
         candidates = view.candidates()
         if stays is not None and state.loads[stays].is_candidate(view.now):
             return stays
-        excluded = (*tracked.tried, failed_instance)
+        excluded = (*tracked.tried, *tracked.unreachable, failed_instance)
         for instance in tracked.fallbacks:
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):

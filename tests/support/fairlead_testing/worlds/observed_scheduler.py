@@ -41,8 +41,8 @@ class ObservedScheduler(PoolScheduler):
         answer = super().complete(request_id, now, output_tokens, cached_tokens)
         return self._kept("complete", (request_id, now, output_tokens, cached_tokens), answer)
 
-    def retry(self, request_id: str, now: float, failed_instance: str) -> Answer:
-        answer = super().retry(request_id, now, failed_instance)
+    def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True) -> Answer:
+        answer = super().retry(request_id, now, failed_instance, reached=reached)
         self._kept("retry", (request_id, now, failed_instance), (answer,))
         return answer
 

@@ -167,6 +167,21 @@ def test_after_its_prefill_a_request_still_finds_another_decode_instance_and_is_
     assert scheduler.discrepancies() == ()
 
 
+def test_decode_instances_that_refuse_the_connection_are_each_tried_once_until_one_takes_the_request() -> None:
+    scheduler = PoolScheduler(split_pool(decode=5), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(request("r1", 2_048), 0.0))
+    scheduler.prefilled("r1", 0.3)
+    tried: list[str | None] = [sent.decode]
+    for _ in range(4):
+        assert sent.decode is not None
+        again = scheduler.retry("r1", 0.4, sent.decode, reached=False)
+        assert isinstance(again, Dispatch)
+        sent = again
+        tried.append(sent.decode)
+    assert len(set(tried)) == 5
+    assert scheduler.discrepancies() == ()
+
+
 def test_a_second_attempt_at_the_decode_leg_teaches_nothing_of_prefills() -> None:
     scheduler = PoolScheduler(split_pool(), "router-0", 1)
     (sent,) = dispatches(scheduler.submit(request("r1", 2_048), 0.0))

@@ -116,6 +116,17 @@ def test_a_retry_goes_to_the_next_fallback_and_a_third_failure_is_refused() -> N
     assert all(load.prefilling == load.pending_prefill_tokens == 0 for load in scheduler.loads())
 
 
+def test_instances_that_refuse_the_connection_are_no_attempts_and_are_tried_once() -> None:
+    scheduler = make_scheduler(make_table(6))
+    sent: Dispatch | Refusal = one_dispatch(scheduler.submit(make_request("r1"), 0.0))
+    tried: list[str] = []
+    while isinstance(sent, Dispatch):
+        tried.append(sent.instance)
+        sent = scheduler.retry("r1", 0.1, sent.instance, reached=False)
+    assert sent.reason is RejectionReason.UPSTREAM_FAILED
+    assert sorted(tried) == sorted(load.entry.id for load in scheduler.loads())
+
+
 def test_a_retry_of_an_unknown_request_is_a_refusal_that_counts_nowhere() -> None:
     scheduler = make_scheduler(make_table(1))
     refusal = scheduler.retry("ghost", 0.0, "chat-b0")

@@ -219,8 +219,8 @@ class SchedulerHistory(RuleBasedStateMachine):
         outcomes = self.scheduler.cancel(name, self.now) if cancels else self.scheduler.fail(name, self.now)
         self.see(outcomes, self.unfit - {instance})
 
-    @rule(data=st.data(), counts=st.booleans(), decode_fails=st.booleans())
-    def retry(self, data: st.DataObject, counts: bool, decode_fails: bool) -> None:
+    @rule(data=st.data(), counts=st.booleans(), decode_fails=st.booleans(), reached=st.booleans())
+    def retry(self, data: st.DataObject, counts: bool, decode_fails: bool, reached: bool) -> None:
         name = self.any_request(data)
         instance = self.alive.get(name)
         if instance is None or name in self.first_tokens:
@@ -233,7 +233,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         if counts:
             self.scheduler.instance_failed(failed, self.now)
             self.snapshot()
-        outcome = self.scheduler.retry(name, self.now, failed)
+        outcome = self.scheduler.retry(name, self.now, failed, reached=reached)
         assert outcome.request.id == name
         if isinstance(outcome, Dispatch):
             assert outcome.instance != failed
