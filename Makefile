@@ -23,7 +23,7 @@ test-cluster: .venv/ready ## the operator's tests against the cluster that KUBEC
 	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator $(ARGS)
 
 unit: .venv/ready ## pure and single-process tests, in parallel
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/contract tests/simulation $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
 
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)

@@ -50,6 +50,8 @@ class SchedulerHistory(RuleBasedStateMachine):
         """Requests not ended → the instance they were last dispatched to."""
         self.decodes: dict[str, str | None] = {}
         self.first_tokens: set[str] = set()
+        self.changed_roles: set[str] = set()
+        """Instances that changed their role under what was queued there, which keeps the reason of its decision."""
         self.ended: set[str] = set()
         self.moves_total = 0
 
@@ -116,7 +118,8 @@ class SchedulerHistory(RuleBasedStateMachine):
                 assert outcome.instance not in (self.unfit if unfit is None else unfit)
                 chosen = next(one for one in self.table.instances if one.id == outcome.instance)
                 assert chosen.accepting
-                assert (chosen.role is Role.DECODE) == (outcome.reason is DecisionReason.DECODE_ONLY)
+                computes_all = outcome.reason is DecisionReason.DECODE_ONLY
+                assert (chosen.role is Role.DECODE) == computes_all or chosen.id in self.changed_roles
                 assert outcome.address == chosen.address
                 assert outcome.miss_tokens >= 1
                 self.see_decode(outcome, chosen, unfit)
@@ -268,6 +271,8 @@ class SchedulerHistory(RuleBasedStateMachine):
         for number, (name, (state, role)) in enumerate(sorted(instances.items())):
             address = f"{name}:{self.version}" if moved else f"{name}:8000"
             entries.append(replace(entry(name, state, role=role), address=address, revision=revisions[number % len(revisions)]))
+        roles = {one.id: one.role for one in self.table.instances}
+        self.changed_roles |= {one.id for one in entries if roles.get(one.id, one.role) is not one.role}
         routing = self.table.routing
         if policy is not None and policy != routing.policy:
             kept = {key: value for key, value in routing.parameters.items() if key.startswith("queue_")}
