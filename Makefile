@@ -30,7 +30,7 @@ coverage: .venv/ready ## which lines and branches those tests reach; sorted, the
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes
 	@scripts/ensure-load-tool.sh
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile tests/integration $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
