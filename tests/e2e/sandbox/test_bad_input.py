@@ -24,8 +24,8 @@ def test_a_schema_error_names_the_field(served: RunningSandbox) -> None:
     assert "spec.slo.ttft" in answer.json()["message"]
 
 
-def test_an_unknown_field_is_refused_rather_than_ignored(served: RunningSandbox) -> None:
-    wrong = pool("wrong", scaling={"mode": "SLO"})
+def test_a_mode_that_is_not_built_is_refused_rather_than_ignored(served: RunningSandbox) -> None:
+    wrong = pool("wrong", scaling={"mode": "Forecast"})
     answer = served.apply_pool(wrong)
     assert answer.status_code in {400, 422, 500}
     assert "scaling" in answer.json()["message"]
