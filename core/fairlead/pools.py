@@ -334,6 +334,7 @@ class PoolSpec:
                 self.engine,
                 prefill_tokens_per_second=self.engine.prefill_tokens_per_second * time_scale,
                 block_tokens=self.routing.block_tokens,
+                block_bytes=self.routing.block_tokens * self.engine.bytes_per_token,
                 metrics_path=self.engine.metrics.path,
                 kv_usage_metric=self.engine.metrics.kv_usage,
             ),

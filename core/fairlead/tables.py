@@ -84,7 +84,12 @@ class EngineSpecFacts:
         rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
     )
     port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
-    bytes_per_token: int = whole("Bytes of prompt text the router takes as one token.", 4, minimum=1, maximum=64)
+    bytes_per_token: int = whole(
+        "Bytes of prompt text that routers take as one token, until they have learnt it from engines that tell their own counts.",
+        4,
+        minimum=1,
+        maximum=64,
+    )
     prefill_tokens_per_second: float = number(
         "Prompt tokens one instance prefills per second, measured; turns pending tokens into a predicted TTFT.",
         6250,
@@ -137,7 +142,11 @@ class EngineFacts(EngineSpecFacts):
     """
 
     block_tokens: int = 512
-    """Tokens per routing block (`spec.routing.blockTokens`); prompts are compared in whole blocks."""
+    """Tokens per routing block; prompts are compared in whole blocks. A router that has learnt what a token is sets it
+    to what `block_bytes` are.
+    """
+    block_bytes: int = 2048
+    """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""
     metrics_path: str = "/metrics"
     """Path of the Prometheus metrics on the instance's address."""
     kv_usage_metric: str = "vllm:kv_cache_usage_perc"

@@ -5,7 +5,7 @@ form.
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,15 @@ _Tokens = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 """A plausible count of tokens; an implausible one is treated as missing."""
 
 
+class Usage(NamedTuple):
+    """Tokens of a request as its engine told them; None where it did not."""
+
+    output_tokens: int = 0
+    cached_tokens: int | None = None
+    prompt_tokens: int | None = None
+    """All of the prompt's tokens, cached or not."""
+
+
 class _Details(msgspec.Struct):
     cached_tokens: _Tokens | None = None
 
@@ -28,15 +37,19 @@ class _Details(msgspec.Struct):
 class _Usage(msgspec.Struct):
     completion_tokens: _Tokens | None = None
     output_tokens: _Tokens | None = None
+    prompt_tokens: _Tokens | None = None
+    input_tokens: _Tokens | None = None
     prompt_tokens_details: _Details | None = None
     input_tokens_details: _Details | None = None
     cache_read_input_tokens: _Tokens | None = None
 
-    def told(self) -> tuple[int, int | None]:
+    def told(self) -> Usage:
         output = self.completion_tokens if self.completion_tokens is not None else self.output_tokens
         details = self.prompt_tokens_details or self.input_tokens_details
         cached = details.cached_tokens if details is not None else self.cache_read_input_tokens
-        return output or 0, cached
+        # Anthropic's input_tokens leave out what was cached; only the Responses API's, which have details, are all.
+        prompt = self.input_tokens if self.input_tokens_details is not None else self.prompt_tokens
+        return Usage(output or 0, cached, prompt)
 
 
 class _Inner(msgspec.Struct):
@@ -57,8 +70,8 @@ _USAGE_OBJECT = re.compile(rb'"usage" ?: ?(\{(?:[^{}]|\{[^{}]*\})*\})')
 _RESPONSE_ID = re.compile(rb'"id" ?: ?"([A-Za-z0-9_.-]{1,200})"')
 
 
-def read_usage(document: bytes) -> tuple[int, int | None] | None:
-    """(output tokens, cached prompt tokens or None) of a completion or a chunk; None when it reports no usage."""
+def read_usage(document: bytes) -> Usage | None:
+    """The usage in a completion or a chunk; None when it reports none."""
     try:
         envelope = _ENVELOPE.decode(document)
     except msgspec.DecodeError:  # ValidationError included: an engine's odd usage is no reason to fail an answer that was served
@@ -70,7 +83,7 @@ def read_usage(document: bytes) -> tuple[int, int | None] | None:
     return usage.told() if usage is not None else None
 
 
-def _last_usage(text: bytes) -> tuple[int, int | None] | None:
+def _last_usage(text: bytes) -> Usage | None:
     """The last usage object in a piece of JSON whose beginning is missing."""
     for found in reversed(_USAGE_OBJECT.findall(text)):
         try:
@@ -131,25 +144,25 @@ class StreamReader:
         """Whether the stream stopped in the middle of an event."""
         return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))
 
-    def usage(self) -> tuple[int, int | None]:
-        """(output tokens, cached prompt tokens): the engine's figures if it gave them, else the number of chunks.
+    def usage(self) -> Usage:
+        """The engine's figures if it gave them, else the number of chunks as its output tokens.
 
         Events are tokens only in OpenAI's completions. In every other dialect, an engine that reports no usage counts
         as 0 output tokens.
         """
         if self._dialect is not Dialect.OPENAI:
-            output, cached = self._told() or _last_usage(self._tail) or (0, None)
-            if cached is None and self._dialect is Dialect.ANTHROPIC:
+            found = self._told() or _last_usage(self._tail) or Usage()
+            if found.cached_tokens is None and self._dialect is Dialect.ANTHROPIC:
                 before = _last_usage(self.head)  # `message_start` tells what was cached, `message_delta` what was made
-                cached = before[1] if before is not None else None
-            return output, cached
+                found = found._replace(cached_tokens=before.cached_tokens if before is not None else None)
+            return found
         told = self._told()
         if told is not None:
             return told
         ended = b"[DONE]" in self._tail[-24:]
-        return max(0, self.events - 1 if ended else self.events), None
+        return Usage(max(0, self.events - 1 if ended else self.events))
 
-    def _told(self) -> tuple[int, int | None] | None:
+    def _told(self) -> Usage | None:
         for line in reversed(self._tail.split(b"\n")):
             if b'"usage"' in line and line.startswith(b"data:"):
                 told = read_usage(line[5:].strip())

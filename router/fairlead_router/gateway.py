@@ -120,7 +120,8 @@ class Gateway:
         request = RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived,
-            prompt_tokens=max(1, -(-len(prompt) // pool.bytes_per_token)),
+            prompt_tokens=pool.token_sizes.tokens(len(prompt)),
+            prompt_bytes=len(prompt),
             blocks=blocks,
             first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks),
             session=session_name(session) if session else None,

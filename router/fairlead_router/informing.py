@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import msgspec
 import orjson
 
-from fairlead_router.metrics import InstanceReading, RouterMetrics, render
+from fairlead_router.metrics import InstanceReading, PoolReading, RouterMetrics, render
 from fairlead_router.paths import Endpoint
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -101,7 +101,9 @@ class Informing:
     async def send_metrics(self, send: Send) -> None:
         """The Prometheus page."""
         self._metrics.upstream_connections = self._upstream.opened
-        self._metrics.held = {str(pool.key): pool.held().requests for pool in self._pools.living()}
+        self._metrics.pool_readings = [
+            PoolReading(str(pool.key), pool.held().requests, pool.token_sizes.report()) for pool in self._pools.all()
+        ]
         self._metrics.readings = [reading for pool in self._pools.living() for reading in _readings(pool)]
         text = render(self._metrics)
         headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"content-length", b"%d" % len(text))]

@@ -10,11 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from fairlead.routing.knowledge.token_sizes import TokenSizeReport
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -102,6 +105,14 @@ class InstanceReading:
         self.kv_usage = kv_usage
 
 
+class PoolReading(NamedTuple):
+    """Gauges of one pool, taken when scraped."""
+
+    pool: str
+    held: int
+    token_sizes: TokenSizeReport
+
+
 class RouterMetrics(Collector):
     """All counters of the process; register it once and scrape."""
 
@@ -109,7 +120,7 @@ class RouterMetrics(Collector):
         self.pools: dict[str, PoolCounters] = {}
         self.tables: dict[str, int] = {}
         self.readings: list[InstanceReading] = []
-        self.held: dict[str, int] = {}
+        self.pool_readings: list[PoolReading] = []
         self.client_errors: Counter[str] = Counter()
         self.report_drops: Counter[str] = Counter()
         self.reports_sent = 0
@@ -249,9 +260,6 @@ class RouterMetrics(Collector):
             queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
         for pool, number in self.tables.items():
             version.add_metric([pool], number)
-        held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
-        for pool, number in self.held.items():
-            held.add_metric([pool], number)
         yield from (
             submitted,
             requests,
@@ -269,8 +277,27 @@ class RouterMetrics(Collector):
             ttft,
             queued,
             version,
-            held,
         )
+        yield from self._reading_families()
+
+    def _reading_families(self) -> Iterator[Metric]:
+        held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
+        size = GaugeMetricFamily(
+            "fairlead_router_bytes_per_token", "Bytes of prompt text taken as one token, as declared or learnt.", labels=["pool"]
+        )
+        error = GaugeMetricFamily(
+            "fairlead_router_prompt_tokens_error",
+            "Mean absolute error of prompts' token counts against the engines' own, over the last 500 told (0.1 = 10 %), with the figure in"
+            " use and with the declared one.",
+            labels=["pool", "bytes_per_token"],
+        )
+        for pool, waiting, sizes in self.pool_readings:
+            held.add_metric([pool], waiting)
+            size.add_metric([pool], sizes.bytes_per_token)
+            for of, value in (("in-use", sizes.error), ("declared", sizes.declared_error)):
+                if value is not None:
+                    error.add_metric([pool, of], value)
+        yield from (held, size, error)
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(

@@ -17,7 +17,9 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
+from fairlead.routing.knowledge.token_sizes import TokenSizes
 from fairlead.tables import Outlook, RoutingTable
+from fairlead_router.answers import Usage
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.waiting_room import WaitingRoom
 
@@ -63,9 +65,9 @@ class Pool:
     """
 
     __slots__ = (
-        "addresses", "block_bytes", "bytes_per_token", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
+        "addresses", "block_bytes", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
         "pass_credentials", "scheduler",
-        "session_header", "table", "ticked_at", "tickets", "used_at", "waiting", "waiting_room",
+        "session_header", "table", "ticked_at", "tickets", "token_sizes", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
     def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float) -> None:
@@ -85,6 +87,7 @@ class Pool:
         """When the pool last had a request, at least; what was before this process is not known to be idle."""
         self.ticked_at = 0.0
         self.kv_usage: dict[str, float] = {}
+        self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self._take(table)
 
     # ── the table ──
@@ -93,8 +96,7 @@ class Pool:
         self.table = table
         self.session_header = table.session.header.lower().encode("latin-1")
         self.pass_credentials = table.engine.pass_client_credentials
-        self.bytes_per_token = table.engine.bytes_per_token
-        self.block_bytes = table.engine.block_tokens * table.engine.bytes_per_token
+        self.block_bytes = table.engine.block_bytes
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.metrics.tables[str(table.pool)] = table.version
@@ -103,7 +105,11 @@ class Pool:
 
     def update(self, table: RoutingTable, now: float) -> None:
         """Take a newer table live. Raises FairleadError and changes nothing when the scheduler cannot use it."""
-        results = self.scheduler.update_table(table, now)
+        sizes = self.token_sizes
+        if (table.model, table.engine.bytes_per_token) != (self.table.model, self.table.engine.bytes_per_token):
+            sizes = TokenSizes(table.engine.bytes_per_token)
+        results = self.scheduler.update_table(replace(table, engine=sizes.counted(table.engine)), now)
+        self.token_sizes = sizes
         self._take(table)
         self._deliver(results, now)
         if table.outlook is not Outlook.COMING or self.least_loaded(()) is not None:
@@ -187,21 +193,28 @@ class Pool:
             ticket.saw_first_token = False
         return verdict
 
-    def complete(self, ticket: Ticket, now: float, output_tokens: int, cached_tokens: int | None) -> None:
-        """The engine answered in full.
-
-        `cached_tokens` is the engine's own count, None if it gave none. Impossible counts are treated as missing.
-        """
+    def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
+        """The engine answered in full. Impossible counts are treated as missing."""
         if self._end(ticket):
-            if not 0 <= output_tokens <= MOST_TOKENS:
-                self.counters.implausible_usages += 1
-                output_tokens = 0
-            if cached_tokens is not None and not 0 <= cached_tokens <= MOST_TOKENS:
-                self.counters.implausible_usages += 1
-                cached_tokens = None
+            output_tokens = self._plausible(usage.output_tokens) or 0
+            cached_tokens, prompt_tokens = self._plausible(usage.cached_tokens), self._plausible(usage.prompt_tokens)
             self.counters.served += 1
             self.counters.output_tokens += output_tokens
             self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
+            if prompt_tokens and self.token_sizes.observe(ticket.request.prompt_bytes, prompt_tokens):
+                self._count_anew(now)
+
+    def _plausible(self, tokens: int | None) -> int | None:
+        if tokens is None or 0 <= tokens <= MOST_TOKENS:
+            return tokens
+        self.counters.implausible_usages += 1
+        return None
+
+    def _count_anew(self, now: float) -> None:
+        """Count in the tokens learnt. Requests in flight keep the counts they came with."""
+        size = round(self.token_sizes.bytes_per_token, 3)
+        logger.info("bytes per token learnt", extra={"pool": str(self.key), "bytes_per_token": size})
+        self._deliver(self.scheduler.update_table(replace(self.table, engine=self.token_sizes.counted(self.table.engine)), now), now)
 
     def fail(self, ticket: Ticket, now: float) -> None:
         """The request was lost after the first byte, or given up."""

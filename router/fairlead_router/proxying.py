@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead_router.answers import StreamReader, first_id, read_usage
+from fairlead_router.answers import StreamReader, Usage, first_id, read_usage
 from fairlead_router.calls import Call, Calls, Client
 from fairlead_router.dialects import Dialect, error_event
 from fairlead_router.divided_calls import DividedCall
@@ -166,7 +166,7 @@ class Proxy:
         status = connection.status
         if call.dialect is Dialect.RESPONSES and status < 400:
             self._held.remember(first_id(body), exchange.pool.key, exchange.instance)
-        self._answered(exchange, read_usage(body) or (0, None))
+        self._answered(exchange, read_usage(body) or Usage())
         client.begin(status, headers, len(body))
         client.end(body)
         return None
@@ -221,12 +221,12 @@ class Proxy:
         if reader.began and not exchange.ticket.saw_first_token:
             exchange.pool.first_token(exchange.ticket, self._now())
 
-    def _answered(self, exchange: Exchange, usage: tuple[int, int | None]) -> None:
+    def _answered(self, exchange: Exchange, usage: Usage) -> None:
         """The engine's answer is complete: settle the account and give the connection back."""
         now = self._now()
         exchange.pool.engine_worked(exchange.instance, now)
         if exchange.connection.status < 400:
-            exchange.pool.complete(exchange.ticket, now, *usage)
+            exchange.pool.complete(exchange.ticket, now, usage)
         else:
             exchange.pool.decline(exchange.ticket, now)
         self._sender.release(exchange.call, exchange.connection)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.answers import StreamReader, read_usage
+from fairlead_router.answers import StreamReader, Usage, read_usage
 from fairlead_router.dialects import Dialect
 
 
@@ -31,7 +31,7 @@ def test_events_are_counted_the_same_however_they_are_cut(count: int, done: bool
     for piece in _pieces(whole, cuts):
         reader.feed(piece)
     assert reader.events == count + done
-    assert reader.usage() == (count, None)
+    assert reader.usage() == Usage(count)
     assert not reader.cut
 
 
@@ -41,7 +41,7 @@ def test_the_engines_own_usage_wins_over_counting(cuts: list[int]) -> None:
     reader = StreamReader()
     for piece in _pieces(whole, cuts):
         reader.feed(piece)
-    assert reader.usage() == (7, 4)
+    assert reader.usage() == Usage(7, 4, 9)
 
 
 def test_usage_is_found_at_the_end_of_a_long_stream() -> None:
@@ -49,7 +49,7 @@ def test_usage_is_found_at_the_end_of_a_long_stream() -> None:
     for _ in range(3000):
         reader.feed(_event(choices=[{"delta": {"content": "word "}}]))
     reader.feed(_event(choices=[], usage=USAGE) + b"data: [DONE]\n\n")
-    assert reader.usage() == (7, 4)
+    assert reader.usage() == Usage(7, 4, 9)
 
 
 def test_a_stream_that_stops_inside_an_event_is_cut() -> None:
@@ -63,22 +63,22 @@ def test_a_stream_that_stops_inside_an_event_is_cut() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (orjson.dumps({"choices": [], "usage": USAGE}), (7, 4)),
-        (orjson.dumps({"usage": {"completion_tokens": 3}}), (3, None)),
-        (orjson.dumps({"usage": {"completion_tokens": 3, "prompt_tokens_details": None}}), (3, None)),
+        (orjson.dumps({"choices": [], "usage": USAGE}), Usage(7, 4, 9)),
+        (orjson.dumps({"usage": {"completion_tokens": 3}}), Usage(3)),
+        (orjson.dumps({"usage": {"completion_tokens": 3, "prompt_tokens_details": None}}), Usage(3)),
         (orjson.dumps({"usage": None}), None),
         (orjson.dumps({"usage": {"completion_tokens": "three"}}), None),
         (orjson.dumps({"usage": {"completion_tokens": 2**63 - 1}}), None),
         (orjson.dumps({"usage": {"completion_tokens": -1}}), None),
         (b'{"usage": {"completion_tokens": 1e300}}', None),
-        (orjson.dumps({"usage": {"input_tokens": 5, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 2}}}), (3, 2)),
-        (orjson.dumps({"usage": {"input_tokens": 5, "output_tokens": 3, "cache_read_input_tokens": 2}}), (3, 2)),
-        (orjson.dumps({"type": "response.completed", "response": {"usage": {"output_tokens": 3}}}), (3, None)),
+        (orjson.dumps({"usage": {"input_tokens": 5, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 2}}}), Usage(3, 2, 5)),
+        (orjson.dumps({"usage": {"input_tokens": 5, "output_tokens": 3, "cache_read_input_tokens": 2}}), Usage(3, 2)),
+        (orjson.dumps({"type": "response.completed", "response": {"usage": {"output_tokens": 3}}}), Usage(3)),
         (orjson.dumps({}), None),
         (b"not json", None),
     ],
 )
-def test_usage_is_read_leniently(document: bytes, expected: tuple[int, int | None] | None) -> None:
+def test_usage_is_read_leniently(document: bytes, expected: Usage | None) -> None:
     assert read_usage(document) == expected
 
 
@@ -100,7 +100,7 @@ def test_the_usage_of_a_response_is_found_behind_any_length_of_text(cuts: list[i
     reader = StreamReader(Dialect.RESPONSES)
     for piece in _pieces(whole, cuts):
         reader.feed(piece)
-    assert reader.usage() == (7, 4)
+    assert reader.usage() == Usage(7, 4, 5)
     assert reader.began
 
 

@@ -1,6 +1,7 @@
 """The Prometheus page."""
 
-from fairlead_router.metrics import Distribution, InstanceReading, RouterMetrics, render
+from fairlead.routing.knowledge.token_sizes import TokenSizeReport
+from fairlead_router.metrics import Distribution, InstanceReading, PoolReading, RouterMetrics, render
 
 
 def test_counters_appear_with_bounded_labels() -> None:
@@ -42,3 +43,17 @@ def test_a_distribution_counts_each_value_once() -> None:
     assert rows["0.5"] == 2
     assert rows["+Inf"] == 3
     assert distribution.total == 1000.301
+
+
+def test_a_pool_tells_how_prompts_are_counted_and_how_wrong_that_is() -> None:
+    metrics = RouterMetrics()
+    told = TokenSizeReport(bytes_per_token=2.1, samples=40, error=0.05, declared_error=0.48)
+    untold = TokenSizeReport(bytes_per_token=4.0, samples=0, error=None, declared_error=None)
+    metrics.pool_readings = [PoolReading("default/chat", 3, told), PoolReading("default/code", 0, untold)]
+    page = render(metrics).decode()
+    assert 'fairlead_router_held{pool="default/chat"} 3.0' in page
+    assert 'fairlead_router_bytes_per_token{pool="default/chat"} 2.1' in page
+    assert 'fairlead_router_bytes_per_token{pool="default/code"} 4.0' in page
+    assert 'fairlead_router_prompt_tokens_error{bytes_per_token="in-use",pool="default/chat"} 0.05' in page
+    assert 'fairlead_router_prompt_tokens_error{bytes_per_token="declared",pool="default/chat"} 0.48' in page
+    assert 'fairlead_router_prompt_tokens_error{bytes_per_token="in-use",pool="default/code"}' not in page

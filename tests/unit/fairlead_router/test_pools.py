@@ -1,6 +1,7 @@
 """Tickets and pools over a scheduler that checks it is told of each request's end exactly once."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
+from fairlead_router.answers import Usage
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -174,7 +176,7 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
             if action == "first_token" and ticket.request.id in scheduler.dispatched:
                 pool.first_token(ticket, 1.0)
             elif action == "complete" and (ticket.ended or ticket.request.id in scheduler.dispatched):
-                pool.complete(ticket, 1.0, 1, None)
+                pool.complete(ticket, 1.0, Usage(1))
             elif action == "fail":
                 pool.fail(ticket, 1.0)
             elif action == "decline":
@@ -201,8 +203,22 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
 @pytest.mark.parametrize("told", [-1, 2**63])
 def test_token_counts_that_cannot_be_are_taken_as_unknown_and_counted(told: int) -> None:
     pool, _ = _pool()
-    pool.complete(pool.submit(_request("r"), 1.0), 2.0, told, told)
-    assert (pool.counters.served, pool.counters.output_tokens, pool.counters.implausible_usages) == (1, 0, 2)
+    pool.complete(pool.submit(_request("r"), 1.0), 2.0, Usage(told, told, told))
+    assert (pool.counters.served, pool.counters.output_tokens, pool.counters.implausible_usages) == (1, 0, 3)
+
+
+def test_tokens_learnt_from_engines_count_the_next_prompts_and_survive_a_newer_table() -> None:
+    pool, scheduler = _pool()
+    for number in range(30):
+        request = RoutingRequest(id=str(number), arrived_at=0.0, prompt_tokens=1000, blocks=(), first_bytes_hash=0, prompt_bytes=4000)
+        pool.complete(pool.submit(request, 1.0), 2.0, Usage(1, None, 2000))
+    assert pool.token_sizes.tokens(8000) == 4000
+    assert scheduler.table.engine.block_tokens == 1024
+    assert scheduler.table.version == pool.table.version
+    pool.update(routing_table(["127.0.0.1:1"], version=2), 3.0)
+    assert (scheduler.table.version, scheduler.table.engine.block_tokens) == (2, 1024)
+    pool.update(replace(routing_table(["127.0.0.1:1"], version=3), model="another"), 4.0)
+    assert scheduler.table.engine.block_tokens == 512
 
 
 def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
@@ -213,7 +229,7 @@ def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
     pools.shut_down()
     assert [isinstance(ticket.verdict, Refusal) for ticket in tickets] == [False, False, True, True]
     assert sum(pool.counters.refused.values()) == 2
-    pool.complete(tickets[0], 2.0, 1, None)
+    pool.complete(tickets[0], 2.0, Usage(1))
     assert pool.counters.served == 1
 
 
@@ -222,7 +238,7 @@ async def test_a_queued_request_waits_for_its_dispatch() -> None:
     first = pool.submit(_request("a"), 1.0)
     second = pool.submit(_request("b"), 1.0)
     assert second.verdict is None
-    pool.complete(first, 2.0, 3, None)
+    pool.complete(first, 2.0, Usage(3))
     assert isinstance(await second.decided(), Dispatch)
     assert second.dispatched_at == 2.0
 
@@ -300,7 +316,7 @@ def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
     assert len(pools) == 0
     assert sum(len(pool.tickets) for pool in pools.living()) == 2
     for ticket in running:
-        pool.complete(ticket, 2.0, 1, None)
+        pool.complete(ticket, 2.0, Usage(1))
     pools.tick()
     assert list(pools.living()) == []
     with pytest.raises(BadRequest):

@@ -28,6 +28,8 @@ class RoutingRequest:
     """
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
+    prompt_bytes: int = 0
+    """Bytes of the text that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     body_bytes: int = 0
     """Memory that it takes while it waits."""
 

@@ -169,12 +169,12 @@ class PoolScheduler:
             self._state.accounting.changed.add(instance)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
-        """Take a newer table live.
+        """Take a newer table live, or the same version with what was learnt of its engines.
 
         Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used.
         """
         current = self._state.table
-        if table.uid == current.uid and table.version <= current.version:
+        if table.uid == current.uid and (table.version < current.version or table == current):
             return ()
         self._state.view.now = now
         take_table(self._state, table, self._policies, self._seed)

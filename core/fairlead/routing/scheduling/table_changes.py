@@ -26,7 +26,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     if table.pool != before.pool:
         raise ValueError(f"a table of pool {table.pool} was given to the scheduler of {before.pool}")
     parameters = policies.check_parameters(table.routing.policy, table.routing.parameters)
-    rehashed = (table.engine.block_tokens, table.engine.bytes_per_token) != (before.engine.block_tokens, before.engine.bytes_per_token)
+    rehashed = table.engine.block_bytes != before.engine.block_bytes
     rebuilt = rehashed or (table.routing.policy, table.routing.parameters) != (before.routing.policy, before.routing.parameters)
     if rebuilt:
         state.policy = PolicyInForce.of(policies.build(table.routing, seed))

@@ -61,6 +61,7 @@ def table(
         prefill_tokens_per_second=speed,
         kv_cache_tokens=kv_cache_tokens,
         block_tokens=block_tokens,
+        block_bytes=4 * block_tokens,
         modelled=ModelledFacts(**modelled),
     )
     return RoutingTable(

@@ -50,6 +50,7 @@ def routing_table(
             type="simulated",
             port=8000,
             block_tokens=block_tokens,
+            block_bytes=4 * block_tokens,
             prefill_tokens_per_second=prefill_tokens_per_second,
             pass_client_credentials=pass_client_credentials,
         ),
