@@ -106,15 +106,22 @@ class ClientRequest:
         pieces, self._pieces, self._size = self._pieces, [], 0
         return b"".join(pieces)
 
-    async def discard(self, limit: int, seconds: float) -> None:
-        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`."""
+    async def discard(self, limit: int, seconds: float, idle_seconds: float) -> None:
+        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`, and while something
+        comes every `idle_seconds`.
+        """
         self._pieces.clear()
         self._size = 0
         self._limit = limit
         self._discarding = True
         self._streaming = False
         self._connection.flow.resume_reading()
-        await self._arrival(seconds)
+        clock = self._connection.loop.time
+        ends_at = clock() + seconds
+        before = -1
+        while before < self._size <= limit and not (self._complete or self.gone) and (left := ends_at - clock()) > 0:
+            before = self._size
+            await self._arrival(min(idle_seconds, left))
 
     async def _arrival(self, seconds: float) -> None:
         """Wait until the body is complete or too large, the client is gone, or time is up."""

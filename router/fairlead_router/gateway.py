@@ -30,11 +30,14 @@ from fairlead_router.settings import RouterSettings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-LINGER_SECONDS = 1.0
+LINGER_SECONDS = 30.0
 """Seconds for which the rest of a too large body is read and discarded.
 
 Otherwise the client would see a reset connection instead of the 413.
 """
+
+LINGER_IDLE_SECONDS = 2.0
+"""Seconds without a byte of it after which a client is taken to send no more."""
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +242,7 @@ class Gateway:
         lines = b"".join(b"%s: %s\r\n" % pair for pair in answer.headers if pair[0] not in (b"content-length", b"connection"))
         client.begin(answer.status, lines, len(answer.body), close=True)
         client.write(answer.body)
-        await client.discard(2 * self._settings.max_upload_bytes, LINGER_SECONDS)
+        await client.discard(2 * self._settings.max_upload_bytes, LINGER_SECONDS, LINGER_IDLE_SECONDS)
         client.end(b"", close=True)
 
     async def _own_fault(self, scope: Scope, dialect: Dialect, client: ClientRequest, send: Send) -> None:

@@ -95,6 +95,18 @@ async def test_a_ten_megabyte_body_over_the_limit_is_a_413_with_and_without_a_le
     assert (await running.ask()).status_code == 200
 
 
+async def test_a_slow_client_sends_its_too_large_body_to_the_end_and_reads_why_it_was_refused(world: World) -> None:
+    running = await world.ready()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b"x" * 2_000_000
+            await asyncio.sleep(0.4)
+
+    answer = await running.client.post("/v1/chat/completions", content=pieces(), headers={"content-length": "10000000"})
+    assert answer.json()["error"]["code"] == "request_too_large"
+
+
 async def test_a_body_just_under_the_limit_arrives_whole(world: World) -> None:
     running = await world.ready()
     answer = await running.ask(text="ü" * 4_000_000)
