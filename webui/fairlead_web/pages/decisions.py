@@ -81,6 +81,7 @@ PLACED = frozenset(
         "reason",
         "prompt_tokens",
         "queued_seconds",
+        "held_seconds",
         "ttft_seconds",
         "sample_rate",
         "served_by",

@@ -75,6 +75,9 @@ class WeighedDecision(Protocol):
     def prompt_tokens(self) -> int: ...
 
     @property
+    def held_seconds(self) -> float | None: ...
+
+    @property
     def ttft_seconds(self) -> float | None: ...
 
     @property
@@ -98,6 +101,8 @@ def explain(decision: WeighedDecision) -> str:
             f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({share:.0%}), "
             f"with {chosen.pending_tokens:,} tokens waiting ahead."
         )
+    if decision.held_seconds:
+        sentences.append(f"Before that it was held for {in_words(decision.held_seconds, Unit.SECONDS)}: no instance accepted requests.")
     sentences.append(_prediction(decision, chosen))
     if decision.decode == decision.chosen:
         sentences.append(f"In the end it only decoded: {decision.served_by or 'another instance'} computed the prompt.")
@@ -249,11 +254,13 @@ def _condition(decision: WeighedDecision, condition: Comparison, chosen: Candida
 
 
 def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
-    predicted, actual = chosen.predicted_ttft_seconds, decision.ttft_seconds
+    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT."""
+    predicted, held = chosen.predicted_ttft_seconds, decision.held_seconds or 0.0
     words = in_words(predicted, Unit.SECONDS)
-    if actual is None:
+    if decision.ttft_seconds is None:
         return f"Its first token was predicted in {words}; none was reported."
-    real = in_words(actual, Unit.SECONDS)
+    actual = max(0.0, decision.ttft_seconds - held)
+    real = in_words(actual, Unit.SECONDS) + (", the hold not counted" if held else "")
     if decision.served_by is not None and decision.served_by != decision.chosen:
         return f"Its first token was predicted in {words}; the request went on to {decision.served_by} and had it there after {real}."
     off = abs(actual - predicted)

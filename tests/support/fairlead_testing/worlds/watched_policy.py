@@ -36,6 +36,7 @@ class Recorded:
     candidates: Sequence[CandidateScore]
     passed_over: str | None
     prompt_tokens: int = 1
+    held_seconds: float | None = None
     ttft_seconds: float | None = None
     served_by: str | None = None
     decode: str | None = None

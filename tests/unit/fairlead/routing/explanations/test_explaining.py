@@ -124,6 +124,16 @@ def test_the_prediction_is_held_against_what_came(actual: float | None, served_b
     assert explain(decision).endswith(words)
 
 
+def test_a_hold_is_told_and_no_prediction_is_blamed_for_it() -> None:
+    held = replace(recorded("random", "drawn", scored("a", 0.0)), held_seconds=60.0, ttft_seconds=61.2, served_by="a")
+    assert "Before that it was held for 60.0 s: no instance accepted requests." in explain(held)
+    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, the hold not counted.")
+    late = explain(replace(held, ttft_seconds=69.0))
+    assert late.endswith("but came in 9.00 s, the hold not counted: the prediction was far off, 8.00 s too early.")
+    for none in (0.0, None):
+        assert "held for" not in explain(replace(held, held_seconds=none))
+
+
 def test_both_instances_of_a_divided_request_are_told_and_a_decode_instance_alone_has_a_rule_of_its_own() -> None:
     divided = replace(recorded("random", "drawn", replace(scored("p", 0.0), total=None)), decode="x")
     assert explain(divided).endswith("It was to compute the prompt only: x decodes.")
