@@ -1,4 +1,4 @@
-"""`fairlead pools` shows the revisions of a pool and rolls it back, through the control API's plans."""
+"""`fairlead pools` shows the revisions of a pool, rolls it back, and pauses or resumes its rollout, through plans."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,11 +20,13 @@ Answer = TypeVar("Answer")
 _url = click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The control API.")
 _token = click.option("--token", envvar="FAIRLEAD_TOKEN", help="An API token [FAIRLEAD_TOKEN].")
 _name = click.argument("name", metavar="[NAMESPACE/]NAME")
+_reason = click.option("--reason", help="Why, for the audit log; asked for where the change is heavy.")
+_yes = click.option("--yes", is_flag=True, help="Apply without asking.")
 
 
 @click.group()
 def pools() -> None:
-    """Look at a pool's revisions, and go back to one."""
+    """Look at a pool's revisions, go back to one, and pause or resume its rollout."""
 
 
 @pools.command()
@@ -49,8 +51,8 @@ def revisions(name: str, url: str, token: str | None) -> None:
 @_name
 @click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; without it the newest that differs from the spec.")
 @click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
-@click.option("--reason", help="Why, for the audit log; asked for where the change is heavy.")
-@click.option("--yes", is_flag=True, help="Apply without asking.")
+@_reason
+@_yes
 @_url
 @_token
 def rollback(name: str, revision: int | None, role: str | None, reason: str | None, yes: bool, url: str, token: str | None) -> None:
@@ -58,8 +60,40 @@ def rollback(name: str, revision: int | None, role: str | None, reason: str | No
 
     Shows the plan with its effect first. The token needs the role operator.
     """
-    pool = _pool(name)
     request = PlanRequest(kind=PlanKind.ROLLBACK, revision=revision, role=Role(role) if role is not None else None)
+    _change(_pool(name), request, reason, yes, url, token)
+
+
+@pools.command()
+@_name
+@_reason
+@_yes
+@_url
+@_token
+def pause(name: str, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+    """Pause a pool's rollout: outdated instances stay. Writes `rollout.paused`, as `kubectl rollout pause` does.
+
+    Shows the plan with its effect first. The token needs the role operator.
+    """
+    _change(_pool(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": True}), reason, yes, url, token)
+
+
+@pools.command()
+@_name
+@_reason
+@_yes
+@_url
+@_token
+def resume(name: str, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+    """Resume a paused rollout. One that a regression stopped goes on, judged anew, when it is paused and resumed.
+
+    Shows the plan with its effect first. The token needs the role operator.
+    """
+    _change(_pool(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), reason, yes, url, token)
+
+
+def _change(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: str, token: str | None) -> None:
+    """Plan, tell, ask, apply."""
     plan = _ask(url, token, lambda api: api.create_plan(pool, request))
     for line in _told(plan):
         click.echo(line)
@@ -111,7 +145,13 @@ def _mark(one: TemplateRevision) -> str:
 
 
 def _told(plan: Plan) -> list[str]:
-    return ["What changes:", *_steps(plan.diff), *plan.effect.warnings, f"Sessions that move: about {plan.effect.sessions_moved}."]
+    return [
+        "What changes:",
+        *_steps(plan.diff),
+        *plan.effect.warnings,
+        *plan.effect.notes,
+        f"Sessions that move: about {plan.effect.sessions_moved}.",
+    ]
 
 
 def _steps(diff: list[dict[str, Any]]) -> list[str]:

@@ -120,7 +120,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
     "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),
-    "pools": Subcommand(help="Look at a pool's revisions, and go back to one.", load=_pools, extra="web"),
+    "pools": Subcommand(help="Look at a pool's revisions, go back to one, pause or resume a rollout.", load=_pools, extra="web"),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),
     "operator": Subcommand(help="Run the Kubernetes operator.", load=_operator, extra="operator"),

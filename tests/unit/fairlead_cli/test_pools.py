@@ -1,4 +1,6 @@
-"""`fairlead pools` against the fake public API: lists revisions, rolls back after asking, complains in one line."""
+"""`fairlead pools` against the fake public API: lists revisions, rolls back, pauses and resumes after asking,
+complains in one line.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -54,6 +56,15 @@ def test_a_rollback_shows_its_effect_and_writes_the_old_template(run: Run, fake:
     assert "2 of 8 instances of role both are drained and replaced" in out
     assert "Applied." in out
     assert fake.world.spec(CHAT)["engine"]["prefillTokensPerSecond"] == 5000
+
+
+def test_a_rollout_is_paused_and_resumed_through_plans(run: Run, fake: FakePublicApi) -> None:
+    code, out, _ = run("pause", "chat", "--yes", "--reason", "errors in the new image")
+    assert (code, fake.world.spec(CHAT)["rollout"]["paused"]) == (0, True)
+    assert "/spec/rollout/paused: False → True" in out
+    assert "Outdated instances stay" in out
+    assert run("resume", "default/chat", "--yes")[0] == 0
+    assert fake.world.spec(CHAT)["rollout"]["paused"] is False
 
 
 def test_nothing_is_written_without_a_yes(run: Run, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:

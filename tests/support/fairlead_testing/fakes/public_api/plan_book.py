@@ -90,7 +90,7 @@ def _scaling(pool: str, before: int, replicas: int) -> PlanEffect:
 
 
 EFFECTS = {
-    PlanKind.POLICY: PlanEffect(warnings=["96 sessions keep their homes; fairlead decides from their next request on."]),
+    PlanKind.POLICY: PlanEffect(notes=["96 sessions keep their homes; fairlead decides from their next request on."]),
     PlanKind.SLO: PlanEffect(
         predicted_attainment=0.874,
         prediction_basis="from 24,310 first tokens of the last 30 minutes, served as they were",
@@ -108,14 +108,14 @@ EFFECTS = {
         warnings=["About 18 of 96 sessions move with their next request, and lose their cache."],
         heavy=True,
     ),
-    PlanKind.SCALING: PlanEffect(warnings=["Numbers stay as declared; every recommendation is kept with its signals."]),
-    PlanKind.RATIO: PlanEffect(warnings=["Instances drain and change between prefill and decode without a person."]),
+    PlanKind.SCALING: PlanEffect(notes=["Numbers stay as declared; every recommendation is kept with its signals."]),
+    PlanKind.RATIO: PlanEffect(notes=["Instances drain and change between prefill and decode without a person."]),
     PlanKind.CORDON: PlanEffect(
         key_share_moved=0.131,
         sessions_moved=12,
         cache_tokens_lost=268_000,
         requests_in_flight=5,
-        warnings=["It is not replaced while it is cordoned: 6 instances of role both go on."],
+        notes=["It is not replaced while it is cordoned: 6 instances of role both go on."],
     ),
     PlanKind.DRAIN: PlanEffect(
         sessions_moved=12,
@@ -123,16 +123,20 @@ EFFECTS = {
         requests_in_flight=5,
         predicted_attainment=0.93,
         prediction_basis="from the last 5 minutes: 14.2 requests/s",
-        warnings=["6 instances of role both serve until its successor does; the number of instances stays."],
+        notes=["6 instances of role both serve until its successor does; the number of instances stays."],
     ),
-    PlanKind.UNDRAIN: PlanEffect(warnings=["It takes requests again, unless its successor serves already."]),
-    PlanKind.ROLLOUT: PlanEffect(warnings=["Outdated instances stay; a lost one is replaced with the template it had."]),
+    PlanKind.UNDRAIN: PlanEffect(notes=["It takes requests again, unless its successor serves already."]),
+    PlanKind.ROLLOUT: PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."]),
     PlanKind.ROLLBACK: PlanEffect(
         instances_added=2,
         instances_removed=2,
         sessions_moved=24,
         cache_tokens_lost=520_000,
-        warnings=["2 of 8 instances of role both are drained and replaced one after the other."],
+        notes=["2 of 8 instances of role both are drained and replaced one after the other."],
+    ),
+    PlanKind.SCHEDULE: PlanEffect(
+        notes=["No window is open right after the change.", "The next change is at 2026-11-23 07:00:00 UTC."],
+        warnings=["day and night are open together from 2026-11-23 07:00:00 UTC to 2026-11-23 09:00:00 UTC; night decides."],
     ),
     PlanKind.UNCORDON: PlanEffect(
         key_share_moved=0.131, sessions_moved=9, warnings=["About 9 of 96 sessions follow their keys to it, and lose their cache."]
