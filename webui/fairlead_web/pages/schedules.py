@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import yaml
 from starlette.responses import Response
 
+from fairlead.instances import Role
+from fairlead.pools import MAX_REPLICAS
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.pages import Page as Listing
@@ -23,13 +25,10 @@ from fairlead_web.yaml_text import yaml_text
 
 ONE = "/schedules/{namespace}/{name}/{schedule}"
 
-NEW = """cron: "0 8 * * 1-5"
+OFFICE_HOURS = """cron: "0 8 * * 1-5"
 duration: 10h
 timeZone: Europe/Berlin
 roles:
-- name: both
-  minReplicas: 4
-  maxReplicas: 8
 """
 
 
@@ -71,17 +70,30 @@ class SchedulePage(Context):
 
 
 async def index(visit: Visit) -> Response:
-    return await _index(visit, NewForm(pool=visit.param("pool") or "", name="", text=NEW, problem=None))
+    return await _index(visit, None)
 
 
-async def _index(visit: Visit, form: NewForm, status: int = 200) -> Response:
+async def _index(visit: Visit, form: NewForm | None, status: int = 200) -> Response:
     filters = visit.filters("pool")
     listing, runs = await asyncio.gather(
         visit.api.schedules(filters), visit.attempt("schedule runs", visit.api.schedule_runs({"pool": visit.param("pool"), "limit": 15}))
     )
     shell = await visit.shell("Schedules", "schedules", crumbs=(Crumb(words="Schedules"),), pool=visit.param("pool"))
+    form = form or await _new_form(visit, visit.param("pool") or next((f"{one.namespace}/{one.name}" for one in shell.pools), ""))
     page = SchedulesPage(shell=shell, listing=listing, runs=runs.items if runs else None, form=form)
     return visit.page(page, status)
+
+
+async def _new_form(visit: Visit, pool: str) -> NewForm:
+    """A form to start from: in office hours twice as many instances of each of the pool's roles, within its bounds."""
+    try:
+        detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool)))
+    except ValueError:
+        detail = None
+    wanted = detail.desired if detail and detail.desired else {Role.BOTH.value: 1}
+    most = {role["name"]: role["maxReplicas"] for role in (detail.spec.get("roles") or [] if detail else []) if "maxReplicas" in role}
+    bounds = [{"name": role, "minReplicas": min(max(1, 2 * now), most.get(role, MAX_REPLICAS))} for role, now in wanted.items()]
+    return NewForm(pool=pool, name="", text=OFFICE_HOURS + yaml_text(bounds), problem=None)
 
 
 async def show(visit: Visit) -> Response:
