@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from fairlead_client.resources.heatmaps import METRICS, Heatmap
+from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapRow
 from fairlead_web import exports
 from fairlead_web.addresses import instance_path, with_query
 from fairlead_web.charts import Tick, time_ticks
@@ -29,7 +29,7 @@ class HeatmapTable:
     """A page of the heatmap as text: at most 50 rows x 24 columns; `columns` are (start, words)."""
 
     columns: list[str]
-    rows: list[tuple[str, list[tuple[str, bool]]]]
+    rows: list[tuple[HeatmapRow, list[tuple[str, bool]]]]
     first_column: int
     first_row: int
 
@@ -44,7 +44,9 @@ class HeatmapPage(Context):
     sort: str
     size: CellSize
     summary: str
-    ranked: list[tuple[str, str, float, bool]]
+    ranked: list[tuple[HeatmapRow, str, float]]
+    has_roles: bool
+    """The instances have different roles, so each row says its own."""
     ticks: tuple[Tick, ...]
     table: HeatmapTable | None
     limit_words: str | None
@@ -88,6 +90,7 @@ async def show(visit: Visit) -> Response:
             size=size,
             summary=summary(heatmap),
             ranked=ranked(heatmap),
+            has_roles=len({row.role for row in heatmap.rows}) > 1,
             ticks=time_ticks(heatmap.start, end, heatmap.columns * size.width) if heatmap.columns else (),
             table=table(heatmap, _whole(visit.param("column")), _whole(visit.param("row"))) if visit.param("view") == "table" else None,
             limit_words=None if heatmap.limit is None else text_of(heatmap.limit, heatmap.unit),
@@ -151,8 +154,8 @@ async def fetch(visit: Visit) -> Heatmap:
     )
 
 
-def ranked(heatmap: Heatmap) -> list[tuple[str, str, float, bool]]:
-    """Hottest instances: id, peak as text, bar length 0-100, whether it broke the limit."""
+def ranked(heatmap: Heatmap) -> list[tuple[HeatmapRow, str, float]]:
+    """Hottest instances: row, peak as text, bar length 0-100."""
     peaks = []
     for row in heatmap.rows:
         known = [value for value in row.values if value is not None]
@@ -160,7 +163,7 @@ def ranked(heatmap: Heatmap) -> list[tuple[str, str, float, bool]]:
             peaks.append((max(known), row))
     peaks.sort(key=lambda item: (-item[0], item[1].instance))
     top = peaks[0][0] if peaks and peaks[0][0] > 0 else 1.0
-    return [(row.instance, text_of(peak, heatmap.unit), round(peak / top * 100, 1), bool(row.breaches)) for peak, row in peaks[:RANKED]]
+    return [(row, text_of(peak, heatmap.unit), round(peak / top * 100, 1)) for peak, row in peaks[:RANKED]]
 
 
 def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
@@ -172,8 +175,7 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
     return HeatmapTable(
         columns=[f"{heatmap.start + timedelta(seconds=column * heatmap.step_seconds):%H:%M:%S}" for column in range(left, right)],
         rows=[
-            (row.instance, [(bare_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)])
-            for row in rows
+            (row, [(bare_of(row.values[column], heatmap.unit), column in row.breaches) for column in range(left, right)]) for row in rows
         ],
         first_column=left + 1,
         first_row=max(0, first_row - 1) + 1,

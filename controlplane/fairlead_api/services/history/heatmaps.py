@@ -125,13 +125,16 @@ def _row(name: str, about: tuple[InstanceState, Role], values: list[float | None
     return HeatmapRow(instance=name, state=about[0], role=about[1], values=values, breaches=breaches)
 
 
+_ROLES = tuple(Role)
+
+
 def _order(sort: str) -> Callable[[HeatmapRow], tuple[float, str]]:
-    """By name, or largest maximum or newest value first (rows without values last)."""
+    """By role and name, or largest maximum or newest value first (rows without values last)."""
 
     def weight(row: HeatmapRow) -> float:
         present = [value for value in row.values if value is not None]
         if sort == "name":
-            return 0.0
+            return _ROLES.index(row.role)
         return -(max(present) if sort == "max" else present[-1]) if present else float("inf")
 
     return lambda row: (weight(row), row.instance)

@@ -1,5 +1,7 @@
 """A pool's heatmap over HTTP: its picture, clicks on it and its rows."""
 
+import re
+
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
 
@@ -26,3 +28,14 @@ async def test_one_row_of_a_heatmap_can_be_asked_for_exactly() -> None:
     async with visitor() as operator:
         answer = (await operator.http.get(f"/pools/default/chat/heatmap.json?instance={INSTANCE}&metric=running")).json()
         assert [row["instance"] for row in answer["rows"]] == [INSTANCE]
+
+
+async def test_rows_of_a_pool_of_two_roles_say_and_follow_their_roles() -> None:
+    async with visitor() as operator:
+        assert ">prefill<" not in (await operator.http.get("/pools/default/chat/heatmap?view=table")).text
+        operator.fake.world.roles_wanted[CHAT] = {"prefill": 2, "decode": 6}
+        page = (await operator.http.get("/pools/default/chat/heatmap?view=table")).text
+        labels = page.split('class="heatmap-labels', 1)[1].split("</ol>", 1)[0]
+        assert re.findall(r">(prefill|decode)<", labels) == ["prefill"] * 2 + ["decode"] * 6
+        assert len(re.findall(r">(prefill|decode)<", page)) == 3 * 8, "picture, table and ranking"
+        assert 'aria-current="true">role</a>' in page

@@ -28,9 +28,10 @@ export function follow(heat, address) {
   };
 
   const adopt = (fresh) => {
-    const same = fresh.rows.length === heat.map.rows.length && fresh.rows.every((row) => heat.map.rowOf.has(row.id));
+    const shown = (row) => heat.map.rows[heat.map.rowOf.get(row.id)];
+    const same = fresh.rows.length === heat.map.rows.length && fresh.rows.every((row) => shown(row)?.role === row.role);
     if (!same) {
-      if (!heat.surface.matches(":focus")) location.reload(); // other rows: labels must follow
+      if (!heat.surface.matches(":focus")) location.reload(); // other rows or roles: labels must follow
       return;
     }
     fresh.maximum = Math.max(fresh.maximum, 0);

@@ -65,7 +65,7 @@ class World:
             id=name,
             pool=pool,
             state=state,
-            role=Role.BOTH,
+            role=self._role(pool, index),
             address=f"127.40.0.{index + 1}:8000",
             node="sandbox",
             reason={"Warming": "FirstTokens", "Draining": "ScaledDown", "Lost": "PodFailed"}.get(state, "Ready"),
@@ -83,6 +83,11 @@ class World:
             hit_rate=hit,
             ttft_p95_seconds=ttft,
         )
+
+    def _role(self, pool: str, index: int) -> Role:
+        """In a pool of two roles its first instances prefill, as many as wanted."""
+        wanted = self.roles_wanted.get(pool)
+        return Role.BOTH if wanted is None else Role.PREFILL if index < wanted[Role.PREFILL] else Role.DECODE
 
     def instances(self, pool: str) -> list[InstanceSummary]:
         return [self.instance(pool, name) for name in INSTANCES[pool]]
@@ -167,7 +172,11 @@ class World:
             },
             "slo": {"ttft": "5s" if pool == CHAT else "2500ms", "tpot": "100ms", "percentile": 90},
             "earlyRejection": {"mode": "Load" if pool == CHAT else "Disabled", "headroom": 1.0},
-            "scaling": {"mode": "Fixed", "targetLoad": 0.8},
+            "scaling": {
+                "mode": "Fixed",
+                "targetLoad": 0.8,
+                "zero": {"idleAfter": "10m", "holdFor": "2m", "heldRequests": 1024},
+            },
             "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
             "drain": {"timeout": "120s", "migrateSessions": True},
             "rollout": {"paused": False, "maxSurge": 1, "maxUnavailable": 0},
