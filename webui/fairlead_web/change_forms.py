@@ -55,7 +55,10 @@ Parse = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Input:
-    """A field of the spec's section as a form has it: `parse` makes its value of text, and raises ValueError."""
+    """A field of the spec's section as a form has it: `parse` makes its value of text, and raises ValueError.
+
+    `name` is the field's path in the section, its parts joined by dots: `zero.idleAfter`.
+    """
 
     name: str
     words: str
@@ -102,7 +105,7 @@ def _number_input(name: str, words: str, example: str, *, hint: str = "", told: 
     return _Input(name=name, words=words, kind="number", parse=_number, remedy=f"write a number such as {example}", hint=hint, told=told)
 
 
-def _duration_input(name: str, words: str, examples: str, *, told: str) -> _Input:
+def _duration_input(name: str, words: str, examples: str, *, told: str = "") -> _Input:
     return _Input(name=name, words=words, kind="text", parse=str, hint=f"such as {examples}", told=told)
 
 
@@ -150,6 +153,9 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
         inputs=(
             _choice("mode", "Mode", ScalingMode),
             _number_input("targetLoad", "Target load", "0.8", hint="share of an instance's capacity, 0 to 1", told="target load {}"),
+            _duration_input("zero.idleAfter", "Last instances go when idle for", "10m; in mode SLO, with minReplicas 0"),
+            _duration_input("zero.holdFor", "Hold a request for", "2m; while no instance serves and one is to come"),
+            _number_input("zero.heldRequests", "Requests held at most", "1024", hint="by each router", told=""),
         ),
     ),
     PlanKind.RATIO: _Section(
@@ -159,7 +165,7 @@ _SECTIONS: Mapping[PlanKind, _Section] = {
             _choice("mode", "Mode", RatioMode),
             _choice("method", "How an instance changes its role", RatioMethod, told=""),
             _number_input("band", "Band", "0.3", hint="difference of the roles' loads that is left alone", told="band {}"),
-            _duration_input("cooldown", "Cooldown", "2m", told=""),
+            _duration_input("cooldown", "Cooldown", "2m"),
         ),
     ),
     PlanKind.ROLLOUT: _Section(
@@ -218,7 +224,7 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
     kind = _kind(form)
     section = _SECTIONS.get(kind)
     if section is not None:
-        return PlanRequest(kind=kind, fields={one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs})
+        return PlanRequest(kind=kind, fields=_nested({one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs}))
     if kind is PlanKind.ROLLBACK:
         return PlanRequest(kind=kind, revision=_whole("revision", form.get("revision", ""), "use a button of this page"))
     given = form.get("replicas", "").strip()
@@ -226,6 +232,25 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
         raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
     role = form.get("role")
     return PlanRequest(kind=kind, replicas=int(given), role=Role(role) if role in set(Role) else None)
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by path as the section has them: `zero.holdFor` becomes `holdFor` in `zero`."""
+    found: dict[str, Any] = {}
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        inner = found
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = value
+    return found
+
+
+def _at(section: Mapping[str, Any], path: str) -> Any:
+    found: Any = section
+    for name in path.split("."):
+        found = (found or {}).get(name)
+    return found
 
 
 def _whole(name: str, text: str, remedy: str) -> int:
@@ -283,7 +308,7 @@ def _section_form(
     kind: PlanKind, section: _Section, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None
 ) -> ChangeForm:
     mine, found = typed.get("kind") == kind, spec.get(section.section) or {}
-    present = {one.name: _shown(one, found.get(one.name)) for one in section.inputs}
+    present = {one.name: _shown(one, _at(found, one.name)) for one in section.inputs}
     return ChangeForm(
         id=kind.value,
         kind=kind,

@@ -89,7 +89,8 @@ class PlanEffect:
     """The expected effect of applying, estimated from present sessions and traffic.
 
     Sessions of a removed instance move to others, or are lost (`sessions_lost`) where no instance is left to take
-    them. `predicted_attainment` is the share of requests whose TTFT would be in time, `predicted_refusals` the share
+    them. `warnings` name what users, caches or targets may lose, `notes` what else the change means.
+    `predicted_attainment` is the share of requests whose TTFT would be in time, `predicted_refusals` the share
     that would be refused early, both as `prediction_basis` says; None where there is no traffic or the change does not
     concern it, and then nothing is promised.
     """
@@ -106,6 +107,7 @@ class PlanEffect:
     predicted_attainment: float | None = None
     predicted_refusals: float | None = None
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     heavy: bool = False
     """Leaves nobody to serve, or moves more than 10 % of sessions; applying it then needs the pool's name and a reason.
     """

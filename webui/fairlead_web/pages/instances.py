@@ -239,7 +239,7 @@ def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> 
 
 
 ROUTES = Routes(
-    pages={f"{POOL}/instances": index, f"{POOL}/instances/{{instance}}": show},
+    pages={f"{POOL}/instances": index, **dict.fromkeys((f"{POOL}/instances/{{instance}}", f"{POOL}/instances/{{instance}}/plans"), show)},
     writes={f"{POOL}/instances/{{instance}}/plans": plan},
     exports={f"{POOL}/instances": Export(name="instances", of_pool=True)},
 )

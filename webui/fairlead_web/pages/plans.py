@@ -129,6 +129,7 @@ def _id(visit: Visit) -> str:
 
 
 ROUTES = Routes(
-    pages={"/plans/{plan}": show},
+    # A refusal is shown at the address of the form; a reload and the live parts ask for that one.
+    pages=dict.fromkeys(("/plans/{plan}", "/plans/{plan}/apply", "/plans/{plan}/undo"), show),
     writes={"/plans/{plan}/apply": apply, "/plans/{plan}/undo": undo},
 )

@@ -125,7 +125,8 @@ async def _page(
 
 
 ROUTES = Routes(
-    pages={"/settings": show},
+    # What was made is shown at the address of its form, once; a reload shows the settings.
+    pages=dict.fromkeys(("/settings", "/settings/tokens", "/settings/tokens/{token}/revoke", "/settings/login-links"), show),
     writes={
         "/settings": save,
         "/settings/tokens": create_token,

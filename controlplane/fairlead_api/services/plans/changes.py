@@ -28,7 +28,7 @@ SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
         PlanKind.SLO: Section(name="slo", fields=("ttft", "tpot", "percentile")),
         PlanKind.EARLY_REJECTION: Section(name="earlyRejection", fields=("mode", "headroom")),
         PlanKind.RING: Section(name="routing", fields=("anchorsPerInstance",)),
-        PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad")),
+        PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad", "zero")),
         PlanKind.RATIO: Section(name="ratio", fields=("mode", "method", "band", "cooldown")),
         PlanKind.ROLLOUT: Section(name="rollout", fields=("paused", "maxSurge", "maxUnavailable", "progressDeadline")),
     }

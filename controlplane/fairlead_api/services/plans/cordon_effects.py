@@ -18,12 +18,10 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
     """
     one = find(pool, instance)
     if one.state not in ACCEPTING:
-        return PlanEffect(warnings=[f"{instance} is {one.state} and gets no new requests anyway."])
+        return PlanEffect(notes=[f"{instance} is {one.state} and gets no new requests anyway."])
     left = [use for use in pool.instances if use.state in ACCEPTING and use.role is one.role and use is not one]
     go_on = "1 instance of role {} goes on" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
-    found = [f"It is not replaced while it is cordoned: {go_on.format(one.role)}."]
-    if not left:
-        found = [f"Nobody else of role {one.role} takes requests: every new request will be refused until it is uncordoned."]
+    alone = f"Nobody else of role {one.role} takes requests: every new request will be refused until it is uncordoned."
     anchors = pool.facts.anchors_per_instance
     before = [use.entry(anchors) for use in pool.instances]
     return PlanEffect(
@@ -32,7 +30,8 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
         sessions_lost=0 if left else one.bound_sessions,
         cache_tokens_lost=one.cache_tokens,
         requests_in_flight=one.in_flight,
-        warnings=found,
+        notes=[f"It is not replaced while it is cordoned: {go_on.format(one.role)}."] if left else [],
+        warnings=[] if left else [alone],
         heavy=not left or pool.is_heavy(one.bound_sessions),
     )
 

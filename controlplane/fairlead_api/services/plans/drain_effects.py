@@ -11,11 +11,11 @@ def drain_effect(pool: PoolUse, instance: str) -> PlanEffect:
     """The sessions that move, and the capacity that is left until the successor serves. Raises NotFound."""
     one = find(pool, instance)
     if one.state is InstanceState.DRAINING:
-        return PlanEffect(warnings=[f"{instance} drains already."])
+        return PlanEffect(notes=[f"{instance} drains already."])
     left = [use for use in pool.instances if use.state is InstanceState.SERVING and use.role is one.role and use is not one]
     predicted = None if one.role is Role.DECODE or not left or one.state not in ACCEPTING else attainment(pool, len(left))
-    number = f"{len(left)} instance{'s' if len(left) != 1 else ''} of role {one.role}"
-    words = f"{number} serve until its successor does; the number of instances stays."
+    number = "1 instance of role {} serves" if len(left) == 1 else f"{len(left)} instances of role {{}} serve"
+    words = f"{number.format(one.role)} until its successor does; the number of instances stays."
     if not left:
         words = "No other instance of its role serves, so its successor comes first and the drain begins when that serves."
     return PlanEffect(
@@ -25,7 +25,7 @@ def drain_effect(pool: PoolUse, instance: str) -> PlanEffect:
         requests_in_flight=one.in_flight,
         predicted_attainment=predicted,
         prediction_basis=None if predicted is None else prediction_basis(pool),
-        warnings=[words],
+        notes=[words],
         heavy=pool.is_heavy(one.bound_sessions),
     )
 
@@ -34,5 +34,5 @@ def undrain_effect(pool: PoolUse, instance: str) -> PlanEffect:
     """Its sessions have moved and do not come back by themselves. Raises NotFound."""
     one = find(pool, instance)
     if one.state is not InstanceState.DRAINING:
-        return PlanEffect(warnings=[f"{instance} does not drain yet and goes on as it is."])
-    return PlanEffect(warnings=["It takes requests again, unless its successor serves already; sessions that moved stay where they are."])
+        return PlanEffect(notes=[f"{instance} does not drain yet and goes on as it is."])
+    return PlanEffect(notes=["It takes requests again, unless its successor serves already; sessions that moved stay where they are."])

@@ -12,7 +12,7 @@ from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.services.plans.changes import CORDONED, checked, replicas_of
-from fairlead_api.services.plans.controller_effects import RATIO_MODES, SCALING_MODES, controller_effect
+from fairlead_api.services.plans.controller_effects import ratio_effect, scaling_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.drain_effects import drain_effect, undrain_effect
 from fairlead_api.services.plans.evidence import EvidenceReader, PoolUse, Replay
@@ -121,9 +121,9 @@ class Effects:
                 in_time = await self._evidence.in_time(pool, facts.slo.ttft_seconds, now)
                 return slo_effect(use, facts.slo, in_time, await self._refused(pool, facts, now))
             case PlanKind.SCALING:
-                return controller_effect(question.after.scaling.mode, SCALING_MODES)
+                return scaling_effect(question.after)
             case PlanKind.RATIO:
-                return controller_effect(question.after.ratio.mode, RATIO_MODES)
+                return ratio_effect(question.after)
             case PlanKind.ROLLOUT:
                 return rollout_effect(use, question.after.rollout)
             case PlanKind.SCHEDULE:

@@ -49,14 +49,14 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
         sessions += share * sum(use.bound_sessions for use in present)
         tokens += share * sum(use.cache_tokens for use in present)
         found.append(_words(role, count, len(present)))
-    if asked.paused:
-        found.append("The rollout is paused, so nothing is replaced until it is resumed.")
+    paused = "The rollout is paused, so nothing is replaced until it is resumed."
     return PlanEffect(
         instances_added=replaced,
         instances_removed=replaced,
         sessions_moved=round(sessions),
         cache_tokens_lost=round(tokens),
-        warnings=found,
+        notes=found,
+        warnings=[paused] if asked.paused else [],
         heavy=pool.is_heavy(sessions),
     )
 
@@ -64,13 +64,15 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
 def rollout_effect(pool: PoolUse, rollout: RolloutSpec) -> PlanEffect:
     """What the rollout does from now on."""
     if rollout.paused:
-        return PlanEffect(warnings=["Outdated instances stay; a lost one is replaced with the template it had."])
+        return PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."])
     present: list[InstanceUse] = [use for use in pool.instances if use.state is not InstanceState.DRAINING]
     words = f"at most {rollout.max_surge} above the wanted number and {rollout.max_unavailable} missing"
-    return PlanEffect(warnings=[f"Outdated instances among the {len(present)} are replaced, {words} at a time; a stopped rollout goes on."])
+    return PlanEffect(notes=[f"Outdated instances among the {len(present)} are replaced, {words} at a time; a stopped rollout goes on."])
 
 
 def _words(role: Role, count: int, present: int) -> str:
     if count == 0:
         return f"No instance of role {role} is replaced."
+    if count == 1:
+        return f"1 of {present} instances of role {role} is drained and replaced."
     return f"{count} of {present} instances of role {role} are drained and replaced one after the other."

@@ -19,7 +19,7 @@ def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -
     if before == wanted.name or not bound:
         return PlanEffect()
     if policies.keeps_homes(after.routing) and wanted.ring is not RingUse.EVERY_REQUEST:
-        return PlanEffect(warnings=[f"{bound} sessions keep their homes; {wanted.name} decides from their next request on."])
+        return PlanEffect(notes=[f"{bound} sessions keep their homes; {wanted.name} decides from their next request on."])
     how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "keeps no session at its home"
     return PlanEffect(
         sessions_moved=bound,
@@ -37,7 +37,7 @@ def ring_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> 
     moved_share = sum(moves.values())
     if policy.ring is not RingUse.EVERY_REQUEST:
         words = "only to place new sessions" if policy.ring is RingUse.NEW_SESSIONS else "for nothing"
-        return PlanEffect(key_share_moved=moved_share, warnings=[f"{policy.name} uses the ring {words}: no bound session moves."])
+        return PlanEffect(key_share_moved=moved_share, notes=[f"{policy.name} uses the ring {words}: no bound session moves."])
     shares, bound = key_shares(old), {use.id: use.bound_sessions for use in pool.instances}
     cached = {use.id: use.cache_tokens for use in pool.instances}
     sessions = round(expected_sessions(moves, shares, bound))

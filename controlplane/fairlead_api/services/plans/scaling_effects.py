@@ -29,6 +29,7 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffe
         predicted_attainment=predicted,
         prediction_basis=None if predicted is None else prediction_basis(pool),
         requests_in_flight=sum(use.in_flight for use in victims),
+        notes=_not_ready(pool) if after > before else [],
         warnings=_warnings(pool, before, after, affected, predicted),
         heavy=(after == 0 and before > 0) or pool.is_heavy(affected),
     )
@@ -77,7 +78,9 @@ def _warnings(pool: PoolUse, before: int, after: int, affected: int, predicted: 
         found.append(f"TTFT attainment is expected to fall from {pool.attainment:.0%} to about {predicted:.0%}.")
     if affected and after > 0:
         found.append(f"{affected} of {total} sessions move to other instances and lose their cache there.")
-    waiting = sum(use.state in {InstanceState.PENDING, InstanceState.STARTING} for use in pool.instances)
-    if waiting and after > before:
-        found.append(f"{waiting} instances are not ready yet.")
     return found
+
+
+def _not_ready(pool: PoolUse) -> list[str]:
+    waiting = sum(use.state in {InstanceState.PENDING, InstanceState.STARTING} for use in pool.instances)
+    return [f"{waiting} {'instance is' if waiting == 1 else 'instances are'} not ready yet."] if waiting else []

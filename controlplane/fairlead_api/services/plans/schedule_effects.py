@@ -31,14 +31,14 @@ def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:
     if change is not None:
         words.append(f"The next change is at {_said(change)}.")
     meetings = conflicts(schedules, now, now + WEEK)
-    words += [
+    meet = [
         f"{one.schedule} and {one.other} are open together from {_said(one.begins)} to {_said(one.ends)}; "
         + (f"{one.decided_by} decides." if one.decided_by else "the larger bounds count.")
         for one in meetings[:_SHOWN]
     ]
     if len(meetings) > _SHOWN:
-        words.append(f"{len(meetings) - _SHOWN} more such times in the coming week.")
-    return PlanEffect(warnings=words)
+        meet.append(f"{len(meetings) - _SHOWN} more such times in the coming week.")
+    return PlanEffect(notes=words, warnings=meet)
 
 
 def _said(instant: datetime) -> str:

@@ -10,16 +10,17 @@ def slo_effect(pool: PoolUse, after: SloFacts, in_time: Replay | None, refused: 
     """The attainment that recorded first tokens would have had; where requests are refused early, also their share."""
     if in_time is None:
         return PlanEffect(warnings=_refusing(refused))
-    goal, found = after.percentile / 100, []
+    goal, warnings, notes = after.percentile / 100, _refusing(refused), []
     if in_time.share < goal:
-        found.append(f"The goal of {goal:.0%} in time would have been missed: {in_time.share:.1%} were.")
+        warnings.insert(0, f"The goal of {goal:.0%} in time would have been missed: {in_time.share:.1%} were.")
     elif pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
-        found.append("The targets become easy enough to be met; requests are served no faster for it.")
+        notes.append("The targets become easy enough to be met; requests are served no faster for it.")
     return PlanEffect(
         predicted_attainment=in_time.share,
         predicted_refusals=refused.share if refused else None,
         prediction_basis=f"from {in_time.requests:,} first tokens of the last {_minutes(in_time)}, served as they were",
-        warnings=[*found, *_refusing(refused)],
+        notes=notes,
+        warnings=warnings,
     )
 
 
@@ -27,15 +28,15 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
     """The share of recorded decisions in which every candidate was predicted to be over the limit."""
     if after.mode == "Disabled":
         return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
-    found = _refusing(refused)
-    if after.mode == "Predicted":
-        found.append("What decoding would add is not in the estimate; Predicted refuses at least as much as Load.")
+    notes = ["What decoding would add is not in the estimate; Predicted refuses at least as much as Load."]
+    notes = notes if after.mode == "Predicted" else []
     if refused is None:
-        return PlanEffect(warnings=found)
+        return PlanEffect(notes=notes)
     return PlanEffect(
         predicted_refusals=refused.share,
         prediction_basis=f"from {refused.requests:,} sampled decisions of the last {_minutes(refused)}, by their predicted TTFT",
-        warnings=found,
+        notes=notes,
+        warnings=_refusing(refused),
     )
 
 

@@ -190,7 +190,7 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         operator.fake.world.spec_changes[CHAT] = {"replicas": 1, "roles": roles}
         operator.fake.world.roles_wanted[CHAT] = {"decode": 3, "prefill": 7}
         page = (await operator.http.get("/pools/default/chat")).text
-        assert "Prefill to decode: 7 : 3 wanted, 0 : 0 serving." in page
+        assert "Prefill to decode: 7 : 3 wanted, 6 : 0 serving." in page
         assert "5 declared, 7 wanted now" in page
         assert page.count('step="any" value="5"') == 1, "a plan changes the declared number, whatever a window wants"
         assert page.count('step="any" value="3"') == 1, "what its InferencePoolRole asks for"
@@ -200,6 +200,44 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         assert 'id="scale-decode-problem"' in answer.text
         assert 'id="scale-prefill-problem"' not in answer.text
         assert (await operator.submit("/pools/default/chat/plans", kind="scale", role="decode", replicas="4")).status_code == 303
+
+
+async def test_what_becomes_of_an_idle_pool_is_planned_from_the_form_of_scaling() -> None:
+    async with visitor("admin") as admin:
+        page = (await admin.http.get("/pools/default/chat")).text
+        assert 'name="zero.holdFor" value="2m"' in page
+        sent = {"kind": "scaling", "mode": "Fixed", "targetLoad": "0.8", "zero.idleAfter": "10m", "zero.heldRequests": "64"}
+        assert (await admin.submit("/pools/default/chat/plans", **sent, **{"zero.holdFor": "5m"})).status_code == 303
+        plan = (await admin.http.get("/plans/p-0001")).text
+        assert [path in plan for path in ("scaling.zero.holdFor", "scaling.zero.heldRequests", "scaling.zero.idleAfter")] == [
+            True,
+            True,
+            False,
+        ]
+        refused = await admin.submit("/pools/default/chat/plans", **sent, **{"zero.holdFor": "long"})
+        assert refused.status_code == 422
+        assert "spec.scaling.zero.holdFor" in refused.text
+        assert 'name="zero.holdFor" value="long"' in refused.text
+
+
+async def test_what_a_plan_means_is_no_warning_and_what_it_costs_is_one() -> None:
+    async with visitor("admin") as admin:
+        admin.fake.book.plan(CHAT, PlanKind.SCALING, {"scaling": {"mode": "Advise"}}, "ada")
+        admin.fake.book.plan(CHAT, PlanKind.RING, {"routing": {"anchorsPerInstance": 64}}, "ada")
+        meant, costly = [(await admin.http.get(f"/plans/{name}")).text for name in ("p-0001", "p-0002")]
+    assert '<p class="notice">Numbers stay as declared' in meant
+    assert "notice warn" not in meant
+    assert '<p class="notice warn">About 18 of 96 sessions move' in costly
+
+
+async def test_a_refused_plans_address_can_be_opened_again() -> None:
+    async with visitor() as operator:
+        operator.fake.book.make(CHAT, 10, "ada")
+        operator.fake.book.plans["p-0001"] = replace(operator.fake.book.plans["p-0001"], state=PlanState.SUPERSEDED)
+        for address in ("/plans/p-0001/apply", "/plans/p-0001/undo"):
+            assert (await operator.submit(address)).status_code == 409
+            again = await operator.http.get(address)
+            assert (again.status_code, "The pool changed after it was planned" in again.text) == (200, True)
 
 
 async def test_a_refused_forms_address_can_be_reloaded_and_its_field_has_the_focus() -> None:

@@ -10,6 +10,7 @@ from fairlead.pools import TableFacts, parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_api.services.errors import NotFound
+from fairlead_api.services.plans.controller_effects import scaling_effect
 from fairlead_api.services.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.services.plans.evidence import InstanceUse, PoolUse, Replay
 from fairlead_api.services.plans.routing_effects import policy_effect, ring_effect
@@ -85,7 +86,7 @@ def test_a_policy_that_keeps_homes_moves_nobody_and_one_that_does_not_moves_all(
     kept = policy_effect(pool, facts(policy="fairlead"), BUILT_IN)
     spread = policy_effect(pool, facts(policy="round-robin"), BUILT_IN)
     hashed = policy_effect(pool, facts(policy="cache-affinity"), BUILT_IN)
-    assert (kept.sessions_moved, kept.heavy, "14 sessions keep their homes" in kept.warnings[0]) == (0, False, True)
+    assert (kept.sessions_moved, kept.heavy, "14 sessions keep their homes" in kept.notes[0]) == (0, False, True)
     for effect in (spread, hashed):
         assert (effect.sessions_moved, effect.cache_tokens_lost, effect.heavy) == (14, 1400, True)
     assert policy_effect(pool, facts(parameters={"candidates": 3}), BUILT_IN).sessions_moved == 0
@@ -114,7 +115,7 @@ def test_targets_are_held_against_recorded_first_tokens() -> None:
 def test_refusals_are_estimated_from_predicted_first_tokens() -> None:
     some = rejection_effect(EarlyRejectionFacts(mode="Predicted"), Replay(share=0.05, requests=400, seconds=1800))
     assert some.predicted_refusals == 0.05
-    assert len(some.warnings) == 2
+    assert (len(some.warnings), len(some.notes)) == (1, 1)
     assert rejection_effect(EarlyRejectionFacts(mode="Disabled"), None).predicted_refusals is None
     spec = parse_spec({"model": "m", "slo": {"ttft": "2s"}, "earlyRejection": {"mode": "Load", "headroom": 1.5}})
     assert limit_seconds(spec.facts()) == 3.0
@@ -126,7 +127,7 @@ def test_a_cordoned_instance_gives_its_keys_and_sessions_away_and_is_not_replace
     effect = cordon_effect(pool, "b", BUILT_IN)
     assert (effect.sessions_moved, effect.cache_tokens_lost, effect.requests_in_flight) == (4, 900, 1)
     assert 0.3 < effect.key_share_moved < 0.7
-    assert "1 instance of role both goes on" in effect.warnings[0]
+    assert "1 instance of role both goes on" in effect.notes[0]
     assert cordon_effect(pool, "c", BUILT_IN).sessions_moved == 0
 
 
@@ -142,6 +143,28 @@ def test_an_uncordoned_instance_takes_its_keys_back_with_sessions_that_follow_th
     assert uncordon_effect(replace(pool, facts=facts(policy="fairlead")), "b", BUILT_IN).sessions_moved == 0
     with pytest.raises(NotFound):
         uncordon_effect(pool, "z", BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "least", "told"),
+    [
+        ({"mode": "SLO", "zero": {"idleAfter": "20m"}}, 0, "Its last instances go after 20m without a request."),
+        ({"mode": "SLO"}, 1, "Its last instances stay without requests: roles have a minReplicas above 0."),
+        ({"mode": "Advise"}, 0, "Its instances stay without requests: only mode SLO takes the last ones."),
+        ({"zero": {"heldRequests": 1}}, 0, "While its first instance starts, a router holds up to 1 request, each for up to 2m."),
+    ],
+)
+def test_a_plan_of_scaling_says_what_becomes_of_an_idle_pool(scaling: dict[str, Any], least: int, told: str) -> None:
+    spec = parse_spec({"model": "m", "roles": [{"name": "both", "minReplicas": least}], "scaling": scaling})
+    effect = scaling_effect(spec)
+    assert told in effect.notes
+    assert effect.warnings == []
+
+
+def test_holding_no_request_is_a_warning() -> None:
+    effect = scaling_effect(parse_spec({"model": "m", "scaling": {"zero": {"holdFor": "0"}}}))
+    assert "each gets a 503" in effect.warnings[0]
+    assert not any("holds up to" in note for note in effect.notes)
 
 
 def test_a_role_is_scaled_by_itself_and_decoding_promises_no_first_token() -> None:

@@ -118,8 +118,8 @@ def test_going_back_from_an_unfinished_rollout_replaces_only_what_was_updated() 
     }
     effect = rollback_effect(USE, rollback_of("chat", NOW, back(), status))
     assert (effect.instances_removed, effect.sessions_moved, effect.cache_tokens_lost) == (1, 10, 100)
-    assert effect.warnings == [
-        "1 of 2 instances of role prefill are drained and replaced one after the other.",
+    assert effect.notes == [
+        "1 of 2 instances of role prefill is drained and replaced.",
         "No instance of role decode is replaced.",
     ]
 
@@ -134,21 +134,21 @@ def test_going_back_after_a_finished_rollout_replaces_all_of_the_roles_that_chan
 
 
 def test_pausing_and_resuming_say_what_they_mean() -> None:
-    assert "Outdated instances stay" in rollout_effect(USE, RolloutSpec(paused=True)).warnings[0]
-    assert "at most 2 above the wanted number and 0 missing" in rollout_effect(USE, RolloutSpec(max_surge=2)).warnings[0]
+    assert "Outdated instances stay" in rollout_effect(USE, RolloutSpec(paused=True)).notes[0]
+    assert "at most 2 above the wanted number and 0 missing" in rollout_effect(USE, RolloutSpec(max_surge=2)).notes[0]
 
 
 def test_a_drained_instance_gives_its_sessions_away_and_the_capacity_left_is_told() -> None:
     effect = drain_effect(USE, "p1")
     assert (effect.sessions_moved, effect.requests_in_flight, effect.victims, effect.heavy) == (10, 1, ["p1"], True)
     assert effect.predicted_attainment is not None
-    assert effect.warnings == ["1 instance of role prefill serve until its successor does; the number of instances stays."]
+    assert effect.notes == ["1 instance of role prefill serves until its successor does; the number of instances stays."]
 
 
 def test_the_last_that_serves_drains_after_its_successor_came() -> None:
-    assert "its successor comes first" in drain_effect(USE, "d1").warnings[0]
+    assert "its successor comes first" in drain_effect(USE, "d1").notes[0]
 
 
 def test_taking_a_drain_back_brings_no_session_back() -> None:
-    assert "stay where they are" in undrain_effect(USE, "d2").warnings[0]
-    assert "does not drain yet" in undrain_effect(USE, "p1").warnings[0]
+    assert "stay where they are" in undrain_effect(USE, "d2").notes[0]
+    assert "does not drain yet" in undrain_effect(USE, "p1").notes[0]

@@ -82,14 +82,17 @@ def test_a_paused_schedule_is_not_run() -> None:
 def test_the_effect_says_what_holds_at_once_and_where_schedules_meet() -> None:
     roles = [{"name": "both", "minReplicas": 2, "maxReplicas": 3}]
     spec = parse_spec({"model": "m", "scaling": {"schedules": [DAY | {"roles": roles}, NIGHT | {"cron": "0 8 * * 1"}]}})
-    assert schedule_effect(spec, MONDAY.replace(hour=7, minute=30)).warnings == [
+    effect = schedule_effect(spec, MONDAY.replace(hour=7, minute=30))
+    assert effect.notes == [
         "The window of day is open until 2026-11-23 09:00:00 UTC.",
         "Schedule day bounds both to 2 to 3.",
         "Schedule day sets slo.ttft to 2s.",
         "The next change is at 2026-11-23 08:00:00 UTC.",
+    ]
+    assert effect.warnings == [
         "day and night are open together from 2026-11-23 08:00:00 UTC to 2026-11-23 09:00:00 UTC; night decides.",
     ]
-    assert schedule_effect(parse_spec({"model": "m"}), MONDAY).warnings == ["No window is open right after the change."]
+    assert schedule_effect(parse_spec({"model": "m"}), MONDAY).notes == ["No window is open right after the change."]
 
 
 def test_the_effect_names_every_override_and_the_schedule_that_decides_it() -> None:
@@ -103,7 +106,7 @@ def test_the_effect_names_every_override_and_the_schedule_that_decides_it() -> N
     }
     roles = [{"name": "prefill", "replicas": 2}, {"name": "decode", "replicas": 2}]
     spec = parse_spec({"model": "m", "roles": roles, "scaling": {"schedules": [earlier, later]}})
-    found = [line for line in schedule_effect(spec, MONDAY.replace(hour=8)).warnings if " sets " in line]
+    found = [line for line in schedule_effect(spec, MONDAY.replace(hour=8)).notes if " sets " in line]
     assert found == [
         "Schedule later sets slo.tpot to 50ms.",
         "Schedule later sets earlyRejection.mode to Load.",
