@@ -14,16 +14,19 @@ from typing import Any, Protocol, cast
 
 import celpy
 import lark
-from celpy import celtypes
 from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError
 
 from fairlead_sandbox.kubernetes_api.cel.functions import FUNCTIONS
-from fairlead_sandbox.kubernetes_api.cel.types import escaped_name
+from fairlead_sandbox.kubernetes_api.cel.parts import innermost
+from fairlead_sandbox.kubernetes_api.cel.values import to_cel
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, duplicate_value, forbidden_value, invalid_value, required_value
-from fairlead_sandbox.kubernetes_api.objects.objects import Object, canonical, parse_timestamp
-from fairlead_sandbox.kubernetes_api.schemas.schemas import LIST_TYPE, RULES, child_schema, item_schema, key_of, list_keys
+from fairlead_sandbox.kubernetes_api.objects.objects import Object, canonical
+from fairlead_sandbox.kubernetes_api.schemas.schemas import RULES, item_schema, key_of, list_keys
 from fairlead_sandbox.kubernetes_api.schemas.validation import ABSENT
+
+_SELVES = frozenset({"self", "oldSelf"})
+_PASSED_KEPT = 1000
 
 
 class InvalidRule(ValueError):
@@ -41,6 +44,8 @@ class Rule:
     text: str
     runner: _Runner
     is_transition: bool
+    reads: frozenset[str] | None
+    """Members of self and oldSelf that the rule and its message read; None when it may be all of them."""
     message: str
     message_runner: _Runner | None
     reason: str
@@ -56,6 +61,8 @@ class RuleTree:
     properties: dict[str, RuleTree] = field(default_factory=dict)
     additional: RuleTree | None = None
     items: RuleTree | None = None
+    passed: dict[str, None] = field(default_factory=dict)
+    """What all rules found right here, the oldest first. They are functions of what they read, so it stays right."""
 
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
@@ -97,11 +104,31 @@ def check_rules(value: Any, tree: RuleTree, path: str = "", old: Any = ABSENT) -
 
 
 def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
-    causes = []
     visible = _visible_at_root if not path else _unchanged
-    context = {"self": to_cel(visible(value), tree.schema)}
+    read = {"self": _read_by(tree.rules, visible(value))}
     if old is not ABSENT and old is not None:
-        context["oldSelf"] = to_cel(visible(old), tree.schema)
+        read["oldSelf"] = _read_by(tree.rules, visible(old))
+    key = canonical(read)
+    if key in tree.passed:
+        return []
+    causes = _evaluate(value, tree, path, {name: to_cel(one, tree.schema) for name, one in read.items()})
+    if not causes:
+        tree.passed[key] = None
+        if len(tree.passed) > _PASSED_KEPT:
+            del tree.passed[next(iter(tree.passed))]
+    return causes
+
+
+def _read_by(rules: tuple[Rule, ...], value: Any) -> Any:
+    """The part of a value that these rules read."""
+    if not isinstance(value, dict) or any(rule.reads is None for rule in rules):
+        return value
+    names = frozenset[str]().union(*(rule.reads for rule in rules if rule.reads is not None))
+    return {name: member for name, member in value.items() if name in names}
+
+
+def _evaluate(value: Any, tree: RuleTree, path: str, context: Mapping[str, Any]) -> list[Cause]:
+    causes = []
     for rule in tree.rules:
         if rule.is_transition and "oldSelf" not in context:
             continue
@@ -159,10 +186,12 @@ def _compile(rule: Object) -> Rule:
         raise InvalidRule(f"rule {text!r}: optionalOldSelf is not supported by this server; test has() on self instead")
     runner = _program(text)
     expression = str(rule.get("messageExpression", ""))
+    reads = [members_read(parsed(one)) for one in (text, expression) if one]
     return Rule(
         text=text,
         runner=runner,
         is_transition=uses_old_self(parsed(text)),
+        reads=None if None in reads else frozenset[str]().union(*(names for names in reads if names is not None)),
         message=str(rule.get("message", "")).strip(),
         message_runner=_program(expression) if expression else None,
         reason=str(rule.get("reason", "FieldValueInvalid")),
@@ -195,50 +224,23 @@ def uses_old_self(tree: lark.Tree[Any]) -> bool:
     return any(str(node.children[0]) == "oldSelf" for node in tree.find_data("ident"))
 
 
+def members_read(tree: lark.Tree[Any]) -> frozenset[str] | None:
+    """The members of self and oldSelf that an expression reads; None when it uses one of them as a whole.
+
+    None too for a name that is escaped in the expression, and so another in the object.
+    """
+    used = sum(str(node.children[0]) in _SELVES for node in tree.find_data("ident"))
+    members = [
+        str(node.children[1])
+        for node in tree.find_data("member_dot")
+        if (object_ := innermost(cast("lark.Tree[Any]", node.children[0]))).data == "ident" and str(object_.children[0]) in _SELVES
+    ]
+    if used > len(members) or any(name.startswith("__") for name in members):
+        return None
+    return frozenset(members)
+
+
 @cache
 def _program(text: str) -> _Runner:
     functions: Any = dict(FUNCTIONS)
     return cast("_Runner", _environment().program(parsed(text), functions))
-
-
-def to_cel(value: Any, schema: Object | None) -> Any:
-    """Convert a JSON value as CEL sees it under its schema.
-
-    Numbers, times and durations are typed, and field names escaped.
-    """
-    schema = schema or {}
-    if isinstance(value, dict):
-        declared = schema.get("properties", {})
-        return celtypes.MapType(
-            {
-                celtypes.StringType((escaped_name(name) or name) if name in declared else name): to_cel(member, child_schema(schema, name))
-                for name, member in value.items()
-            }
-        )
-    if isinstance(value, list):
-        items = item_schema(schema)
-        members = [to_cel(item, items) for item in value]
-        if schema.get(LIST_TYPE) == "set":
-            members.sort(key=str)
-        return celtypes.ListType(members)
-    if isinstance(value, bool):
-        return celtypes.BoolType(value)
-    if isinstance(value, int):
-        return celtypes.DoubleType(value) if schema.get("type") == "number" else celtypes.IntType(value)
-    if isinstance(value, float):
-        return celtypes.IntType(int(value)) if schema.get("type") == "integer" else celtypes.DoubleType(value)
-    if isinstance(value, str):
-        return _text_to_cel(value, schema.get("format", ""))
-    return value
-
-
-def _text_to_cel(text: str, form: str) -> Any:
-    try:
-        match form:
-            case "date-time":
-                return celtypes.TimestampType(parse_timestamp(text))
-            case "duration":
-                return celtypes.DurationType(text)
-    except ValueError:
-        pass  # the text does not fit its format, which validation reports; rules see plain text
-    return celtypes.StringType(text)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fairlead_sandbox.kubernetes_api.objects.errors import ApiError, TooManyRequests
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, at_path, copy_of
-from fairlead_sandbox.kubernetes_api.objects.selectors import selector_of_object
+from fairlead_sandbox.kubernetes_api.objects.selectors import LabelSelector, selector_of_object
 from fairlead_sandbox.kubernetes_api.storing.representations import scale_of
-from fairlead_sandbox.kubernetes_api.storing.store import Stored, StoredChange
+from fairlead_sandbox.kubernetes_api.storing.store import EventType, Key, Label, Stored, StoredChange
 from fairlead_sandbox.kubernetes_api.writing.pods import FINISHED, is_ready
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources
 
@@ -67,7 +67,7 @@ def measure(resources: Resources, budget: Object) -> Budget:
     namespace = budget["metadata"]["namespace"]
     pods = [
         stored.object
-        for stored in resources.store.list("pods", namespace)
+        for stored in resources.store.list("pods", namespace, selector.label())
         if selector.matches(stored.object["metadata"].get("labels")) and at_path(stored.object, "status", "phase") not in FINISHED
     ]
     healthy = sum(is_ready(pod) and not pod["metadata"].get("deletionTimestamp") for pod in pods)
@@ -113,11 +113,7 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
     if at_path(pod.object, "status", "phase") in {*FINISHED, "Pending"} or pod.object["metadata"].get("deletionTimestamp"):
         return
     labels = pod.object["metadata"].get("labels")
-    budgets = [
-        stored
-        for stored in resources.store.list(BUDGETS, pod.namespace)
-        if selector_of_object(at_path(stored.object, "spec", "selector")).matches(labels)
-    ]
+    budgets = [stored for stored in resources.store.list(BUDGETS, pod.namespace) if _selector(stored).matches(labels)]
     if len(budgets) > 1:
         raise TooManyBudgets("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
     for stored in budgets:
@@ -135,13 +131,23 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
 
 
 class DisruptionController:
-    """Keeps the status of every budget up to date. Call `run` as a task; it ends when cancelled."""
+    """Keeps the status of every budget up to date. Call `run` as a task; it ends when cancelled.
+
+    As in Kubernetes' own controller, a change of a pod concerns the budgets that select it, or did.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
+        self._store = resources.store
+        self._selectors: dict[Key, LabelSelector] = {}
+        self._asking: dict[Label | None, set[Key]] = {}
+        """Budgets by a label that they ask for, so that a change of a pod is not held against all of them."""
+        self._concerned: set[Key] = set()
+        for stored in self._store.list(BUDGETS):
+            self._note_budget(stored.key, _selector(stored))
         self._wake = asyncio.Event()
         self._wake.set()
-        self._unsubscribe = resources.store.subscribe(self._note)
+        self._unsubscribe = self._store.subscribe(self._note)
 
     async def run(self) -> None:
         try:
@@ -149,18 +155,48 @@ class DisruptionController:
                 await self._wake.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)  # a burst of pod changes becomes one update
                 self._wake.clear()
-                for stored in self._resources.store.list(BUDGETS):
-                    self._refresh(stored)
+                self.refresh()
         finally:
             self._unsubscribe()
 
+    def refresh(self) -> None:
+        """Write the status of every budget that the changes since the last time concern."""
+        concerned, self._concerned = sorted(self._concerned), set()
+        for namespace, name in concerned:
+            if (stored := self._store.get(BUDGETS, namespace, name)) is not None:
+                self._refresh(stored)
+
     def _note(self, change: StoredChange) -> None:
-        if change.now.resource in {"pods", BUDGETS}:
+        if change.now.resource == BUDGETS:
+            self._note_budget(change.now.key, None if change.type is EventType.DELETED else _selector(change.now))
+        elif change.now.resource == "pods":
+            for stored in (change.before, change.now):
+                self._concerned.update(self._budgets_of(stored) if stored is not None else ())
+        if self._concerned:
             self._wake.set()
+
+    def _note_budget(self, key: Key, selector: LabelSelector | None) -> None:
+        """Remember a budget's selector; None for a budget that is gone."""
+        if (known := self._selectors.pop(key, None)) is not None:
+            self._asking[known.label()].discard(key)
+        if selector is not None:
+            self._selectors[key] = selector
+            self._asking.setdefault(selector.label(), set()).add(key)
+        self._concerned.add(key)
+
+    def _budgets_of(self, pod: Stored) -> Iterator[Key]:
+        for label in (None, *pod.labels()):
+            for key in self._asking.get(label, ()):
+                if key[0] == pod.namespace and self._selectors[key].matches(dict(pod.labels())):
+                    yield key
 
     def _refresh(self, stored: Stored) -> None:
         item: Object = copy_of(stored.object)
         status = measure(self._resources, item).as_status(item["metadata"].get("generation", 0))
         if item.get("status") != status:
             item["status"] = status
-            self._resources.store.put(stored.resource, stored.namespace, stored.name, item)
+            self._store.put(stored.resource, stored.namespace, stored.name, item)
+
+
+def _selector(budget: Stored) -> LabelSelector:
+    return selector_of_object(at_path(budget.object, "spec", "selector"))

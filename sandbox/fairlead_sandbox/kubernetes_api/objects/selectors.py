@@ -60,6 +60,13 @@ class LabelSelector:
         found = labels or {}
         return all(requirement.matches(found) for requirement in self.requirements)
 
+    def label(self) -> tuple[str, str] | None:
+        """Key and value of a label that everything it matches has; None when it asks for no value in particular."""
+        for requirement in self.requirements:
+            if requirement.operator in {"=", "in"} and len(requirement.values) == 1:
+                return requirement.key, next(iter(requirement.values))
+        return None
+
 
 def parse_label_selector(text: str) -> LabelSelector:
     """Parse a selector such as `app=web,tier in (a, b),!debug`. Raises BadRequest."""

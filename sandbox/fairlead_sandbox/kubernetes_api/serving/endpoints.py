@@ -18,7 +18,7 @@ from fairlead_sandbox.kubernetes_api.objects.errors import (
     UnsupportedMediaType,
 )
 from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, encode
-from fairlead_sandbox.kubernetes_api.objects.selectors import Selects, parse_field_selector, parse_label_selector, selects
+from fairlead_sandbox.kubernetes_api.objects.selectors import LabelSelector, Selects, parse_field_selector, parse_label_selector, selects
 from fairlead_sandbox.kubernetes_api.serving.accounts import Account
 from fairlead_sandbox.kubernetes_api.serving.exchanges import (
     Output,
@@ -109,7 +109,7 @@ class Endpoints:
         return answer(item, status=201 if written.created else status, warnings=written.warnings)
 
     def _selects(self, request: web.Request, target: Target) -> Selects | None:
-        labels = parse_label_selector(request.query.get("labelSelector", ""))
+        labels = _labels(request)
         fields = parse_field_selector(request.query.get("fieldSelector", ""), target.kind.selectable_fields)
         chosen = selects(labels, fields)
         if not target.name:
@@ -118,7 +118,7 @@ class Endpoints:
 
     def _list(self, request: web.Request, target: Target) -> web.Response:
         kind, output = target.kind, wanted_output(request)
-        found = self._store.list(kind.storage, target.namespace)
+        found = self._store.list(kind.storage, target.namespace, _labels(request).label())
         if (chosen := self._selects(request, target)) is not None:
             found = [stored for stored in found if chosen(to_external(kind, stored.object))]
         version = self._list_version(request)
@@ -241,6 +241,10 @@ class Endpoints:
 
 class TooLargeVersion(ApiError):
     code, reason = 504, "Timeout"
+
+
+def _labels(request: web.Request) -> LabelSelector:
+    return parse_label_selector(request.query.get("labelSelector", ""))
 
 
 def not_allowed(request: web.Request) -> MethodNotAllowed:

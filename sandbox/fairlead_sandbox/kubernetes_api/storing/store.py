@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,9 @@ from fairlead_sandbox.kubernetes_api.objects.objects import Object, decode, enco
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
+
+Label = tuple[str, str]
+"""A label's key and value."""
 
 HISTORY_LENGTH = 2000
 """Events kept per resource for watches that resume; for older versions, the answer is 410 Gone."""
@@ -57,6 +60,9 @@ class Stored:
     def uid(self) -> str:
         return str(metadata_of(self.object).get("uid", ""))
 
+    def labels(self) -> Iterable[Label]:
+        return (metadata_of(self.object).get("labels") or {}).items()
+
 
 @dataclass(slots=True, kw_only=True)
 class StoredChange:
@@ -81,6 +87,7 @@ class Store:
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._by_uid: dict[str, Stored] = {}
+        self._labelled: dict[tuple[str, Label], set[Key]] = {}
         self._history: dict[str, deque[StoredChange]] = {}
         self._floor: dict[str, int] = {}
         self._listeners: list[Listener] = []
@@ -107,10 +114,11 @@ class Store:
     def by_uid(self, uid: str) -> Stored | None:
         return self._by_uid.get(uid)
 
-    def list(self, resource: str, namespace: str = "") -> list[Stored]:
-        """All objects of a resource, or those of one namespace if it is given, sorted by key."""
+    def list(self, resource: str, namespace: str = "", label: Label | None = None) -> list[Stored]:
+        """All objects of a resource, or those of one namespace or with a label if these are given, sorted by key."""
         found = self._objects.get(resource, {})
-        keys = sorted(key for key in found if not namespace or key[0] == namespace)
+        among = found if label is None else self._labelled.get((resource, label), ())
+        keys = sorted(key for key in among if not namespace or key[0] == namespace)
         return [found[key] for key in keys]
 
     def count(self, resource: str) -> int:
@@ -134,6 +142,8 @@ class Store:
             (resource, namespace, name, body),
         )
         now = Stored(resource=resource, namespace=namespace, name=name, version=version, object=item, body=body)
+        if before is not None:
+            self._forget(before)
         self._remember(now)
         self._publish(EventType.MODIFIED if before else EventType.ADDED, now, before)
         return now
@@ -151,8 +161,7 @@ class Store:
             "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
             (resource, namespace, name),
         )
-        del self._objects[resource][(namespace, name)]
-        self._by_uid.pop(before.uid, None)
+        self._forget(before)
         now = Stored(resource=resource, namespace=namespace, name=name, version=version, object=final, body=encode(final))
         self._publish(EventType.DELETED, now, before)
         return now
@@ -184,6 +193,17 @@ class Store:
     def _remember(self, stored: Stored) -> None:
         self._objects.setdefault(stored.resource, {})[stored.key] = stored
         self._by_uid[stored.uid] = stored
+        for label in stored.labels():
+            self._labelled.setdefault((stored.resource, label), set()).add(stored.key)
+
+    def _forget(self, stored: Stored) -> None:
+        del self._objects[stored.resource][stored.key]
+        self._by_uid.pop(stored.uid, None)
+        for label in stored.labels():
+            keys = self._labelled[stored.resource, label]
+            keys.discard(stored.key)
+            if not keys:
+                del self._labelled[stored.resource, label]
 
     def _publish(self, kind: EventType, now: Stored, before: Stored | None) -> None:
         change = StoredChange(type=kind, version=now.version, now=now, before=before)

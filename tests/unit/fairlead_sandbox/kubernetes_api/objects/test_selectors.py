@@ -50,7 +50,10 @@ def means(term: Term, found: dict[str, str]) -> bool:
 @given(st.lists(terms, max_size=4), labels, st.sampled_from(["", " "]))
 def test_a_selector_matches_exactly_when_all_its_terms_hold(chosen: list[Term], found: dict[str, str], space: str) -> None:
     text = f",{space}".join(spell(term, space) for term in chosen)
-    assert parse_label_selector(text).matches(found) == all(means(term, found) for term in chosen)
+    selector = parse_label_selector(text)
+    assert selector.matches(found) == all(means(term, found) for term in chosen)
+    label = selector.label()
+    assert not selector.matches(found) or label is None or found[label[0]] == label[1]
 
 
 @settings(max_examples=100)

@@ -106,6 +106,18 @@ def test_resource_versions_only_grow(chosen: list[tuple[str, str, str]]) -> None
     store.close()
 
 
+@given(operations)
+@settings(max_examples=50, deadline=None)
+def test_a_list_by_label_is_the_list_of_those_that_have_it(chosen: list[tuple[str, str, str]]) -> None:
+    store = Store(Path(":memory:"))
+    perform(store, chosen)
+    for app in "xyz":
+        having = [one.name for one in store.list("configmaps") if one.object["metadata"]["labels"]["app"] == app]
+        assert [one.name for one in store.list("configmaps", "d", ("app", app))] == having
+        assert store.list("configmaps", "elsewhere", ("app", app)) == []
+    store.close()
+
+
 def test_history_has_an_end_and_older_watches_are_gone() -> None:
     store = Store(Path(":memory:"))
     start = store.version
