@@ -33,8 +33,9 @@ from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lea
 from fairlead_operator.manifests import POOL_LABEL, PoolIdentity
 from fairlead_operator.persistence import NothingHandled
 from fairlead_operator.pool_worker import PoolWorker, Turns
+from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
-from fairlead_operator.reconciling.pool_reconciler import Dependencies, PoolReconciler
+from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies

@@ -12,8 +12,9 @@ from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
 from fairlead_operator.filtering import child_essence, pod_essence, pool_essence
 from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
-from fairlead_operator.reconciling.pool_reconciler import Dependencies, PoolReconciler
+from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
 from fairlead_operator.times import format_second
 from fairlead_testing.fakes.cluster import FakeCluster

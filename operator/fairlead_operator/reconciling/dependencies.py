@@ -1,0 +1,24 @@
+"""Dependencies of every pool's reconciliation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_operator.cluster import Cluster
+from fairlead_operator.control_plane import ControlPlane
+from fairlead_operator.events import PostEvent
+from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.sleeping import SleepingPools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """Dependencies of a pool's reconciliation. `clock` gives Unix seconds; `post_event` posts Kubernetes Events."""
+
+    settings: OperatorSettings
+    cluster: Cluster
+    control_plane: ControlPlane
+    policies: PolicyCatalogue
+    clock: Callable[[], float]
+    post_event: PostEvent
+    sleeping: SleepingPools = field(default_factory=SleepingPools)

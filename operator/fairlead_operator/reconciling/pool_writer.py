@@ -1,0 +1,135 @@
+"""Does what a round of a pool decided: records events, keeps revisions and children, acts on pods, writes statuses."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fairlead.conditions.facts import PoolFacts
+from fairlead.pools import PoolSpec
+from fairlead.reconciling.actions import Action, CreateInstance
+from fairlead_operator.applying.actions import Applier
+from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.cluster import Resource
+from fairlead_operator.events import EventRecorder
+from fairlead_operator.manifests import PoolIdentity
+from fairlead_operator.merge_patches import merge_patch
+from fairlead_operator.reconciling.children import Children
+from fairlead_operator.reconciling.dependencies import Dependencies
+from fairlead_operator.reconciling.pool_round import PoolRound
+from fairlead_operator.reconciling.pool_state import ring_anchors, troubles_of
+from fairlead_operator.reconciling.revisions import Revisions, revision_in_force
+from fairlead_operator.reconciling.role_objects import role_object_status
+from fairlead_operator.reconciling.round_events import round_events
+from fairlead_operator.reconciling.status import is_urgent, revisions_status, status_document
+from fairlead_operator.times import format_second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The outcome of a round.
+
+    `facts` are those of the conditions in the status; `is_done` says whether every action was done, and
+    `status_changed` whether more than figures of the status changed.
+    """
+
+    facts: PoolFacts
+    is_done: bool
+    status_changed: bool
+
+
+class PoolWriter:
+    """Writes for one pool. What it remembers only saves calls."""
+
+    def __init__(self, dependencies: Dependencies, recorder: EventRecorder, retries: ActionRetries, revisions: Revisions) -> None:
+        self._dependencies = dependencies
+        self._recorder = recorder
+        self._retries = retries
+        self._revisions = revisions
+        self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
+        self._status_written_at = 0.0
+
+    def children_changed(self) -> None:
+        """Check the children in the next round, even if they were found right a moment ago."""
+        self._children.changed()
+
+    async def write(self, round_: PoolRound) -> Written:
+        """Do everything that the round decided. Raises ClusterUnavailable."""
+        reading, now = round_.reading, round_.now
+        identity, in_force = reading.identity, reading.in_force
+        for event in round_events(round_):
+            self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
+        await self._revisions.keep(identity, in_force, str(reading.status.get("currentRevision") or ""))
+        await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, now)
+        is_done = await self.apply(identity, round_.actions, in_force.spec, round_.former)
+        facts = self._facts(round_)
+        made = max((action.ordinal for action in round_.actions if isinstance(action, CreateInstance)), default=0) if is_done else 0
+        status_changed = await self._write_status(round_, facts, max(round_.highest_ordinal, made))
+        await self._write_role_statuses(round_, facts)
+        return Written(facts=facts, is_done=is_done, status_changed=status_changed)
+
+    async def apply(
+        self, identity: PoolIdentity, actions: tuple[Action, ...], spec: PoolSpec | None, former: PoolSpec | None = None
+    ) -> bool:
+        """Apply actions to pods; see `Applier.apply`."""
+        settings, clock = self._dependencies.settings, self._dependencies.clock
+        applier = Applier(identity, self._dependencies.cluster, self._recorder, self._retries, image=settings.engine_image, clock=clock)
+        return await applier.apply(actions, spec, former)
+
+    def _facts(self, round_: PoolRound) -> PoolFacts:
+        return PoolFacts(
+            problem=round_.reading.in_force.problem,
+            desired=round_.desired,
+            instances=round_.reading.instances,
+            observations=round_.answer.known,
+            api_problem=round_.answer.problem,
+            slo_percentile=round_.schedules.told.slo.percentile if round_.schedules is not None else None,
+            troubles=troubles_of(round_.reading.pods),
+            apply_problem=self._retries.problem,
+            strangers=round_.reading.strangers,
+            rollout=round_.rollout.now,
+            rollout_trouble=round_.rollout.trouble,
+            scaling=round_.scaling.facts,
+        )
+
+    async def _write_status(self, round_: PoolRound, facts: PoolFacts, last_ordinal: int) -> bool:
+        """Write the status. Returns whether more than its figures changed.
+
+        Changes of figures alone are written no more often than a settled pool is reconciled; what scaling remembers is
+        written at once, because the next round goes on from it.
+        """
+        reading, old, now = round_.reading, round_.reading.status, round_.now
+        revision = revision_in_force(reading.identity, reading.in_force)
+        status = status_document(
+            reading.pool,
+            reading.in_force,
+            facts,
+            selector=reading.identity.selector(),
+            steps=round_.steps,
+            scaling=round_.scaling.status,
+            schedules=round_.schedules.status if round_.schedules is not None else (),
+            revisions=revisions_status(old, facts, revision, halted=round_.rollout.halted),
+            anchors=ring_anchors(round_.state, reading.in_force),
+            last_ordinal=last_ordinal,
+            now=format_second(now),
+        )
+        patch = merge_patch(old, status)
+        urgent = is_urgent(old, status)
+        if patch and (urgent or "scaling" in patch or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
+            self._status_written_at = now
+            await self._patch_status(Resource.POOLS, reading.identity.namespace, reading.identity.name, patch)
+        return urgent
+
+    async def _write_role_statuses(self, round_: PoolRound, facts: PoolFacts) -> None:
+        reading = round_.reading
+        for (role, instances), item in zip(facts.by_role, reading.declared, strict=True):
+            if role.role not in reading.objects:
+                continue  # it is read when it was made
+            document = reading.objects[role.role].document
+            status = role_object_status(document, role, item, instances, reading.identity.selector(role.role))
+            patch, name = merge_patch(document.get("status") or {}, status), document["metadata"]["name"]
+            if patch:
+                write = partial(self._patch_status, Resource.ROLES, reading.identity.namespace, name, patch)
+                await self._retries.attempt(reading.identity, ("role status", name), write)
+
+    async def _patch_status(self, resource: Resource, namespace: str, name: str, patch: dict[str, Any]) -> None:
+        await self._dependencies.cluster.patch(resource, namespace, name, {"status": patch}, subresource="status")
