@@ -2,6 +2,7 @@
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
+        [--steps prefill,decode,flip,rollout,node]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 600]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
 
@@ -36,7 +37,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.pool_operations.nodes import second_node
-from benchmarks.pool_operations.operating import OperationsSettings, run_operations
+from benchmarks.pool_operations.operating import STEPS, OperationsSettings, run_operations
 from benchmarks.pool_operations.shifting import run_shift
 from benchmarks.pool_operations.windows import run_window
 
@@ -56,6 +57,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=3.3, help="requests per second, to each of two pools")
     parser.add_argument("--window", type=float, default=150.0, help="seconds of load after each operation")
     parser.add_argument("--warm-up", type=float, default=300.0, help="seconds of load before the first operation")
+    parser.add_argument("--steps", type=_steps, default=STEPS, help=f"of the mode operations, with commas: {', '.join(STEPS)}")
     parser.add_argument("--cache-tokens", type=int, default=6_000_000, help="of an instance's KV cache")
     parser.add_argument("--phase", type=float, default=600.0, help="seconds of each phase of the mode ratio")
     parser.add_argument("--seed", type=int, default=0, help="of generated phases")
@@ -69,7 +71,7 @@ def main() -> int:
         if options.mode == "window":
             with running_sandbox(folder / "state") as sandbox:
                 return run_window(sandbox)
-        names = ("trace", "instances", "utilisation", "rate", "window", "warm_up", "cache_tokens")
+        names = ("trace", "instances", "utilisation", "rate", "window", "warm_up", "cache_tokens", "steps")
         settings = OperationsSettings(**{name: getattr(options, name) for name in names})
         try:
             work = settings.work()
@@ -77,6 +79,15 @@ def main() -> int:
             parser.error(str(error))
         with running_sandbox(folder / "state", "--routers", "2") as sandbox, second_node(sandbox, folder) as node:
             return run_operations(sandbox, node, folder, settings, work)
+
+
+def _steps(text: str) -> tuple[str, ...]:
+    """Raises argparse.ArgumentTypeError for an operation that is not known."""
+    steps = tuple(text.split(","))
+    unknown = [step for step in steps if step not in STEPS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(STEPS)}")
+    return steps
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from fairlead_simulator.traces.rows import write_trace
 from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead
 
+STEPS = ("prefill", "decode", "flip", "rollout", "node")
+"""What can be operated, in this order: each role scaled out and in, flips, a rollout, a lost node."""
 TPOT_SECONDS = 0.05
 BLOCK_TOKENS = 512
 
@@ -34,6 +36,8 @@ class OperationsSettings:
     window: float
     warm_up: float
     cache_tokens: int
+    steps: tuple[str, ...]
+    """Of `STEPS`, those to do."""
 
     def work(self) -> Work:
         """More of the trace than the run will need. Raises SimulatorError or ValueError when it cannot be."""
@@ -60,14 +64,20 @@ def spec_of(work: Work, cache_tokens: int) -> dict[str, object]:
     }
 
 
-def operate(course: Course, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
-    """All operations, in their order; the second pool goes when it has been compared."""
+def operate(
+    course: Course, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int, steps: Container[str]
+) -> None:
+    """The wanted operations, in their order; the second pool goes when it has been compared."""
     for role in ROLES:
-        scale_out_and_in(course, chat, newest, role, count)
+        if role in steps:
+            scale_out_and_in(course, chat, newest, role, count)
     newest.end_load()
-    flip_there_and_back(course, chat, count)
-    roll_out(course, chat, count)
-    lose_node(course, chat, node, count)
+    if "flip" in steps:
+        flip_there_and_back(course, chat, count)
+    if "rollout" in steps:
+        roll_out(course, chat, count)
+    if "node" in steps:
+        lose_node(course, chat, node, count)
 
 
 def verified(sandbox: RunningSandbox) -> str:
@@ -100,7 +110,7 @@ def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folde
             pool.create(dict.fromkeys(ROLES, count))
         begin_loads((chat, newest), trace, work.speed)
         time.sleep(settings.warm_up)
-        operate(course, chat, newest, node, count)
+        operate(course, chat, newest, node, count, settings.steps)
         retries = counted(sandbox, "fairlead_router_retries_total", pool="default/chat")
         chat.end_load()
     finally:

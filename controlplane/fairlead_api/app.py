@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import secrets
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -98,7 +97,7 @@ def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, c
     )
     access = Access(PostgresAccess(control), bootstrap, lambda: secrets.token_urlsafe(32), open_to_all=settings.auth_mode == "none")
     guard = Guard(access, clock)
-    mirroring = PoolMirroring(PostgresPools(control, lambda: f"drain-{uuid.uuid4().hex}"), key_shares)
+    mirroring = PoolMirroring(PostgresPools(control), key_shares)
     audit = PostgresAudit(reads)
     recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
     pool_reads = PostgresPoolReads(reads, Shared(settings.share_seconds), Latencies(reads, recent))

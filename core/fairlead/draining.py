@@ -1,7 +1,6 @@
-"""Chooses the instance to remove and the targets of its sessions, and says when a drained one may be deleted."""
+"""Chooses the instance to remove, and says when a drained one may be deleted."""
 
-import heapq
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from fairlead.pool_states import InstanceObservation, PoolObservations
@@ -72,21 +71,3 @@ def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_to
     """
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)
-
-
-def spread(sessions: Sequence[str], bound: Mapping[str, int]) -> dict[str, str]:
-    """Session → target: each goes to the accepting instance that has the fewest bound sessions at that moment.
-
-    `bound` counts the sessions of each accepting instance. If it is empty, no session moves. Example: two sessions and
-    `{"a": 0, "b": 2}` both go to `a`.
-    """
-    heap = [(count, instance) for instance, count in sorted(bound.items())]
-    heapq.heapify(heap)
-    targets: dict[str, str] = {}
-    for session in sessions:
-        if not heap:
-            break
-        count, instance = heap[0]
-        targets[session] = instance
-        heapq.heapreplace(heap, (count + 1, instance))
-    return targets

@@ -186,7 +186,6 @@ class DrainSpec:
     """How an instance is emptied before its pod is deleted."""
 
     timeout_seconds: float = duration("Longest time to wait for requests in flight.", "120s", minimum=0.0, maximum=86400.0)
-    migrate_sessions: bool = truth("Whether live sessions are moved to other instances when draining starts.", True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

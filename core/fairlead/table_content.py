@@ -18,15 +18,13 @@ class MirroredFacts:
     """The parts of the last good spec that stay in force."""
 
     table: TableFacts
-    migrate_sessions: bool
-    """Whether live sessions leave an instance when it starts draining."""
     scales: bool = False
     """Whether signals decide numbers of instances, if only in a window, so that they are worth measuring."""
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
         fixed = spec.scaling.mode is ScalingMode.FIXED and all(ratio.mode is RatioMode.FIXED for _, ratio in spec.ratios())
-        return MirroredFacts(table=spec.facts(), migrate_sessions=spec.drain.migrate_sessions, scales=not fixed)
+        return MirroredFacts(table=spec.facts(), scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
         """The facts with the SLO and early rejection that open windows set, or no longer set."""

@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState
 from fairlead.reports.batches import Acknowledgement, RouterGone
+from fairlead.reports.bindings import BindingReason
 from fairlead.reports.loads import InstanceInFlight, PoolUse
 from fairlead.scaling.recommendations import Hold
+from fairlead_client.lines import BindingsLine
 from fairlead_client.outcomes import Cause, Later, Refused, Taken
 from fairlead_testing.builders.scaling import a_scaling_decision
 from fairlead_testing.running.api import CHAT, SPEC, a_binding, a_report, a_state, an_instance
-from fairlead_testing.running.seams import Clients, Seam
+from fairlead_testing.running.seams import Clients, Seam, following
 
 
 async def test_a_state_makes_a_table_and_observations_name_its_instances(clients: Clients) -> None:
@@ -88,22 +90,25 @@ async def test_a_router_that_knows_an_older_table_has_not_acknowledged_what_chan
     assert {found.id: found.acknowledged for found in seen.instances} == {"a": True, "b": True}
 
 
-async def test_sessions_leave_an_instance_that_drains(clients: Clients) -> None:
+async def test_a_session_stays_with_a_draining_instance_until_its_next_request_and_is_unbound_when_that_is_gone(clients: Clients) -> None:
     await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-    await clients.router.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "b"))))
+    await clients.router.post_report(a_report("r1", bindings=tuple(a_binding(name, "a") for name in ("s", "t", "u"))))
     draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2)
     seen = await clients.operator.put_pool_state(CHAT, draining)
-    assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 0, "b": 2}
+    assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 3, "b": 0}
+    await clients.router.post_report(a_report("r2", bindings=(a_binding("s", "b", based_on=1, reason=BindingReason.DRAIN),)))
+    await clients.operator.put_pool_state(CHAT, a_state(an_instance("b"), version=3))
+    assert await _homes(clients) == {"s": ("b", 2)}
+    await clients.router.post_report(a_report("r3", bindings=(a_binding("t", "b", based_on=1, reason=BindingReason.DRAIN),)))
+    assert await _homes(clients) == {"s": ("b", 2), "t": ("b", 2)}
 
 
-async def test_no_session_of_a_draining_instance_gets_its_home_where_prompts_are_only_decoded(clients: Clients) -> None:
-    prefill, decode = ("p", "q"), ("d", "e")
-    serving = [an_instance(name, role=Role.PREFILL) for name in prefill] + [an_instance(name, role=Role.DECODE) for name in decode]
-    await clients.operator.put_pool_state(CHAT, a_state(*serving))
-    await clients.router.post_report(a_report("r1", bindings=tuple(a_binding(f"s{number}", "p") for number in range(4))))
-    serving[0] = an_instance("p", InstanceState.DRAINING, role=Role.PREFILL)
-    seen = await clients.operator.put_pool_state(CHAT, a_state(*serving, version=2))
-    assert {found.id: found.bound_sessions for found in seen.instances} == {"p": 0, "q": 4, "d": 0, "e": 0}
+async def _homes(clients: Clients) -> dict[str, tuple[str | None, int]]:
+    """Instance and version by session, as a router that connects now is told."""
+    async with following(clients.router_api) as followed:
+        lines = await followed.snapshot()
+    bindings = [binding for line in lines if isinstance(line, BindingsLine) for binding in line.bindings]
+    return {binding.session: (binding.instance, binding.version) for binding in bindings}
 
 
 async def test_a_scaling_decision_is_told_again_and_again_and_stored_once(seam: Seam, clients: Clients) -> None:

@@ -29,8 +29,12 @@ def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(s
     drains = sandbox.everything("/v1/migrations", pool="default/scaled", trigger="drain")
     assert drains
     survivors = {item["id"] for item in sandbox.everything("/v1/pools/default/scaled/instances") if item["state"] == "Serving"}
-    bound = sandbox.everything("/v1/sessions", pool="default/scaled")
-    assert {session["instance"] for session in bound} <= survivors
+
+    def held_by_survivors() -> bool:
+        holders = {session["instance"] for session in sandbox.everything("/v1/sessions", pool="default/scaled")}
+        return holders - {None} <= survivors
+
+    until(held_by_survivors, "no session is held by an instance that is gone")
 
     steps = Counter(event["reason"] for event in sandbox.everything("/v1/pools/default/scaled/events"))
     assert steps["InstanceCreated"] >= 6

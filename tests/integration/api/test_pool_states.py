@@ -9,6 +9,7 @@ import pytest
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolEvent
 from fairlead.reports.batches import Acknowledgement, RouterGone
+from fairlead.reports.bindings import BindingReason
 from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
@@ -84,31 +85,32 @@ async def test_a_bad_spec_keeps_the_last_good_one_in_force(api: ApiInstance) -> 
     assert isinstance(caught.value.outcome, Refused)
 
 
-async def test_draining_moves_sessions_to_the_least_bound_with_history_and_migrations(api: ApiInstance) -> None:
-    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "abc")))
-    bindings = [a_binding(f"a{number}", "a") for number in range(4)] + [a_binding("b0", "b")]
-    await api.router.post_report(a_report("r1", bindings=tuple(bindings)))
-    draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), an_instance("c"), version=2)
-    seen = await api.pool_operator.put_pool_state(CHAT, draining)
-    assert {found.id: found.bound_sessions for found in seen.instances} == {"a": 0, "b": 3, "c": 2}
-    moves = (await api.viewer.migrations({"trigger": "drain"})).items
-    assert sorted(move.session or "" for move in moves) == ["a0", "a1", "a2", "a3"]
-    assert {move.source for move in moves} == {"a"}
+async def test_a_session_leaves_a_draining_instance_with_its_next_request_as_its_router_says(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "ab")))
+    await api.router.post_report(a_report("r1", bindings=tuple(a_binding(name, "a") for name in ("early", "late", "never"))))
+    draining = a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2)
     await api.pool_operator.put_pool_state(CHAT, draining)
-    assert len((await api.viewer.migrations({})).items) == 4
-    late = a_binding("late", "a")
-    await api.router.post_report(a_report("r2", bindings=(late,)))
-    assert {found.id: found.bound_sessions for found in (await api.pool_operator.put_pool_state(CHAT, draining)).instances}["a"] == 0
+    assert (await api.viewer.migrations({})).items == []
+    await api.router.post_report(a_report("r2", bindings=(a_binding("early", "b", previous="a", based_on=1, reason=BindingReason.DRAIN),)))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("b"), version=3))
+    await api.router.post_report(a_report("r3", bindings=(a_binding("late", "b", previous="a", based_on=1, reason=BindingReason.DRAIN),)))
+    moves = (await api.viewer.migrations({"trigger": "drain"})).items
+    assert sorted((move.session or "", move.source, move.target) for move in moves) == [("early", "a", "b"), ("late", "a", "b")]
+    held = {name: (await api.viewer.session(CHAT, name)) for name in ("early", "late", "never")}
+    assert {name: told.session.instance for name, told in held.items()} == {"early": "b", "late": "b", "never": None}
+    left, home = sorted(held["late"].history, key=lambda holder: holder.version)
+    assert left.released_at is not None
+    assert left.released_at <= home.bound_at, "nobody held it in between"
+    assert [holder.released_at is not None for holder in held["never"].history] == [True]
 
 
-async def test_a_drain_without_migration_leaves_sessions(api: ApiInstance) -> None:
-    spec = {**SPEC, "drain": {"migrateSessions": False}}
-    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=spec))
+async def test_a_session_that_a_gone_instance_is_said_to_hold_stays_unbound(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name) for name in "ab")))
     await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    seen = await api.pool_operator.put_pool_state(
-        CHAT, a_state(an_instance("a", InstanceState.DRAINING), an_instance("b"), version=2, spec=spec)
-    )
-    assert [found.bound_sessions for found in seen.instances] == [1, 0]
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("b"), version=2))
+    receipt = await api.router.post_report(a_report("r2", bindings=(a_binding("s", "a", id="late"),)))
+    assert receipt.lost == ("late",)
+    assert [found.bound_sessions for found in (await api.viewer.instances(CHAT)).items] == [0]
 
 
 async def test_an_instance_is_acknowledged_when_every_live_router_has_its_table(api: ApiInstance) -> None:

@@ -138,7 +138,7 @@ BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mo
         ({"model": "m", "earlyRejection": {"mode": "Off"}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "earlyRejection": {"mode": False}}, "spec.earlyRejection.mode", "one of Disabled, Load"),
         ({"model": "m", "scaling": {"schedules": [BALANCED]}}, "spec.scaling.schedules[0].ratio", "needs the roles prefill and decode"),
-        ({"model": "m", "drain": {"migrateSessions": "yes"}}, "spec.drain.migrateSessions", "true or false"),
+        ({"model": "m", "engine": {"passClientCredentials": "yes"}}, "spec.engine.passClientCredentials", "true or false"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_remedy(document: dict[str, Any], field: str, remedy: str) -> None:

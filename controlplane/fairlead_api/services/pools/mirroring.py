@@ -69,7 +69,7 @@ class MirrorStore(Protocol):
     """The database as mirroring needs it; each call is one transaction."""
 
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
-        """Stores the state, moves sessions off draining instances, and makes a new table if its content changed.
+        """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
 
         Raises Conflict when the state is older than the stored one.
         """

@@ -23,8 +23,11 @@ async def note_instances(
     reports: Sequence[InstanceReport],
     now: datetime,
     why: str = "no longer reported by the operator",
-) -> None:
-    """Stores instances as reported, with a transition for every change of state; those not reported become Gone."""
+) -> list[str]:
+    """Stores instances as reported, with a transition for every change of state; those not reported become Gone.
+
+    Returns the ids of those that became Gone.
+    """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
     stored = {row.id: row for row in rows}
@@ -74,3 +77,4 @@ async def note_instances(
         await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
     if transitions:
         await connection.execute(insert(tables.instance_transitions), transitions)
+    return [transition["instance"] for transition in transitions if transition["after"] == gone_now]

@@ -3,7 +3,7 @@
 Each call is one transaction, serialised per pool by the pool's row.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,6 @@ from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.decisions import ScalingDecisionRecord
@@ -21,10 +20,9 @@ from fairlead.tables import PoolKey
 from fairlead_api.services.audit.chain import AuditDraft
 from fairlead_api.services.errors import Conflict
 from fairlead_api.services.pools.mirroring import Shares, is_outdated
-from fairlead_api.services.streams.notices import BindingsChanged, Notice, PoolDeleted, TableChanged
+from fairlead_api.services.streams.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.store import audit, notifying, tables
 from fairlead_api.store.database import Database
-from fairlead_api.store.pools.drains import move_off, unbind_all
 from fairlead_api.store.pools.events import store_events
 from fairlead_api.store.pools.instances import note_instances
 from fairlead_api.store.pools.observations import read_held_pools, read_observations
@@ -33,6 +31,7 @@ from fairlead_api.store.pools.routing_tables import note_table
 from fairlead_api.store.pools.schedule_runs import note_runs
 from fairlead_api.store.pools.signals import Measuring
 from fairlead_api.store.records import Writing
+from fairlead_api.store.sessions.unbinding import unbind
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
 
@@ -40,11 +39,10 @@ _DECISIONS = Writing(tables.scaling_decisions, ScalingDecisionRecord, "pool_id")
 
 
 class PostgresPools:
-    """Implements `services.pools.mirroring.MirrorStore`. `new_id` makes ids for the migrations of a drain."""
+    """Implements `services.pools.mirroring.MirrorStore`."""
 
-    def __init__(self, database: Database, new_id: Callable[[], str]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._new_id = new_id
         self._measuring = Measuring()
 
     async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
@@ -59,16 +57,13 @@ class PostgresPools:
             in_force = told.under(state.schedules) if told is not None else None
             await note_slo(connection, row, in_force, now)
             await note_runs(connection, row, state, schedules)
-            await note_instances(connection, row.id, state.instances, now)
+            gone = await note_instances(connection, row.id, state.instances, now)
+            await unbind(connection, row.id, now, gone)
             version = row.table_version
             if in_force is not None:
                 version = await note_table(connection, row, pool, state, in_force, shares, now)
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
-                if in_force.migrate_sessions:
-                    moved = await move_off(connection, row.id, pool, _draining(state), _possible_homes(state), self._new_id, now)
-                    if moved:
-                        notices.append(BindingsChanged(moved))
             await _save_pool(connection, row.id, state, in_force, version, now)
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
             await notifying.send(connection, notices)
@@ -102,7 +97,7 @@ class PostgresPools:
             if row is None or row.deleted_at is not None:
                 return
             await note_instances(connection, row.id, (), now, why="the pool was deleted")
-            await unbind_all(connection, row.id, now)
+            await unbind(connection, row.id, now)
             slo = tables.slo_configs
             await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
             await connection.execute(update(pools).where(pools.c.id == row.id).values(deleted_at=now, facts=None))
@@ -158,19 +153,6 @@ async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, 
 
 def _stored_facts(row: Any) -> MirroredFacts | None:
     return None if row.facts is None else msgspec.convert(row.facts, MirroredFacts)
-
-
-def _draining(state: PoolState) -> list[str]:
-    return [instance.id for instance in state.instances if instance.state is InstanceState.DRAINING]
-
-
-def _possible_homes(state: PoolState) -> list[str]:
-    """Who may be a session's home: no instance that only decodes, as nobody looks for a prompt's prefix there."""
-    return [
-        instance.id
-        for instance in state.instances
-        if instance.state in ACCEPTING and instance.address is not None and instance.role is not Role.DECODE
-    ]
 
 
 async def _save_pool(

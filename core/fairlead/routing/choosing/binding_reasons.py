@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import Binding, BindingReason
-from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.tables import InstanceEntry
 
 
-def reason_to_leave(load: InstanceLoad | None, now: float) -> BindingReason:
-    """Why work cannot stay on an instance (None = unknown): drain, instance-lost, or ring-change when it still
-    accepts.
+def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
+    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost; or ring-change
+    when it still accepts.
     """
+    if view.has_drained(instance):
+        return BindingReason.DRAIN
+    load = view.load(instance)
     if load is None or load.entry.state in (InstanceState.LOST, InstanceState.GONE):
         return BindingReason.INSTANCE_LOST
     if load.entry.state in (InstanceState.DRAINING, InstanceState.CORDONED):
@@ -67,5 +69,9 @@ def binding_reason(home: Binding | None, chosen: str, otherwise: BindingReason, 
         return BindingReason.COLD
     if home.instance == chosen:
         return None
-    reason = reason_to_leave(view.load(home.instance), now)
-    return otherwise if reason is BindingReason.RING_CHANGE else reason
+    reason = reason_to_leave(home.instance, view, now)
+    if reason is not BindingReason.RING_CHANGE:
+        return reason
+    load = view.load(home.instance)
+    flipped = load is not None and load.entry.role is Role.DECODE  # it drained before
+    return BindingReason.DRAIN if flipped else otherwise

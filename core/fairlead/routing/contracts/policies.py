@@ -35,6 +35,9 @@ class PoolView(Protocol):
 
     def load(self, instance: str) -> InstanceLoad | None: ...
 
+    def has_drained(self, instance: str) -> bool:
+        """Whether it drained and is gone since; told of the homes of sessions."""
+
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one
         token is always computed).

@@ -11,7 +11,7 @@ TRIGGERS = {
     BindingReason.HOT_MIGRATION: "its host was hot",
     BindingReason.SLO: "another instance promised an earlier first token",
     BindingReason.HOTSPOT: "the queue it waited in was overloaded",
-    BindingReason.DRAIN: "its instance is being drained",
+    BindingReason.DRAIN: "its instance drained",
     BindingReason.INSTANCE_LOST: "its instance was gone or failing",
     BindingReason.RING_CHANGE: "instances came or went, and its place on the ring is another",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",

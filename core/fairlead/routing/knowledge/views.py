@@ -3,7 +3,7 @@
 The scheduler sets `now` before each use.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -36,9 +36,11 @@ class LiveView:
         changed: set[str],
         prefill_times: PrefillTimes,
         decode_times: DecodeTimes,
+        drained: Collection[str] = (),
     ) -> None:
         self._loads = loads
         self._bindings = bindings
+        self._drained = drained
         self._changed = changed
         """Instances whose counters changed since the vectors were read; emptied here."""
         self._candidates: tuple[InstanceLoad, ...] | None = None
@@ -71,6 +73,9 @@ class LiveView:
 
     def load(self, instance: str) -> InstanceLoad | None:
         return self._loads.get(instance)
+
+    def has_drained(self, instance: str) -> bool:
+        return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         blocks = self.prefixes.match(instance, request.blocks)

@@ -53,7 +53,10 @@ class Moving:
         state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
         if previous is None or previous.instance is None:
             return False
-        self._record_migration(change, tracked, session, previous.instance, instance, reason, now)
+        left = previous.instance not in state.loads or previous.instance in state.departed
+        # what a cache held that is gone is not in view any more; of a request's other attempts nothing was held
+        left_tokens = previous.context_tokens if left and not tracked.tried else None
+        self._record_migration(change, tracked, session, previous.instance, instance, reason, now, left_tokens=left_tokens)
         return True
 
     def leaves_home(self, session: str | None, instance: str) -> bool:
@@ -126,8 +129,9 @@ class Moving:
         reason: BindingReason,
         now: float,
         ttfts: tuple[float, float] | None = None,
+        left_tokens: int | None = None,
     ) -> None:
-        facts = self._move_facts(change, tracked, source, target, reason, now, ttfts)
+        facts = self._move_facts(change, tracked, source, target, reason, now, ttfts, left_tokens)
         self._state.recorder.migrated(MigrationRecord(session=session, **facts), tracked)
 
     def _move_facts(
@@ -139,6 +143,7 @@ class Moving:
         reason: BindingReason,
         now: float,
         ttfts: tuple[float, float] | None,
+        left_tokens: int | None = None,
     ) -> MoveFacts:
         request, view = tracked.request, self._state.view
         if ttfts is None:
@@ -146,7 +151,8 @@ class Moving:
             target_ttft = view.predicted_ttft_seconds(request, target)
         else:
             source_ttft, target_ttft = ttfts
-        lacking = max(0, view.hit_tokens(request, source) - view.hit_tokens(request, target))
+        held = view.hit_tokens(request, source) if left_tokens is None else min(left_tokens, request.prompt_tokens - 1)
+        lacking = max(0, held - view.hit_tokens(request, target))
         fetched = tracked.transfer_from == source
         return MoveFacts(
             id=move_id,

@@ -53,12 +53,14 @@ class SchedulerState:
         self.circuits: dict[str, Circuit] = {}
         self.departed: set[str] = set()
         """Instances no longer in the table, kept until their last request ends."""
+        self.drained: set[str] = set()
+        """Instances that left the table after they had drained, kept while a session's last home is there."""
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit)
         self.view = LiveView(
-            table, self.loads, self.prefixes, self.bindings, self.accounting.changed, self.prefill_times, self.decode_times
+            table, self.loads, self.prefixes, self.bindings, self.accounting.changed, self.prefill_times, self.decode_times, self.drained
         )
 
     def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
@@ -120,7 +122,7 @@ class SchedulerState:
         """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring
         moved on.
         """
-        return reason_to_leave(self.loads.get(instance), self.view.now)
+        return reason_to_leave(instance, self.view, self.view.now)
 
     def sync_circuit(self, load: InstanceLoad, circuit: Circuit) -> None:
         """Let candidates follow a circuit that changed."""

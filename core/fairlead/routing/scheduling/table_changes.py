@@ -105,20 +105,26 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
         if restarted:
             _forget_engine(state, load)
     present = {entry.id for entry in entries}
+    state.drained -= present
     for instance, load in loads.items():
         if instance not in present and instance not in state.departed:
+            if load.entry.state is InstanceState.DRAINING:
+                state.drained.add(instance)
             load.entry = replace(load.entry, state=InstanceState.GONE, anchors=0)
             _forget_engine(state, load)
             state.departed.add(instance)
 
 
 def forget_departed(state: SchedulerState) -> None:
-    """Let go of instances that left the table, once their last request has ended."""
+    """Let go of instances that left the table, once their last request has ended and no session looks back to them."""
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
             state.departed.discard(instance)
             state.circuits.pop(instance, None)  # its last requests may have failed after it left
             del state.loads[instance]
+    for instance in tuple(state.drained):
+        if instance not in state.departed and not state.bindings.count(instance):
+            state.drained.discard(instance)
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:

@@ -1,6 +1,6 @@
 """Builders and a scripted view for routing tests: tables, requests and loads with only what a test is about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,8 +109,10 @@ class ScriptedView:
         hits: Mapping[tuple[str, str], int] | None = None,
         bindings: Mapping[str, Binding] | None = None,
         now: float = 0.0,
+        drained: Collection[str] = (),
     ) -> None:
         self.table = of
+        self.drained = drained
         self.loads = dict(loads)
         self.hits = dict(hits or {})
         self.bindings = dict(bindings or {})
@@ -125,6 +127,9 @@ class ScriptedView:
 
     def load(self, instance: str) -> InstanceLoad | None:
         return self.loads.get(instance)
+
+    def has_drained(self, instance: str) -> bool:
+        return instance in self.drained
 
     def vectors(self) -> PoolVectors:
         return PoolVectors.of(self.candidates(), self.table.engine.kv_cache_tokens)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairlead.binding_races import Held, Verdict, judge, next_version
-from fairlead.draining import spread
-from fairlead.instances import ACCEPTING, InstanceState, Role
+from fairlead.instances import InstanceState
 from fairlead.pool_states import HeldPools, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
-from fairlead.reports.bindings import Binding, BindingChange, BindingReason
+from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
@@ -88,6 +87,8 @@ class SystemState:
             self._end(pool)
         elif known is not None and (why := is_outdated((known.uid, known.generation, known.resource_version), state)) is not None:
             raise SaidNo(409, "conflict", why)
+        if known is not None:
+            self._unbind_gone(pool, known, state)
         self.states[pool] = state
         for decision in state.scaling_decisions:
             self.scaling_decisions.setdefault(decision.id, decision)
@@ -133,21 +134,14 @@ class SystemState:
             for name in changed_entries(before, content):
                 self._entry_versions.setdefault(pool, {})[name] = version
             self.set_table(replace(content, version=version))
-        if facts.migrate_sessions:
-            self._leave_draining(pool, state)
 
-    def _leave_draining(self, pool: PoolKey, state: PoolState) -> None:
-        draining = {item.id for item in state.instances if item.state is InstanceState.DRAINING}
-        homes = {session: binding for (of, session), binding in self.bindings.items() if of == pool and binding.instance is not None}
-        bound = {
-            item.id: sum(binding.instance == item.id for binding in homes.values())
-            for item in state.instances
-            if item.state in ACCEPTING and item.role is not Role.DECODE
-        }
-        leaving = sorted(session for session, binding in homes.items() if binding.instance in draining)
-        for session, target in spread(leaving, bound).items():
-            moved = replace(homes[session], instance=target, version=homes[session].version + 1, reason=BindingReason.DRAIN, change=None)
-            self.set_binding(replace(moved, migrated_at=moved.bound_at))
+    def _unbind_gone(self, pool: PoolKey, before: PoolState, after: PoolState) -> None:
+        """Routers are not told."""
+        there = {item.id for item in after.instances if item.state is not InstanceState.GONE}
+        gone = {item.id for item in before.instances} - there
+        for key, binding in self.bindings.items():
+            if key[0] == pool and binding.instance in gone:
+                self.bindings[key] = replace(binding, instance=None)
 
     def observe(self, pool: PoolKey) -> PoolObservations:
         """The observations that the operator gets."""
@@ -257,7 +251,7 @@ class SystemState:
             yield PoolDeletedLine(pool=pool)
         for table in self.tables.values():
             yield TableLine(table=table)
-        known = tuple(self.bindings.values())
+        known = tuple(binding for binding in self.bindings.values() if binding.instance is not None)
         for start in range(0, len(known), BINDINGS_PER_LINE):
             yield BindingsLine(bindings=known[start : start + BINDINGS_PER_LINE])
         yield SyncedLine()

@@ -178,7 +178,7 @@ class World:
                 "zero": {"idleAfter": "10m", "holdFor": "2m", "heldRequests": 1024},
             },
             "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
-            "drain": {"timeout": "120s", "migrateSessions": True},
+            "drain": {"timeout": "120s"},
             "rollout": {"paused": False, "maxSurge": 1, "maxUnavailable": 0},
         }
         if revision is None:
