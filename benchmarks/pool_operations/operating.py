@@ -21,6 +21,8 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead
 
 STEPS = ("prefill", "decode", "flip", "rollout", "node")
 """What can be operated, in this order: each role scaled out and in, flips, a rollout, a lost node."""
+AFFINITY = 4.0
+"""Waits of a second or two are little against a TTFT target of 30 s, so the policy would take these pools for idle."""
 TPOT_SECONDS = 0.05
 BLOCK_TOKENS = 512
 
@@ -58,15 +60,14 @@ def spec_of(work: Work, cache_tokens: int) -> dict[str, object]:
             "kvCacheTokens": cache_tokens,
             "simulated": {"decodeStep": f"{work.decode_step_seconds * 1e3:.0f}ms", "blockSize": BLOCK_TOKENS, "startup": "5s"},
         },
+        "routing": {"parameters": {"idle_affinity": AFFINITY}},
         "ratio": {"method": "RoleFlip"},
         "slo": {"ttft": "30s", "tpot": f"{TPOT_SECONDS * 1e3:.0f}ms"},
         "drain": {"timeout": "300s"},
     }
 
 
-def operate(
-    course: Course, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int, steps: Container[str]
-) -> None:
+def operate(course: Course, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int, steps: Container[str]) -> None:
     """The wanted operations, in their order; the second pool goes when it has been compared."""
     for role in ROLES:
         if role in steps:

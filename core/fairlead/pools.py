@@ -15,7 +15,7 @@ from fairlead.rollout_specs import RolloutSpec
 from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER, RatioSpec, ScalingSpec
 from fairlead.schedules.specs import MAX_SCHEDULES, ScheduledRole, ScheduleSpec, overridden
 from fairlead.schemas.reading import read
-from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, truth, verbatim, whole
+from fairlead.schemas.shapes import Rule, duration, listing, nested, number, text, verbatim, whole
 from fairlead.schemas.writing import written
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, EngineSpecFacts, HoldingFacts, RoutingFacts, SessionFacts, SloFacts
 

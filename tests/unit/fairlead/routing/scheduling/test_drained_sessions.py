@@ -1,4 +1,4 @@
-"""Sessions of an instance that drains: they stay bound until their next request, and the policy says where that goes."""
+"""Sessions of an instance that drains stay bound until their next request, and the policy says where that goes."""
 
 from dataclasses import replace
 
@@ -107,7 +107,7 @@ def test_a_session_of_an_instance_that_left_the_table_without_draining_lost_it()
 
 
 def test_why_an_instance_left_is_forgotten_with_its_last_session() -> None:
-    pool, former, home = a_session_that_moved()
+    pool, _, home = a_session_that_moved()
     pool.turns(10.0, **{home: draining(home)})
     pool.turns(20.0, **{home: None})
     assert pool.scheduler._state.drained == {home}
