@@ -98,6 +98,23 @@ def the_same_pods_have_the_new_roles(world: CrashingWorld) -> bool:
     return sorted(roles) == ["decode", "prefill", "prefill", "prefill"] and ordinals == {"1", "2", "3", "4"}
 
 
+def scale_to_zero_when_idle(world: CrashingWorld) -> None:
+    """Prefill and decode, the numbers of which mode SLO sets; the clients leave."""
+    roles = [{"name": "prefill", "replicas": 3}, {"name": "decode", "replicas": 1}]
+    world.stage.apply(replicas=1, roles=roles, scaling={"mode": "SLO", "zero": {"idleAfter": "5s"}})
+    world.clients_leave()
+
+
+def nothing_is_left_and_that_is_well(world: CrashingWorld) -> bool:
+    ready = world.stage.condition("Ready")
+    return not world.stage.pods() and (ready["status"], ready["reason"]) == ("True", "ScaledToZero")
+
+
+def what_was_held_is_served_by_one_of_each_role(world: CrashingWorld) -> bool:
+    roles = sorted(pod["metadata"]["labels"]["llm-d.ai/role"] for pod in world.stage.pods())
+    return roles == ["decode", "prefill"] and world.stage.pool()["status"]["serving"] == 2 and not world.api.held
+
+
 CHAPTERS = {
     "create": Chapter(change=lambda world: world.stage.apply(replicas=3, **SPEC), most_live=3, least_serving=0),
     "scale out": Chapter(change=lambda world: world.stage.apply(replicas=5, **SPEC), most_live=5),
@@ -133,6 +150,15 @@ CHAPTERS = {
     ),
     "create prefill and decode": Chapter(change=pair(2, 2), most_live=4, least_serving=0),
     "flip": Chapter(change=pair(3, 1), most_live=4, least_serving=3, ends_with=the_same_pods_have_the_new_roles),
+    # The next operator trusts no idleness at first. If the kill came before the status told the decision, it replaces
+    # what drains, and decides again.
+    "to zero": Chapter(change=scale_to_zero_when_idle, most_live=8, least_serving=0, done=nothing_is_left_and_that_is_well),
+    "from zero": Chapter(
+        change=lambda world: world.clients_come_back(held=3),
+        most_live=2,
+        least_serving=0,
+        done=what_was_held_is_served_by_one_of_each_role,
+    ),
 }
 
 

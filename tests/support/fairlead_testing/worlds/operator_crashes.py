@@ -15,6 +15,7 @@ from typing import Any
 
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.scaling.signals import PoolDemand
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Outcome, Taken
 from fairlead_operator.cluster import ClusterUnavailable, Resource
@@ -99,6 +100,10 @@ class RoutedControlPlane(FakeControlPlane):
     """What every router routes by."""
     running: list[tuple[str, float]] = field(default_factory=list)
     """Requests: the instance, and when it is through."""
+    quiet_since: float | None = None
+    """Since when no client sends a request; None = they do."""
+    held: int = 0
+    """Requests that routers hold until an instance takes them."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         self.hook("before put state")
@@ -144,6 +149,8 @@ class Copy:
     told: dict[str, InstanceState]
     table: dict[str, InstanceState]
     running: list[tuple[str, float]]
+    quiet_since: float | None
+    held: int
     history: list[PoolEvent]
     deleted: list[PoolKey]
     least_serving: int
@@ -152,7 +159,8 @@ class Copy:
         """Equal for worlds with the same future."""
         objects = {f"{resource.name}/{name}": body for (resource, name), body in self.objects.items()}
         history = [asdict(event) for event in self.history]
-        known = [self.now, objects, sorted(self.named), self.told, self.table, self.running, history, len(self.deleted)]
+        clients = [self.running, self.quiet_since, self.held]
+        known = [self.now, objects, sorted(self.named), self.told, self.table, clients, history, len(self.deleted)]
         return json.dumps(known, sort_keys=True)
 
 
@@ -182,7 +190,8 @@ class CrashingWorld:
         """A new operator in the world that a killed one left."""
         found = copy.deepcopy(left)
         cluster = WatchedCluster(objects=found.objects, version=found.version, named=found.named)
-        api = RoutedControlPlane(told=found.told, table=found.table, running=found.running, events=found.history, deleted=found.deleted)
+        api = RoutedControlPlane(told=found.told, table=found.table, events=found.history, deleted=found.deleted)
+        api.running, api.quiet_since, api.held = found.running, found.quiet_since, found.held
         world = cls(stage=VirtualStage(now=found.now, cluster=cluster, api=api), least_serving=found.least_serving)
         world._connect()
         return world
@@ -208,6 +217,8 @@ class CrashingWorld:
                 told=self.api.told,
                 table=self.api.table,
                 running=self.api.running,
+                quiet_since=self.api.quiet_since,
+                held=self.api.held,
                 history=self.api.events,
                 deleted=self.api.deleted,
                 least_serving=self.least_serving,
@@ -235,6 +246,14 @@ class CrashingWorld:
         pod = self.stage.pods()[0]
         pod["status"] = {"phase": "Failed", "reason": "Evicted"}
         self.api.running = [(instance, until) for instance, until in self.api.running if instance != pod["metadata"]["name"]]
+
+    def clients_leave(self) -> None:
+        """No request comes from now on."""
+        self.api.quiet_since = self.stage.now
+
+    def clients_come_back(self, held: int) -> None:
+        """They send so many requests, which routers hold while no instance takes them, and go on."""
+        self.api.quiet_since, self.api.held = None, held
 
     def delete_in_foreground(self) -> None:
         """As `kubectl delete --cascade=foreground`: the garbage collector deletes the pods at once."""
@@ -278,9 +297,25 @@ class CrashingWorld:
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": ready}]}
         self.api.table = dict(self.api.told)
         alive = {pod["metadata"]["name"] for pod in self.stage.pods() if pod["status"]["phase"] == "Running"}
-        for number, (name, state) in enumerate(sorted(self.api.table.items())):
-            if state in ACCEPTING and name in alive and (int(now) + number) % REQUEST_EVERY == 0:
-                self.api.running.append((name, now + REQUEST_SECONDS))
+        taking = [name for name, state in sorted(self.api.table.items()) if state in ACCEPTING and name in alive]
+        if taking:
+            self.api.running += [(taking[number % len(taking)], now + REQUEST_SECONDS) for number in range(self.api.held)]
+            self.api.held = 0
+        if self.api.quiet_since is None:
+            for number, name in enumerate(taking):
+                if (int(now) + number) % REQUEST_EVERY == 0:
+                    self.api.running.append((name, now + REQUEST_SECONDS))
+        self.api.demand = self._demand()
+
+    def _demand(self) -> PoolDemand:
+        api, now = self.api, self.stage.now
+        idle = 0.0 if api.quiet_since is None or api.running else now - api.quiet_since
+        return PoolDemand(
+            held_requests=api.held,
+            held_prompt_tokens=100 * api.held,
+            in_flight=len(api.running),
+            idle_seconds=idle,
+        )
 
     def _check(self) -> None:
         live = [pod for pod in self.stage.pods() if not pod["metadata"].get("deletionTimestamp")]
