@@ -5,6 +5,7 @@ A form that was refused keeps what was typed and says what was wrong beside it. 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import yaml
@@ -72,8 +73,10 @@ class _Input:
 
 
 def _number(text: str) -> int | float:
-    value = float(text)
-    return int(value) if value.is_integer() else value
+    value = int(text) if text.removeprefix("-").isdecimal() else float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _truth(text: str) -> bool:

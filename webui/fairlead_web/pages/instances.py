@@ -9,7 +9,7 @@ from typing import ClassVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.reconciling.actions import DrainReason
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
@@ -77,8 +77,10 @@ CHARTED = ("pending_prefill_tokens", "kv_usage", "running", "waiting", "ttft_p95
 STATES = tuple(InstanceState)
 """In the order of an instance's life."""
 STATE_WIDTH = 1080
+ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
     "name": lambda instance: (instance.id,),
+    "role": lambda instance: (ROLES.index(instance.role), instance.id),
     "pending": lambda instance: (-instance.pending_prefill_tokens, instance.id),
     "running": lambda instance: (-instance.running, instance.id),
     "waiting": lambda instance: (-instance.waiting, instance.id),

@@ -90,7 +90,8 @@ async def _new_form(visit: Visit, pool: str) -> NewForm:
         detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool)))
     except ValueError:
         detail = None
-    wanted = detail.desired if detail and detail.desired else {Role.BOTH.value: 1}
+    desired = detail.desired if detail else {}
+    wanted = {role.value: desired[role] for role in Role if role in desired} or {Role.BOTH.value: 1}
     most = {role["name"]: role["maxReplicas"] for role in (detail.spec.get("roles") or [] if detail else []) if "maxReplicas" in role}
     bounds = [{"name": role, "minReplicas": min(max(1, 2 * now), most.get(role, MAX_REPLICAS))} for role, now in wanted.items()]
     return NewForm(pool=pool, name="", text=OFFICE_HOURS + yaml_text(bounds), problem=None)

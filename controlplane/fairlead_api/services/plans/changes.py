@@ -144,4 +144,6 @@ def _replicas(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInput("role", request.role, f"write {' or '.join(names)}")
     if role is Role.BOTH:
         return {"replicas": request.replicas}
+    if roles[names.index(role)].get("replicas") == request.replicas:
+        raise InvalidInput(f"spec.roles[{names.index(role)}].replicas", request.replicas, "it is so already; write another value")
     return {"roles": [{**one, "replicas": request.replicas} if one.get("name") == role else one for one in roles]}

@@ -103,6 +103,8 @@ async def test_a_refused_form_stays_open_with_what_was_typed_and_the_others_are_
         assert "write a duration with a unit" in answer.text
         number = await admin.submit("/pools/default/chat/plans", kind="ring", anchorsPerInstance="many")
         assert "write a number such as 160" in number.text
+        none = await admin.submit("/pools/default/chat/plans", kind="early-rejection", headroom="nan")
+        assert "headroom: &#39;nan&#39; cannot be used" in none.text
         parameters = await admin.submit("/pools/default/chat/plans", kind="policy", policy="dualmap", parameters="candidates: [3")
         assert "write one `name: value` per line" in parameters.text
         assert "candidates: [3" in parameters.text
@@ -162,7 +164,7 @@ async def test_an_instance_is_drained_from_its_page_and_the_drain_is_taken_back(
 async def test_a_revision_is_gone_back_to_from_the_pools_page() -> None:
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat")).text
-        assert "6 of 8 both instances have the present" in " ".join(page.split())
+        assert "6 of 8 instances have the present" in " ".join(page.split())
         assert page.count("Roll back…") == 1, "the one in force has no button"
         answer = await operator.submit("/pools/default/chat/plans", kind="rollback", revision="1")
         assert answer.headers["location"] == "/plans/p-0001"
@@ -218,6 +220,14 @@ async def test_what_becomes_of_an_idle_pool_is_planned_from_the_form_of_scaling(
         assert refused.status_code == 422
         assert "spec.scaling.zero.holdFor" in refused.text
         assert 'name="zero.holdFor" value="long"' in refused.text
+
+
+async def test_a_number_that_stays_as_it_was_is_no_change() -> None:
+    async with visitor("admin") as admin:
+        page = (await admin.http.get("/pools/default/chat")).text
+        assert 'name="headroom" type="number" inputmode="decimal" min="0" step="any" value="1.0"' in page
+        await admin.submit("/pools/default/chat/plans", kind="early-rejection", mode="Predicted", headroom="1.0")
+        assert "earlyRejection.headroom" not in (await admin.http.get("/plans/p-0001")).text
 
 
 async def test_what_a_plan_means_is_no_warning_and_what_it_costs_is_one() -> None:
