@@ -9,14 +9,15 @@ create   `--pools` pools of one instance are created at once while the operator 
          successful reconciliation (its status tells of its generation), and until every pool is Ready.
 restart  the operator is stopped and started; until it has looked at every pool once (the control API has heard of each
          again).
-rest     nothing happens for `--rest-seconds`: the operator's CPU and memory, and the control API's CPU. A settled pool
-         is told to the control API every 10 s and read every 60 s, so measure a minute or several.
+rest     nothing happens for `--rest-seconds`: everybody's CPU, and the operator's memory. A settled pool is told to the
+         control API every 10 s and read every 60 s, so measure a minute or several.
 delete   all pools are deleted at once; until they are gone.
 steady   a third as many pools (100 of 300) of `--instances` instances each, prebuilt: pods and pools are put into the
          Kubernetes API as an operator would have left them, and no router runs. The same figures at rest.
 
 Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are those of the clock,
-so measure on an idle machine; the CPU seconds depend less on neighbours.
+so measure on an idle machine; the CPU seconds depend less on neighbours. They are told of every process, since all
+share the cores: where their sum is twice the seconds of the clock, two cores had nothing left.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
@@ -116,30 +118,75 @@ def pool(number: int, replicas: int = 1) -> dict[str, Any]:
     return {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": metadata, "spec": spec}
 
 
-def conditions(item: dict[str, Any]) -> dict[str, str]:
-    """Status by type."""
-    return {one["type"]: one["status"] for one in (item.get("status") or {}).get("conditions") or []}
+class Metadata(msgspec.Struct):
+    """Of a pool's metadata, what is looked at."""
+
+    generation: int
 
 
-def pools_of(client: KubernetesClient) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = client.call("GET", POOLS)["items"]
-    return items
+class Condition(msgspec.Struct):
+    """Of a condition, what is looked at."""
+
+    type: str
+    status: str
+
+
+class Status(msgspec.Struct):
+    """Of a pool's status, what is looked at."""
+
+    observedGeneration: int = 0  # noqa: N815 - Kubernetes' name
+    conditions: list[Condition] = []
+
+
+class Pool(msgspec.Struct):
+    """Of a pool, what is looked at: decoding all of hundreds again and again would be a load of its own."""
+
+    metadata: Metadata
+    status: Status = msgspec.field(default_factory=Status)
+
+
+class Pools(msgspec.Struct):
+    """A list of pools."""
+
+    items: list[Pool]
+
+
+def pools_of(client: KubernetesClient) -> list[Pool]:
+    response = client.session.get(client.server + POOLS, timeout=30)
+    response.raise_for_status()
+    return msgspec.json.decode(response.content, type=Pools).items
 
 
 def reconciled(client: KubernetesClient) -> int:
     """Pools whose status tells of their newest generation."""
-    return sum((item.get("status") or {}).get("observedGeneration") == item["metadata"]["generation"] for item in pools_of(client))
+    return sum(pool.status.observedGeneration == pool.metadata.generation for pool in pools_of(client))
 
 
 def ready(client: KubernetesClient) -> int:
     """Pools that are Ready."""
-    return sum(conditions(item).get("Ready") == "True" for item in pools_of(client))
+    return sum(any(one.type == "Ready" and one.status == "True" for one in pool.status.conditions) for pool in pools_of(client))
+
+
+def child_running(command: str) -> int | None:
+    """Process id of this program's child whose command line has these words; None when there is none."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_text(encoding="utf-8").rpartition(") ")[2].split()[1])
+            if parent == os.getpid() and command in stat.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode():
+                return int(stat.parent.name)
+    return None
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time that a process, its children and those of them that ended have used."""
+    ticks, family = 0, {pid}
+    for stat in sorted(Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
+        with suppress(OSError):
+            fields = stat.read_text(encoding="utf-8").rpartition(") ")[2].split()
+            if int(stat.parent.name) == pid or int(fields[1]) in family:
+                family.add(int(stat.parent.name))
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int) -> float:
@@ -189,6 +236,16 @@ class Bench:
         assert self.operator.process is not None
         return self.operator.process.pid
 
+    def used(self) -> dict[str, float]:
+        """CPU seconds so far of everything that runs, by name; a Kubernetes API given from outside is not among it."""
+        server, database = child_running("fairlead_sandbox.kubernetes_api.main"), child_running("bin/postgres")
+        found = {"operator": self.pid(), "control API": self.api, "Kubernetes API": server, "Postgres": database}
+        return {**{name: cpu_seconds(pid) for name, pid in found.items() if pid is not None}, "benchmark": time.process_time()}
+
+    def note_used(self, when: str, before: dict[str, float]) -> None:
+        """Figures of the CPU that each process used since."""
+        self.figures |= {f"{when}: CPU s of {name}": seconds - before[name] for name, seconds in self.used().items()}
+
     def for_all(self, what: Callable[[int], object], count: int) -> None:
         """Do something for every number, a few at a time."""
         with ThreadPoolExecutor(THREADS) as threads:
@@ -198,17 +255,15 @@ class Bench:
         say(f"create: {self.pools} pools")
         self.operator.start()
         time.sleep(5)
-        began, cpu, api = time.monotonic(), cpu_seconds(self.pid()), cpu_seconds(self.api)
+        began, before = time.monotonic(), self.used()
         self.for_all(lambda number: self.client.call("POST", POOLS, pool(number)), self.pools)
         self.figures["create, s until all exist"] = time.monotonic() - began
         wait(lambda: reconciled(self.client), self.pools, "create: pools reconciled once")
         self.figures["create, s until all are reconciled once"] = time.monotonic() - began
-        self.figures["create, operator CPU s until then"] = cpu_seconds(self.pid()) - cpu
-        self.figures["create, control API CPU s until then"] = cpu_seconds(self.api) - api
+        self.note_used("create until then", before)
         wait(lambda: ready(self.client), self.pools, "create: pools Ready")
         self.figures["create, s until all are Ready"] = time.monotonic() - began
-        self.figures["create, operator CPU s until Ready"] = cpu_seconds(self.pid()) - cpu
-        self.figures["create, control API CPU s until Ready"] = cpu_seconds(self.api) - api
+        self.note_used("create until Ready", before)
 
     def restart(self) -> None:
         say("restart")
@@ -223,22 +278,20 @@ class Bench:
     def rest(self, name: str) -> None:
         say(f"{name}: {self.rest_seconds:.0f} s")
         time.sleep(30)
-        cpu, api, before, began = cpu_seconds(self.pid()), cpu_seconds(self.api), states_taken(self.url), time.monotonic()
+        before, states, began = self.used(), states_taken(self.url), time.monotonic()
         time.sleep(self.rest_seconds)
         passed = time.monotonic() - began
-        self.figures[f"{name}, control API CPU % of a core"] = (cpu_seconds(self.api) - api) / passed * 100
-        self.figures[f"{name}, operator CPU % of a core"] = (cpu_seconds(self.pid()) - cpu) / passed * 100
-        self.figures[f"{name}, states per second"] = (states_taken(self.url) - before) / passed
+        self.figures |= {f"{name}: % of a core of {one}": (used - before[one]) / passed * 100 for one, used in self.used().items()}
+        self.figures[f"{name}, states per second"] = (states_taken(self.url) - states) / passed
         self.figures[f"{name}, operator memory MB"] = memory_mb(self.pid())
 
     def delete(self) -> None:
         say("delete")
-        cpu, api, began = cpu_seconds(self.pid()), cpu_seconds(self.api), time.monotonic()
+        before, began = self.used(), time.monotonic()
         self.for_all(lambda number: self.client.session.delete(f"{self.client.server}{POOLS}/{name_of(number)}", timeout=60), self.pools)
         wait(lambda: -len(pools_of(self.client)), 0, "delete: pools gone (negative: still there)")
         self.figures["delete, s"] = time.monotonic() - began
-        self.figures["delete, operator CPU s"] = cpu_seconds(self.pid()) - cpu
-        self.figures["delete, control API CPU s"] = cpu_seconds(self.api) - api
+        self.note_used("delete", before)
 
     def steady(self) -> None:
         """Pods of a settled pool, one pool after the other; then the operator starts."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
 import requests
 import yaml
 
@@ -41,7 +42,7 @@ class KubernetesClient:
         """One request; raises AssertionError with the server's message when it is refused."""
         response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=10)
         assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
-        answer: dict[str, Any] = response.json()
+        answer: dict[str, Any] = orjson.loads(response.content)
         return answer
 
     def merge(self, path: str, body: Any) -> dict[str, Any]:
