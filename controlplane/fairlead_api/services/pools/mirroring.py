@@ -68,14 +68,12 @@ class Traffic:
 class MirrorStore(Protocol):
     """The database as mirroring needs it; each call is one transaction."""
 
-    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
+    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
         """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
 
-        Raises Conflict when the state is older than the stored one.
+        Returns what routers and the database know about the pool then. Raises Conflict when the state is older than the
+        stored one.
         """
-
-    async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
-        """What routers and the database know about the pool. Raises NotFound."""
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
         """The pools for which live routers hold requests."""
@@ -101,8 +99,7 @@ class PoolMirroring:
         """
         check_state(state)
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
-        await self._store.mirror(pool, state, facts, self._shares, now)
-        return await self._store.observe(pool, now)
+        return await self._store.mirror(pool, state, facts, self._shares, now)
 
     async def held_pools(self) -> HeldPools:
         """The pools for which live routers hold requests."""

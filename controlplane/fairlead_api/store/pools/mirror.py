@@ -1,6 +1,7 @@
 """The mirror of pools: takes state from the operator and returns observations.
 
-Each call is one transaction, serialised per pool by the pool's row.
+Each call is one transaction, serialised per pool by the pool's row. An operator with hundreds of pools calls dozens of
+times a second: statements are made once, and what the locked row tells is not asked again.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -37,6 +38,25 @@ from fairlead_client.resources.audit import AuditAction
 
 _DECISIONS = Writing(tables.scaling_decisions, ScalingDecisionRecord, "pool_id")
 
+_POOLS = tables.pools
+_LOCK_POOL = select(_POOLS).where(_POOLS.c.namespace == bindparam("namespace"), _POOLS.c.name == bindparam("name")).with_for_update()
+_MAKE_POOL = (
+    upsert(_POOLS)
+    .values(
+        **{name: bindparam(name) for name in ("namespace", "name", "uid", "created_at", "observed_at")},
+        generation=0,
+        resource_version="0",
+        model="",
+        spec={},
+        labels={},
+        annotations={},
+        changed_by="",
+        conditions=[],
+    )
+    .on_conflict_do_nothing()
+    .returning(_POOLS)
+)
+
 
 class PostgresPools:
     """Implements `services.pools.mirroring.MirrorStore`."""
@@ -45,17 +65,17 @@ class PostgresPools:
         self._database = database
         self._measuring = Measuring()
 
-    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> None:
+    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
         schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
 
-        async def work(connection: AsyncConnection) -> None:
+        async def work(connection: AsyncConnection) -> PoolObservations:
             row = await _locked(connection, pool, state, now)
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
-            await note_revision(connection, row, pool, state, drafts, now)
+            revision = await note_revision(connection, row, pool, state, drafts, now)
             told = facts or _stored_facts(row)
             in_force = told.under(state.schedules) if told is not None else None
-            await note_slo(connection, row, in_force, now)
+            slo_version = await note_slo(connection, row, in_force, now)
             await note_runs(connection, row, state, schedules)
             gone = await note_instances(connection, row.id, state.instances, now)
             await unbind(connection, row.id, now, gone)
@@ -64,16 +84,15 @@ class PostgresPools:
                 version = await note_table(connection, row, pool, state, in_force, shares, now)
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
-            await _save_pool(connection, row.id, state, in_force, version, now)
+            numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
+            await _save_pool(connection, row, state, in_force, numbers, now)
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
+            seen = await read_observations(connection, row.id, version, in_force, self._measuring, now)  # before the audit log's lock
             await notifying.send(connection, notices)
             await audit.append(connection, drafts, now)
+            return seen
 
-        await self._database.writing(work)
-
-    async def observe(self, pool: PoolKey, now: datetime) -> PoolObservations:
-        async with self._database.reading() as connection:
-            return await read_observations(connection, pool, self._measuring, now)
+        return await self._database.writing(work)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
         async with self._database.reading() as connection:
@@ -118,26 +137,12 @@ class PostgresPools:
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
     """The pool's row, locked, and made first if new. Raises Conflict for a state that is older than the row."""
-    pools = tables.pools
-    fresh = upsert(pools).values(
-        namespace=pool.namespace,
-        name=pool.name,
-        uid=state.uid,
-        generation=0,
-        resource_version="0",
-        model="",
-        spec={},
-        labels={},
-        annotations={},
-        changed_by="",
-        conditions=[],
-        created_at=now,
-        observed_at=now,
-    )
-    await connection.execute(fresh.on_conflict_do_nothing())
-    row = (
-        await connection.execute(select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name).with_for_update())
-    ).one()
+    key = {"namespace": pool.namespace, "name": pool.name}
+    row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
+    if row is None:
+        first = {**key, "uid": state.uid, "created_at": now, "observed_at": now}
+        made = (await connection.execute(_MAKE_POOL, first)).one_or_none()
+        row = made or (await connection.execute(_LOCK_POOL, key)).one()  # another call made it meanwhile
     outdated = is_outdated((row.uid, row.generation, row.resource_version), state)
     if outdated:
         raise Conflict("state-outdated", f"{pool}: {outdated}; send the newest state")
@@ -156,8 +161,9 @@ def _stored_facts(row: Any) -> MirroredFacts | None:
 
 
 async def _save_pool(
-    connection: AsyncConnection, pool_id: int, state: PoolState, facts: MirroredFacts | None, version: int, now: datetime
+    connection: AsyncConnection, row: Any, state: PoolState, facts: MirroredFacts | None, numbers: dict[str, int], now: datetime
 ) -> None:
+    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it."""
     pools = tables.pools
     model = state.spec.get("model")
     values: dict[str, Any] = {
@@ -173,13 +179,13 @@ async def _save_pool(
         "problem": state.problem,
         "conditions": list(state.conditions),
         "desired": state.desired or None,
-        "table_version": version,
         "observed_at": now,
         "deleted_at": None,
+        **numbers,
     }
     if state.problem is None:
         values["spec_in_force"] = state.spec
-    was = (await connection.execute(select(pools.c.uid, pools.c.revision, pools.c.deleted_at).where(pools.c.id == pool_id))).one()
-    if was.uid != state.uid or was.deleted_at is not None:
+    if row.uid != state.uid or row.deleted_at is not None:
         values = {"spec_in_force": None, **values, "created_at": now}
-    await connection.execute(update(pools).where(pools.c.id == pool_id).values(values))
+    changed = {name: value for name, value in values.items() if value != row._mapping[name]}
+    await connection.execute(update(pools).where(pools.c.id == row.id).values(changed))

@@ -2,8 +2,7 @@
 
 from datetime import datetime
 
-import msgspec
-from sqlalchemy import Double, Integer, and_, case, cast, column, func, not_, select, text, true
+from sqlalchemy import Double, Integer, Text, and_, bindparam, case, cast, column, func, not_, select, text, true
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -11,7 +10,6 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
-from fairlead_api.services.errors import NotFound
 from fairlead_api.services.pools.mirroring import LIVE_SECONDS, InstanceFacts, PoolUseView, RouterView, Traffic, observations
 from fairlead_api.services.pools.signals import PresentInstance, pool_signals
 from fairlead_api.store import tables
@@ -24,30 +22,30 @@ _UNHEARD_SECONDS = func.extract("epoch", func.now() - _ROUTERS.last_seen_at)
 IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
 """Routers that are live, by the database's clock."""
 
+_INSTANCES = text(
+    "SELECT i.id, i.table_version, i.role, i.state, count(s.session) AS bound, coalesce(sum(s.context_tokens), 0) AS cached "
+    "FROM instances i LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id "
+    "WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.pool_id, i.id ORDER BY i.id"
+)
+_TRAFFIC = text(
+    "SELECT sum(ttft_within_slo) AS ttft_within, sum(ttft_total) AS ttft_total, sum(tpot_within_slo) AS tpot_within, "
+    "sum(tpot_total) AS tpot_total, sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(requests_total) AS requests, "
+    "extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds "
+    "FROM load_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
+)
+_USE = _ROUTERS.use.op("->", return_type=JSONB())(bindparam("pool", type_=Text))
+_LIVE_ROUTERS = select(_ROUTERS.acknowledged, _ROUTERS.in_flight, _USE, _UNHEARD_SECONDS).where(IS_LIVE)
+_IDLE_ELSEWHERE = select(func.min(_UNHEARD_SECONDS + case((_ROUTERS.gone_at.is_not(None), cast(_USE[2], Double)), else_=0.0))).where(
+    not_(IS_LIVE), _USE.is_not(None)
+)
 
-async def read_observations(connection: AsyncConnection, pool: PoolKey, measuring: Measuring, now: datetime) -> PoolObservations:
-    """What routers and the database know about the pool. Raises NotFound."""
-    pools = tables.pools
-    row = (
-        await connection.execute(
-            select(pools.c.id, pools.c.table_version, pools.c.facts).where(
-                pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
-            )
-        )
-    ).one_or_none()
-    if row is None:
-        raise NotFound("pool", str(pool))
-    routers = await live_routers(connection, row.id)
-    found = (
-        await connection.execute(
-            text(
-                "SELECT i.id, i.table_version, i.role, i.state, count(s.session) AS bound, coalesce(sum(s.context_tokens), 0) AS cached "
-                "FROM instances i LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id "
-                "WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.pool_id, i.id ORDER BY i.id"
-            ),
-            {"pool": row.id},
-        )
-    ).all()
+
+async def read_observations(
+    connection: AsyncConnection, pool_id: int, table_version: int, facts: MirroredFacts | None, measuring: Measuring, now: datetime
+) -> PoolObservations:
+    """What routers and the database know about a pool with this table and these facts."""
+    routers = await live_routers(connection, pool_id)
+    found = (await connection.execute(_INSTANCES, {"pool": pool_id})).all()
     instances = [
         InstanceFacts(id=one.id, table_version=one.table_version, bound_sessions=one.bound, cache_tokens=int(one.cached)) for one in found
     ]
@@ -61,25 +59,15 @@ async def read_observations(connection: AsyncConnection, pool: PoolKey, measurin
         )
         for one in found
     ]
-    signals, facts = None, None if row.facts is None else msgspec.convert(row.facts, MirroredFacts)
+    signals = None
     if routers and facts is not None and facts.scales:
-        signals = pool_signals(await measuring.read(connection, row.id, now), present, facts.table, now.timestamp())
-    traffic, elsewhere = await _traffic(connection, row.id, now), await _idle_elsewhere(connection, row.id)
-    return observations(row.table_version, routers, instances, traffic, signals, elsewhere)
+        signals = pool_signals(await measuring.read(connection, pool_id, now), present, facts.table, now.timestamp())
+    traffic, elsewhere = await _traffic(connection, pool_id, now), await _idle_elsewhere(connection, pool_id)
+    return observations(table_version, routers, instances, traffic, signals, elsewhere)
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:
-    row = (
-        await connection.execute(
-            text(
-                "SELECT sum(ttft_within_slo) AS ttft_within, sum(ttft_total) AS ttft_total, sum(tpot_within_slo) AS tpot_within, "
-                "sum(tpot_total) AS tpot_total, sum(within_slo) AS within, sum(judged_by_slo) AS judged, sum(requests_total) AS requests, "
-                "extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds "
-                "FROM load_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
-            ),
-            {"pool": pool_id, "now": now},
-        )
-    ).one()
+    row = (await connection.execute(_TRAFFIC, {"pool": pool_id, "now": now})).one()
     return Traffic(
         ttft_attainment=share(row.ttft_within, row.ttft_total),
         tpot_attainment=share(row.tpot_within, row.tpot_total),
@@ -90,9 +78,7 @@ async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> 
 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
     """Routers that reported in the last LIVE_SECONDS, by the database's clock, and did not say goodbye."""
-    routers = tables.routers
-    used = routers.c.use[str(pool_id)]
-    rows = await connection.execute(select(routers.c.acknowledged, routers.c.in_flight, used, _UNHEARD_SECONDS).where(IS_LIVE))
+    rows = await connection.execute(_LIVE_ROUTERS, {"pool": str(pool_id)})
     views = []
     for acknowledged, in_flight, use, unheard_seconds in rows:
         work = {instance: requests for of_pool, instance, requests, _ in in_flight if of_pool == pool_id}
@@ -127,7 +113,4 @@ async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | 
 
     One that said goodbye told when; one that fell silent may have had one until it was last heard.
     """
-    routers = tables.routers
-    used = routers.c.use[str(pool_id)]
-    idle = case((routers.c.gone_at.is_not(None), cast(used[2], Double)), else_=0.0)
-    return (await connection.execute(select(func.min(_UNHEARD_SECONDS + idle)).where(not_(IS_LIVE), used.is_not(None)))).scalar_one()
+    return (await connection.execute(_IDLE_ELSEWHERE, {"pool": str(pool_id)})).scalar_one()

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.pool_states import PoolState
@@ -15,13 +15,19 @@ from fairlead_api.services.pools.diffs import diff
 from fairlead_api.store import tables
 from fairlead_client.resources.audit import AuditAction, AuditResult
 
+_SLO = tables.slo_configs.c
+_ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile).where(
+    _SLO.pool_id == bindparam("pool"), _SLO.active_until.is_(None)
+)
+
 
 async def note_revision(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, drafts: list[AuditDraft], now: datetime
-) -> None:
+) -> int:
+    """The number of the spec's revision; a new one, with an audit entry, if the spec changed."""
     recreated = row.uid != state.uid or row.deleted_at is not None
     if row.revision and not recreated and row.spec == state.spec:
-        return
+        return int(row.revision)
     actor = state.annotations.get(CHANGED_BY, state.changed_by) if state.changed_by == FIELD_MANAGER else state.changed_by
     reason = state.annotations.get(CHANGE_REASON) if state.changed_by == FIELD_MANAGER else None
     changes = diff({} if recreated else row.spec, state.spec)
@@ -38,7 +44,6 @@ async def note_revision(
             diff=changes,
         )
     )
-    await connection.execute(update(tables.pools).where(tables.pools.c.id == row.id).values(revision=row.revision + 1))
     created = recreated or not row.revision
     drafts.append(
         AuditDraft(
@@ -53,21 +58,20 @@ async def note_revision(
             result=AuditResult.OK if state.problem is None else AuditResult.REFUSED,
         )
     )
+    return int(row.revision) + 1
 
 
-async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, now: datetime) -> None:
+async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, now: datetime) -> int:
+    """The version of the pool's SLO; a new one if it changed. Without facts the last stays in force."""
     if facts is None:
-        return
+        return int(row.slo_version)
     slo, wanted = tables.slo_configs, facts.table.slo
-    active = (await connection.execute(select(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)))).one_or_none()
-    if active and (active.ttft_seconds, active.tpot_seconds, active.percentile) == (
-        wanted.ttft_seconds,
-        wanted.tpot_seconds,
-        wanted.percentile,
-    ):
-        return
-    await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
-    version = row.slo_version + 1
+    if row.slo_version:
+        active = (await connection.execute(_ACTIVE_SLO, {"pool": row.id})).one_or_none()
+        if active == (wanted.ttft_seconds, wanted.tpot_seconds, wanted.percentile):
+            return int(row.slo_version)
+        await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
+    version = int(row.slo_version) + 1
     await connection.execute(
         insert(slo).values(
             pool_id=row.id,
@@ -78,4 +82,4 @@ async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts |
             active_from=now,
         )
     )
-    await connection.execute(update(tables.pools).where(tables.pools.c.id == row.id).values(slo_version=version))
+    return version

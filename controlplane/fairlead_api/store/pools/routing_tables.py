@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import bindparam, case, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.pool_states import PoolState
@@ -16,6 +16,12 @@ from fairlead_api.services.pools.fingerprints import fingerprint
 from fairlead_api.services.pools.mirroring import Shares
 from fairlead_api.store import tables
 
+_ROUTING = tables.routing_tables.c
+_LAST_IF_OTHER = select(
+    case((_ROUTING.content_hash == bindparam("hash", type_=_ROUTING.content_hash.type), None), else_=_ROUTING.content).label("content")
+).where(_ROUTING.pool_id == bindparam("pool"), _ROUTING.version == bindparam("present"))
+"""The content of the last table, null when it has this hash."""
+
 
 async def note_table(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, facts: MirroredFacts, shares: Shares, now: datetime
@@ -24,12 +30,11 @@ async def note_table(
     routing, instances = tables.routing_tables, tables.instances
     table = table_of(pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at)
     content_hash = fingerprint(table)
-    last = (
-        await connection.execute(
-            select(routing.c.content, routing.c.content_hash).where(routing.c.pool_id == row.id, routing.c.version == row.table_version)
-        )
-    ).one_or_none()
-    if last and bytes(last.content_hash) == content_hash and row.deleted_at is None:
+    last = None
+    if row.table_version:
+        present = {"pool": row.id, "present": row.table_version, "hash": None if row.deleted_at else content_hash}
+        last = (await connection.execute(_LAST_IF_OTHER, present)).one_or_none()
+    if last is not None and last.content is None:
         return int(row.table_version)
     version = int(row.table_version) + 1
     await connection.execute(
