@@ -1,7 +1,10 @@
-"""A database that is silent instead of away: every process of a real Postgres stopped, with its connections open."""
+"""A database that is silent instead of away: every process of a real Postgres stopped, with its connections open.
+
+That nobody waits for it two seconds is shown in virtual time, by tests/unit/fairlead_api/store/test_pulse.py.
+"""
 
 import asyncio
-import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,8 +19,8 @@ from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, 
 from fairlead_testing.running.postgres import PostgresProcess, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import NotTaken
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
-MOST_SECONDS = 2.0
 READS = ("/v1/pools", "/v1/pools/default/chat", "/v1/sessions", "/v1/migrations", "/v1/decisions", "/v1/audit", "/v1/tokens")
 
 
@@ -25,19 +28,11 @@ READS = ("/v1/pools", "/v1/pools/default/chat", "/v1/sessions", "/v1/migrations"
 async def client_of(api: ApiInstance, secret: str) -> AsyncIterator[httpx.AsyncClient]:
     transport = StreamingAsgiTransport(api.app)
     headers = {"authorization": f"Bearer {secret}"}
-    async with httpx.AsyncClient(base_url="http://api.test", transport=transport, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(base_url="http://api.test", transport=transport, headers=headers, timeout=PATIENCE_SECONDS) as http:
         yield http
 
 
-async def timed(http: httpx.AsyncClient, path: str) -> tuple[float, httpx.Response]:
-    begun = time.monotonic()
-    answer = await http.get(path)
-    return time.monotonic() - begun, answer
-
-
-async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and_readiness_say_so_in_two_seconds(
-    own_postgres: PostgresProcess,
-) -> None:
+async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and_readiness_say_so(own_postgres: PostgresProcess) -> None:
     async with running_api(own_postgres.url, background=True) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         secret = (await api.admin.create_token(TokenRequest(name="person", role=AccessRole.ADMIN, days=1))).secret or ""
@@ -45,79 +40,74 @@ async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and
             await asyncio.gather(*(http.get(path) for path in READS * 3))  # all connections for reads are open now
             own_postgres.freeze()
             try:
-                first = await asyncio.gather(*(timed(http, path) for path in READS * 3), timed(http, "/readyz"))
-                second = await asyncio.gather(*(timed(http, path) for path in READS), timed(http, "/v1/sessions?q=never-asked-before"))
-                begun = time.monotonic()
+                reads = await asyncio.gather(*(http.get(path) for path in READS * 3))
+                again = await asyncio.gather(*(http.get(path) for path in READS))
+                unknown = await http.get("/v1/sessions?q=never-asked-before")
                 with pytest.raises(NotTaken) as refused:
                     await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))
-                writing_seconds = time.monotonic() - begun
-                readiness_seconds, readiness = await timed(http, "/readyz")
+                readiness = await http.get("/readyz")
             finally:
                 own_postgres.thaw()
-            *reads, (early_seconds, _) = first
-            assert max(seconds for seconds, _ in reads) < MOST_SECONDS
-            assert early_seconds < 0.5
-            assert {answer.status_code for _, answer in reads} == {200}
-            assert {answer.headers["x-fairlead-stale"] for _, answer in reads} == {"database-unavailable"}
-            *again, (unknown_seconds, unknown) = second
-            assert max(seconds for seconds, _ in again) < 0.5
-            assert (unknown.status_code, unknown.headers["retry-after"], unknown_seconds < 0.5) == (503, "2", True)
+            assert {answer.status_code for answer in (*reads, *again)} == {200}
+            assert {answer.headers["x-fairlead-stale"] for answer in (*reads, *again)} == {"database-unavailable"}
+            assert (unknown.status_code, unknown.headers["retry-after"]) == (503, "2")
             assert refused.value.is_database_outage
-            assert writing_seconds < MOST_SECONDS
-            assert (readiness.status_code, readiness_seconds < 0.5) == (503, True)
+            assert readiness.status_code == 503
 
             await until_ready(api)
             fresh = [await http.get(path) for path in READS * 5]
             assert {(answer.status_code, "x-fairlead-stale" in answer.headers) for answer in fresh} == {(200, False)}
             assert not (await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))).duplicate
     with psycopg.connect(plain(own_postgres.url)) as connection:  # everything was closed with the API, also what was frozen
-        async with asyncio.timeout(10):
-            while connection.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'fairlead-api%'").fetchone() != (
-                0,
-            ):
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'fairlead-api%'"
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while connection.execute(query).fetchone() != (0,):
                 connection.rollback()
                 await asyncio.sleep(0.05)
 
 
-async def test_who_asks_while_the_database_freezes_is_answered_in_two_seconds(own_postgres: PostgresProcess) -> None:
+async def test_who_asks_while_the_database_freezes_is_answered_though_it_stays_frozen(own_postgres: PostgresProcess) -> None:
     async with running_api(own_postgres.url) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-        slowest: list[float] = []
+        answers: Counter[str] = Counter()
         statuses: set[int] = set()
         ended = asyncio.Event()
 
-        async def read_for_ever(http: httpx.AsyncClient) -> None:
+        async def read_for_ever(name: str, http: httpx.AsyncClient) -> None:
             while not ended.is_set():
-                seconds, answer = await timed(http, "/v1/sessions")
-                slowest.append(seconds)
-                statuses.add(answer.status_code)
+                statuses.add((await http.get("/v1/sessions")).status_code)
+                answers[name] += 1
 
-        async def write_for_ever(number: int) -> None:
-            count = 0
+        async def write_for_ever(name: str) -> None:
             while not ended.is_set():
-                begun = time.monotonic()
                 try:
-                    await api.router.post_report(a_report(f"w{number}-{count}", bindings=(a_binding(f"s{number}", "a"),)))
-                    count += 1
+                    await api.router.post_report(a_report(f"{name}-{answers[name]}", bindings=(a_binding(f"s-{name}", "a"),)))
                 except NotTaken as error:
                     statuses.add(error.status)
                     await asyncio.sleep(0.02)
-                slowest.append(time.monotonic() - begun)
+                answers[name] += 1
 
+        async def each_is_answered(times: int) -> None:
+            before = answers.copy()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while any(answers[name] - before[name] < times for name in names):
+                    await asyncio.sleep(0.02)
+
+        names = [f"{kind}{number}" for kind in ("reader", "writer") for number in range(3)]
         async with client_of(api, SECRETS["viewer"]) as http:
-            asking = [asyncio.create_task(read_for_ever(http)) for _ in range(3)]
-            asking += [asyncio.create_task(write_for_ever(number)) for number in range(3)]
-            await asyncio.sleep(0.5)
+            asking = [
+                asyncio.create_task(read_for_ever(name, http) if name.startswith("reader") else write_for_ever(name)) for name in names
+            ]
+            await each_is_answered(3)
             own_postgres.freeze()
             try:
-                await asyncio.sleep(4)
+                await each_is_answered(2)  # what it asked when the database froze, and what it asked after that
             finally:
                 own_postgres.thaw()
             await until_ready(api)
-            await asyncio.sleep(0.5)
+            await each_is_answered(3)
             ended.set()
             await asyncio.gather(*asking)
-        assert max(slowest) < MOST_SECONDS
         assert statuses == {200, 503}
 
 
@@ -135,13 +125,13 @@ async def test_streams_of_routers_go_on_after_a_freeze_and_miss_nothing(own_post
                     synced.set()
 
         follower = asyncio.create_task(follow())
-        await asyncio.wait_for(synced.wait(), 10)
+        await asyncio.wait_for(synced.wait(), PATIENCE_SECONDS)
         own_postgres.freeze()
         await asyncio.sleep(3)
         own_postgres.thaw()
         await until_ready(api)
         await api.router.post_report(a_report("r1", bindings=(a_binding("after", "a"),)))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while "after" not in seen:
                 await asyncio.sleep(0.05)
         assert not follower.done()
