@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.sandbox import POOLS, RunningSandbox, result_of, until
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(sandbox: RunningSandbox, tmp_path: Path) -> None:
@@ -43,25 +44,33 @@ def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(s
     revisions = [revision["spec"]["replicas"] for revision in sandbox.everything("/v1/pools/default/scaled/revisions")]
     assert sorted(revisions) == [2, 4, 6]
     sandbox.delete_pool("scaled")
-    until(lambda: sandbox.kubernetes("GET", f"{POOLS}/scaled").status_code == 404, "pool gone", 90)
+    until(lambda: sandbox.kubernetes("GET", f"{POOLS}/scaled").status_code == 404, "pool gone")
     until(lambda: not sandbox.kubernetes("GET", "/api/v1/pods?labelSelector=fairlead.dev/pool=scaled").json()["items"], "pods gone")
 
 
 def test_cache_aware_policies_hit_far_more_often_than_round_robin(sandbox: RunningSandbox, tmp_path: Path) -> None:
-    policies = ("round-robin", "dualmap", "ear")
-    results = {}
-    for policy in policies:
+    """Ten requests at a time and an SLO that no machine misses: policies that would rather miss the cache than the SLO
+    have no cause to, however slow this machine is.
+
+    `ear` knows where both routers sent a session. Each router's `dualmap` knows what it sent itself: when a session's
+    turns alternate between routers, one of two instances has the prefix.
+    """
+    shares_of_ideal = {}
+    for policy in ("round-robin", "dualmap", "ear"):
         name = f"hits-{policy}"
-        sandbox.apply_pool(pool(name, policy=policy, replicas=6)).raise_for_status()
+        sandbox.apply_pool(pool(name, policy=policy, replicas=6, slo={"ttft": "10m"})).raise_for_status()
         sandbox.until_ready(name, 6)
         output = tmp_path / f"{policy}.json"
-        results[policy] = result_of(sandbox.replay(*replay_arguments(name, 400, 20), "--json", str(output)), output)
+        ten_at_a_time = replay_arguments(name, 300, 1000)
+        result = result_of(sandbox.replay(*ten_at_a_time, "--max-in-flight", "10", "--json", str(output)), output)
+        assert result["sent"] == result["served"] == 300, (policy, result)
+        decisions = sandbox.everything("/v1/decisions", pool=f"default/{name}")
+        assert "slo-overloaded" not in {decision["reason"] for decision in decisions}
+        shares_of_ideal[policy] = result["token_hit_rate"] / result["ideal_token_hit_rate"]
         sandbox.delete_pool(name)
-    for policy, result in results.items():
-        assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"], (policy, result)
-    hit_rates = {policy: result["token_hit_rate"] for policy, result in results.items()}
-    assert hit_rates["dualmap"] > 1.8 * hit_rates["round-robin"], hit_rates
-    assert hit_rates["ear"] > 1.8 * hit_rates["round-robin"], hit_rates
+    assert shares_of_ideal["round-robin"] < 0.45, shares_of_ideal
+    assert shares_of_ideal["dualmap"] > 0.55, shares_of_ideal
+    assert shares_of_ideal["ear"] > 0.9, shares_of_ideal
 
 
 def test_overload_is_refused_early_with_reason_and_moves_are_explained(sandbox: RunningSandbox, tmp_path: Path) -> None:
@@ -71,12 +80,12 @@ def test_overload_is_refused_early_with_reason_and_moves_are_explained(sandbox: 
     result = result_of(sandbox.replay(*replay_arguments("overload", 600, 40), "--json", str(output), "--cancel-share", "0.02"), output)
     assert result["sent"] == result["served"] + result["rejected"] + result["cancelled"] == 600
     assert result["rejected"] > 0
-    assert set(result["rejections"]) == {"rejected-predicted-ttft"}
+    assert result["rejections"]["rejected-predicted-ttft"] > 0
 
     def reported() -> bool:
         return bool(sandbox.ask("/v1/rejections", pool="default/overload")["total"] == result["rejected"])
 
-    until(reported, "every refusal in the database", 20)
+    until(reported, "every refusal in the database")
     migrations = sandbox.everything("/v1/migrations", pool="default/overload")
     assert migrations
     assert all(item["trigger"] for item in migrations)
@@ -113,7 +122,7 @@ def test_kubectl_applies_shows_and_scales_a_pool(sandbox: RunningSandbox, tmp_pa
 
     def kubectl(*arguments: str) -> str:
         command = ["kubectl", "--kubeconfig", str(sandbox.kubeconfig), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout
 
     assert "created" in kubectl("apply", "-f", str(manifest))
     assert "unchanged" in kubectl("apply", "-f", str(manifest))
@@ -136,7 +145,7 @@ def test_kubectl_scales_one_role_of_a_pool_of_prefill_and_decode(sandbox: Runnin
 
     def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = ["kubectl", "--kubeconfig", str(sandbox.kubeconfig), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
     kubectl("wait", "--for=condition=Ready", "fpool/split", "--timeout=60s").check_returncode()
 
