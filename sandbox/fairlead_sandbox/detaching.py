@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from fairlead_sandbox.errors import AlreadyRunning, StartFailed
 from fairlead_sandbox.state_directory import StateDirectory
 
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 600.0
 
 
 def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Callable[[str], None]) -> str:
