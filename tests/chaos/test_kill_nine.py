@@ -14,6 +14,7 @@ import pytest
 
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.sandbox import RunningSandbox, result_of, running_sandbox, until
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 POOL = "default/chaos"
 
@@ -30,7 +31,7 @@ def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, 
     """Replay, hurt something once sessions flow, and return the replay's figures."""
     started = sandbox.replay(*replay_arguments("chaos", requests, 14, seed), "--json", str(output), "--rows", str(output) + ".rows")
     try:
-        until(lambda: "decoding" if sandbox_is_busy(sandbox) else None, "requests flowing", 30)
+        until(lambda: "decoding" if sandbox_is_busy(sandbox) else None, "requests flowing")
         hurt()
         return result_of(started, output)
     finally:
@@ -40,7 +41,7 @@ def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, 
 def sandbox_is_busy(sandbox: RunningSandbox) -> bool:
     for page in sandbox.metrics_pages:
         try:
-            metrics = httpx.get(page, timeout=2, trust_env=False).text
+            metrics = httpx.get(page, timeout=PATIENCE_SECONDS, trust_env=False).text
             if any(line.startswith("fairlead_router_requests_total{") for line in metrics.splitlines()):
                 return True
         except httpx.HTTPError:
@@ -58,7 +59,7 @@ def check_records(sandbox: RunningSandbox) -> None:
     def settled() -> bool:
         return sandbox.request("GET", "/readyz").status_code == 200 and not spooled(sandbox)
 
-    until(settled, "every spooled batch stored", 40)
+    until(settled, "every spooled batch stored")
     assert sandbox.ask("/v1/audit/verification")["intact"] is True
     migrations = sandbox.everything("/v1/migrations", pool=POOL)
     assert sandbox.everything("/v1/sessions", pool=POOL)

@@ -16,6 +16,7 @@ from fairlead_api.services.plans.objects import ClusterGateway, Target
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT
 from fairlead_testing.running.operator_process import POOLS, running_kubernetes_api
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 POOL = Target.of_pool(CHAT)
@@ -38,7 +39,7 @@ async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[ClusterGatewa
         return
     kubeconfig: str = request.getfixturevalue("kubeconfig")
     client = KubernetesClient.of(kubeconfig)
-    client.session.delete(f"{client.server}{POOLS}/chat", timeout=10)
+    client.session.delete(f"{client.server}{POOLS}/chat", timeout=PATIENCE_SECONDS)
     spec: dict[str, Any] = {"model": "tiny", "replicas": 4, "roles": [{"name": "both", "maxReplicas": 8}]}
     body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": "chat"}, "spec": spec}
     client.call("POST", POOLS, body)

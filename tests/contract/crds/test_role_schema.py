@@ -7,6 +7,7 @@ import pytest
 import requests
 
 from fairlead_testing.running.operator_process import ROLES, running_kubernetes_api
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -26,7 +27,7 @@ def made(client: KubernetesClient, pool: str, **spec: Any) -> str:
 
 
 def patched(client: KubernetesClient, path: str, spec: dict[str, Any]) -> requests.Response:
-    return client.session.patch(client.server + path, json={"spec": spec}, headers=MERGE, timeout=10)
+    return client.session.patch(client.server + path, json={"spec": spec}, headers=MERGE, timeout=PATIENCE_SECONDS)
 
 
 def test_its_scale_is_read_and_written_as_autoscalers_do(client: KubernetesClient) -> None:
@@ -65,7 +66,7 @@ def test_a_change_that_no_pool_could_follow_is_refused(
     client: KubernetesClient, subresource: str, spec: dict[str, Any], message: str
 ) -> None:
     path = f"{ROLES}/fixed-prefill"
-    if not client.session.get(client.server + path, timeout=10).ok:
+    if not client.session.get(client.server + path, timeout=PATIENCE_SECONDS).ok:
         made(client, "fixed", replicas=2)
     refused = patched(client, path + subresource, spec)
     assert refused.status_code == 422
@@ -74,6 +75,8 @@ def test_a_change_that_no_pool_could_follow_is_refused(
 
 def test_an_object_of_another_name_is_refused(client: KubernetesClient) -> None:
     body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePoolRole", "metadata": {"name": "mine"}}
-    answer = client.session.post(client.server + ROLES, json={**body, "spec": {"pool": "p", "role": "decode", "replicas": 1}}, timeout=10)
+    answer = client.session.post(
+        client.server + ROLES, json={**body, "spec": {"pool": "p", "role": "decode", "replicas": 1}}, timeout=PATIENCE_SECONDS
+    )
     assert answer.status_code == 422
     assert "metadata.name must be <pool>-<role>" in answer.json()["message"]

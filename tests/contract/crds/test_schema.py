@@ -18,6 +18,7 @@ from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.schemas.openapi import structural_schema
 from fairlead_testing.running.operator_process import POOLS, ROOT, running_kubernetes_api
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 CRD = ROOT / "crds" / "inferencepools.fairlead.dev.yaml"
@@ -86,7 +87,7 @@ def test_a_strict_api_takes_the_definition(client: KubernetesClient) -> None:
     crd["metadata"]["resourceVersion"] = taken["metadata"]["resourceVersion"]
     query = {"dryRun": "All", "fieldValidation": "Strict"}
     url = f"{client.server}{DEFINITIONS}/inferencepools.fairlead.dev"
-    answer = client.session.put(url, json=crd, params=query, timeout=10)
+    answer = client.session.put(url, json=crd, params=query, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200, answer.text
 
 
@@ -96,7 +97,7 @@ def test_a_strict_api_refuses_the_default_of_the_roles_that_left_out_what_their_
     roles["default"] = [{"name": "both"}]
     headers = {"Content-Type": "application/merge-patch+json"}
     url = f"{client.server}{DEFINITIONS}/inferencepools.fairlead.dev"
-    answer = client.session.patch(url, json={"spec": crd["spec"]}, headers=headers, params={"dryRun": "All"}, timeout=10)
+    answer = client.session.patch(url, json={"spec": crd["spec"]}, headers=headers, params={"dryRun": "All"}, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 422
     assert 'properties[roles].default[0]: Invalid value: "object": no such key: minReplicas' in answer.json()["message"]
 
@@ -171,7 +172,7 @@ def test_the_good_examples_are_accepted_and_read(path: Path, client: KubernetesC
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_the_bad_examples_are_refused_by_name(path: Path, client: KubernetesClient) -> None:
-    response = client.session.post(client.server + POOLS + "?fieldValidation=Strict", json=document(path), timeout=10)
+    response = client.session.post(client.server + POOLS + "?fieldValidation=Strict", json=document(path), timeout=PATIENCE_SECONDS)
     if path.stem in REFUSED_BY_THE_OPERATOR:
         assert response.status_code == 201
         return
@@ -185,7 +186,7 @@ def test_the_bad_examples_are_refused_by_name(path: Path, client: KubernetesClie
 )
 def test_a_name_no_pod_could_bear_is_refused(name: str, message: str, client: KubernetesClient) -> None:
     body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": name}, "spec": {"model": "m"}}
-    response = client.session.post(client.server + POOLS, json=body, timeout=10)
+    response = client.session.post(client.server + POOLS, json=body, timeout=PATIENCE_SECONDS)
     assert response.status_code == 422
     assert message in response.json()["message"]
 
@@ -207,11 +208,14 @@ def test_a_name_no_pod_could_bear_is_refused(name: str, message: str, client: Ku
 )
 def test_a_change_against_a_rule_is_refused_with_its_sentence(patch: dict[str, Any], message: str, client: KubernetesClient) -> None:
     name = "ruled"
-    if not client.session.get(f"{client.server}{POOLS}/{name}", timeout=10).ok:
+    if not client.session.get(f"{client.server}{POOLS}/{name}", timeout=PATIENCE_SECONDS).ok:
         body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": {"name": name}, "spec": {"model": "m"}}
         client.call("POST", POOLS, body)
     response = client.session.patch(
-        f"{client.server}{POOLS}/{name}", json={"spec": patch}, headers={"Content-Type": "application/merge-patch+json"}, timeout=10
+        f"{client.server}{POOLS}/{name}",
+        json={"spec": patch},
+        headers={"Content-Type": "application/merge-patch+json"},
+        timeout=PATIENCE_SECONDS,
     )
     assert response.status_code == 422
     assert message in response.json()["message"]
@@ -236,7 +240,7 @@ def test_a_value_the_operator_would_refuse_is_refused_by_the_api(spec: dict[str,
         "metadata": {"name": "refused"},
         "spec": {"model": "m", **spec},
     }
-    response = client.session.post(client.server + POOLS, json=body, timeout=10)
+    response = client.session.post(client.server + POOLS, json=body, timeout=PATIENCE_SECONDS)
     assert response.status_code == 422
     assert message in response.json()["message"]
     with pytest.raises(InvalidInput):
@@ -259,7 +263,7 @@ def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesCl
     scale = client.call("GET", f"{POOLS}/columns/scale")
     assert (scale["spec"]["replicas"], scale["status"]["replicas"], scale["status"]["selector"]) == (3, 2, "fairlead.dev/pool=columns")
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-    table = client.session.get(f"{client.server}{POOLS}/columns", headers=accept, timeout=10).json()
+    table = client.session.get(f"{client.server}{POOLS}/columns", headers=accept, timeout=PATIENCE_SECONDS).json()
     named = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
     short, wide = ["Name", "Ready", "Desired", "Serving", "Policy", "SLO", "Age"], ["Present", "Attainment", "Model", "Reason"]
     assert named == [*((name, 0) for name in short), *((name, 1) for name in wide)]

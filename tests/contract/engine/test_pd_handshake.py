@@ -14,6 +14,7 @@ from fairlead_router.dialects import Dialect
 from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
 from fairlead_testing.builders.engine_shapes import Shape, shape_of_document
 from fairlead_testing.running.engine import engine_starter
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("vllm-0.32-pd-handshake.json").read_text())
 REQUEST = {"model": "m", "prompt": list(range(300)), "temperature": 0, "ignore_eos": True, "max_tokens": 8}
@@ -33,7 +34,7 @@ def call(body: bytes) -> Call:
 
 def test_both_legs_and_their_answers_have_the_recorded_shape() -> None:
     asked = call(orjson.dumps(REQUEST))
-    with engine_starter() as start, httpx.Client(timeout=20, headers={"content-type": "application/json"}) as client:
+    with engine_starter() as start, httpx.Client(timeout=PATIENCE_SECONDS, headers={"content-type": "application/json"}) as client:
         prefill, decode = start(), start()
         first = prefill_leg(asked, dict(REQUEST))
         assert shape_of_document(orjson.loads(first.body)) == RECORDED["prefill_request"]

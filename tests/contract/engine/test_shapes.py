@@ -12,6 +12,7 @@ import pytest
 
 from fairlead_testing.builders.engine_shapes import CASES, Shape, shape_of
 from fairlead_testing.running.engine import engine_starter
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("vllm-0.32.json").read_text())
 
@@ -20,7 +21,7 @@ RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("vllm-0.32.json")
 def client() -> Iterator[httpx.Client]:
     with engine_starter() as start:
         engine = start("--kv-cache-tokens", "2048", "--stream-interval-ms", "40")
-        with httpx.Client(base_url=engine.url, timeout=20) as client:
+        with httpx.Client(base_url=engine.url, timeout=PATIENCE_SECONDS) as client:
             yield client
 
 

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from fairlead_sandbox.kubernetes_api.serving.server import RunningServer, running_server
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 WIDGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -126,7 +127,7 @@ def client_of(server: RunningServer) -> httpx.Client:
     """An HTTP client with the admin's token."""
     context = ssl.create_default_context(cafile=str(server.certificate_authority))
     headers = {"Authorization": f"Bearer {server.token()}"}
-    return httpx.Client(base_url=server.url, verify=context, headers=headers, timeout=20, trust_env=False)
+    return httpx.Client(base_url=server.url, verify=context, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
 
 
 @pytest.fixture(scope="session")

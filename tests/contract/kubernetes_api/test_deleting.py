@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -90,7 +92,7 @@ def test_a_dependent_stays_while_one_owner_lives(api: httpx.Client, core: str) -
     first, second = make(api, core, "first"), make(api, core, "second")
     make(api, core, "child", first, second)
     delete(api, f"{core}/configmaps/first")
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_SECONDS
     references: list[Any] = []
     while time.monotonic() < end and len(references) != 1:
         references = api.get(f"{core}/configmaps/child").json()["metadata"].get("ownerReferences", [])
@@ -117,7 +119,7 @@ def test_a_foreground_deletion_waits_for_the_dependents(api: httpx.Client, core:
     make(api, core, "child", parent, finalizers=("x.dev/hold",))
     marked = delete(api, f"{core}/configmaps/parent", propagationPolicy="Foreground").json()
     assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end and not api.get(f"{core}/configmaps/child").json()["metadata"].get("deletionTimestamp"):
         pass
     assert api.get(f"{core}/configmaps/parent").status_code == 200

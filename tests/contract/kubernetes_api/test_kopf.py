@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 OPERATOR = """
 import kopf
@@ -39,7 +40,7 @@ def delete(name, logger, **_):
 """
 
 
-def until(read: Callable[[], Any], wanted: Callable[[Any], bool], seconds: float = 15) -> Any:
+def until(read: Callable[[], Any], wanted: Callable[[Any], bool], seconds: float = PATIENCE_SECONDS) -> Any:
     end = time.monotonic() + seconds
     while not wanted(found := read()):
         assert time.monotonic() < end, found

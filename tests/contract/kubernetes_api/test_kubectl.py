@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from fairlead_sandbox.kubernetes_api.serving.server import RunningServer
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
@@ -40,7 +41,7 @@ def kubectl(server: RunningServer, namespace: str, tmp_path_factory: pytest.Temp
 
     def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         command = [str(KUBECTL), "--namespace", namespace, *arguments]
-        return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
     return run
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 MERGE = {"Content-Type": "application/merge-patch+json"}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 PODS = "/api/v1/namespaces/default/pods"
@@ -45,7 +47,7 @@ def conditions(item: dict[str, Any]) -> dict[str, str]:
     return {one["type"]: one["status"] for one in item["status"]["conditions"]}
 
 
-def until(claim: Callable[[], bool], keep: Callable[[int], object] = lambda _: None, seconds: float = 10.0) -> None:
+def until(claim: Callable[[], bool], keep: Callable[[int], object] = lambda _: None, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for the claim and call `keep` with a new number meanwhile."""
     deadline = time.monotonic() + seconds
     number = 0

@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -97,7 +99,7 @@ def test_a_followed_log_goes_on_until_the_pod_ends(api: httpx.Client, core: str,
 
     thread = threading.Thread(target=follow)
     thread.start()
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_SECONDS
     while not seen and time.monotonic() < end:
         time.sleep(0.01)
     with path.open("a") as file:
@@ -115,7 +117,7 @@ def test_a_budget_limits_evictions_and_says_so(api: httpx.Client, core: str, nam
     assert api.post(path, json=body).status_code == 201
     for name in ("a", "b", "c"):
         run(api, core, name)
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end and api.get(f"{path}/b").json()["status"]["currentHealthy"] != 3:
         time.sleep(0.02)
     assert api.get(f"{path}/b").json()["status"]["disruptionsAllowed"] == allowed

@@ -16,6 +16,8 @@ from typing import IO
 import httpx
 import yaml
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 MODULE = "fairlead_sandbox.kubernetes_api.main"
 
 
@@ -93,7 +95,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", MODULE, "--state-dir", str(tmp_path), "--port", str(port)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr.startswith(f"fairlead kubernetes-api: --host/--port: '127.0.0.1:{port}' cannot be used; ")
@@ -103,7 +105,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
 def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
     with process(tmp_path):
         command = [sys.executable, "-m", MODULE, "--state-dir", str(tmp_path)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert ended.returncode == 1
     assert "is in use by another server" in ended.stderr
     assert ended.stderr.count("\n") == 1

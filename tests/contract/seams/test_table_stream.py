@@ -14,6 +14,7 @@ from fairlead_client.lines import BindingsLine, HeartbeatLine, StreamLine, Table
 from fairlead_client.problems import StreamLost
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam, following
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def test_a_stream_is_a_snapshot_and_then_every_change(clients: Clients) -> None:
@@ -78,7 +79,7 @@ async def test_many_bindings_come_in_several_lines_and_none_is_missing(clients: 
 async def test_a_stream_that_falls_silent_is_lost(clients: Clients) -> None:
     stream = clients.router_api.stream("router-0", silence_seconds=0.05)  # the heart beats every 0.2 s here
     with pytest.raises(StreamLost, match="ReadTimeout"):
-        await asyncio.wait_for(drained(stream), 5)
+        await asyncio.wait_for(drained(stream), PATIENCE_SECONDS)
 
 
 async def drained(stream: AsyncIterator[StreamLine]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from fairlead_testing.builders.sandbox_pools import pool
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead, until
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +73,11 @@ def test_a_policy_parameter_of_the_wrong_type_becomes_a_condition_and_what_serve
 
 
 def _chat(sandbox: RunningSandbox, body: object, **options: object) -> httpx.Response:
-    return httpx.post(sandbox.routers[0] + "/v1/chat/completions", json=body, timeout=20, trust_env=False, **options)  # type: ignore[arg-type]  # options are httpx's
+    return httpx.post(sandbox.routers[0] + "/v1/chat/completions", json=body, timeout=PATIENCE_SECONDS, trust_env=False, **options)  # type: ignore[arg-type]  # options are httpx's
 
 
 def test_malformed_json_is_a_400_in_openais_words(served: RunningSandbox) -> None:
-    answer = httpx.post(served.routers[0] + "/v1/chat/completions", content=b'{"model": ', timeout=20, trust_env=False)
+    answer = httpx.post(served.routers[0] + "/v1/chat/completions", content=b'{"model": ', timeout=PATIENCE_SECONDS, trust_env=False)
     assert answer.status_code == 400
     assert "JSON" in answer.json()["error"]["message"]
 
@@ -101,7 +102,7 @@ def test_oversized_headers_are_refused(served: RunningSandbox) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}], ids=["no token", "bad token"])
 def test_the_api_answers_401_without_a_good_token(served: RunningSandbox, headers: dict[str, str]) -> None:
-    answer = httpx.get(served.url("api") + "/v1/pools", headers=headers, timeout=10, trust_env=False)
+    answer = httpx.get(served.url("api") + "/v1/pools", headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
     assert answer.status_code == 401
     assert answer.json()["status"] == 401
     assert answer.headers["content-type"].startswith("application/problem+json")
@@ -109,9 +110,9 @@ def test_the_api_answers_401_without_a_good_token(served: RunningSandbox, header
 
 def test_a_login_link_works_once(served: RunningSandbox) -> None:
     link = served.request("POST", "/v1/login-links", json={"role": "viewer"}).json()
-    first = httpx.post(served.url("api") + "/v1/login", json={"token": link["token"]}, timeout=10, trust_env=False)
+    first = httpx.post(served.url("api") + "/v1/login", json={"token": link["token"]}, timeout=PATIENCE_SECONDS, trust_env=False)
     assert first.status_code == 200
-    second = httpx.post(served.url("api") + "/v1/login", json={"token": link["token"]}, timeout=10, trust_env=False)
+    second = httpx.post(served.url("api") + "/v1/login", json={"token": link["token"]}, timeout=PATIENCE_SECONDS, trust_env=False)
     assert second.status_code == 401
     assert "link" in second.json()["detail"]
 

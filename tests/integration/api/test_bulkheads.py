@@ -13,6 +13,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def outcome(calling: Awaitable[object]) -> tuple[int, str]:
@@ -40,12 +41,12 @@ async def crowd(call: Callable[[], Awaitable[object]], bulkhead: Bulkhead, datab
 
     callers = [asyncio.create_task(call_again_and_again()) for _ in range(40)]
     with psycopg.connect(plain(database_url), autocommit=True) as watcher:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while waiting_for_a_lock(watcher, bulkhead) < bulkhead.connections:
                 await asyncio.sleep(0.05)
     yield outcomes
     done.set()
-    await asyncio.wait_for(asyncio.gather(*callers), 30)
+    await asyncio.wait_for(asyncio.gather(*callers), PATIENCE_SECONDS)
 
 
 def waiting_for_a_lock(watcher: "psycopg.Connection[tuple[object, ...]]", bulkhead: Bulkhead) -> int:

@@ -20,6 +20,7 @@ from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import NotTaken, StrictSystemApi, taken
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:
@@ -55,7 +56,7 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
             stale = await http.get("/v1/pools", headers={"authorization": f"Bearer {person.token}"})
             assert stale.headers["x-fairlead-stale"] == "database-unavailable"
             assert (await http.get("/healthz")).status_code == 200
-            async with asyncio.timeout(2):  # it tells at once what is known, and that is known within two seconds
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while (await http.get("/readyz")).status_code != 503:
                     await asyncio.sleep(0.05)
 
@@ -83,7 +84,7 @@ async def test_who_was_revoked_reads_nothing_while_the_database_is_away(own_post
 
         assert await statuses("/v1/pools") == [200, 200, 200, 200]
         await api.admin.revoke_token(revoked.id)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await statuses("/v1/pools") != [200, 401, 200, 401]:
                 await asyncio.sleep(0.05)
         await statuses("/v1/audit/verification")
@@ -110,13 +111,13 @@ async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_po
                     synced.set()
 
         follower = asyncio.create_task(follow())
-        await asyncio.wait_for(synced.wait(), 10)
+        await asyncio.wait_for(synced.wait(), PATIENCE_SECONDS)
         own_postgres.kill()
         await asyncio.sleep(0.5)
         own_postgres.start()
         await until_ready(api)
         await api.router.post_report(a_report("r1", bindings=(a_binding("after", "a"),)))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while "after" not in seen:
                 await asyncio.sleep(0.05)
         assert not follower.done()
@@ -136,7 +137,7 @@ async def api_process(database_url: str, port: int) -> AsyncIterator["subprocess
     environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens, "FAIRLEAD_WEB": "0"}
     process = subprocess.Popen([sys.executable, "-m", "fairlead_api.main", "--port", str(port)], env=environment)
     try:
-        async with asyncio.timeout(60), httpx.AsyncClient() as http:
+        async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient() as http:
             while True:
                 try:
                     if (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
@@ -201,7 +202,9 @@ async def test_an_impossible_start_ends_with_one_line(database_url: str, changes
         port = taken.getsockname()[1] if "TAKEN_PORT" in changes else free_port()
         environment = {**os.environ, "FAIRLEAD_DATABASE_URL": database_url, **changes}
         command = [sys.executable, "-m", "fairlead_api.main", "--port", str(port), "--wait-for-database", "0"]
-        ended = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        ended = await asyncio.to_thread(
+            subprocess.run, command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
     assert ended.returncode == (1 if said == "does not answer" else 2)
     assert len(ended.stderr.strip().splitlines()) == 1
     assert said in ended.stderr

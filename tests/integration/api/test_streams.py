@@ -13,6 +13,7 @@ from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, 
 from fairlead_client.live import LiveEvent
 from fairlead_testing.running.api import CHAT, SECRETS, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.strict_system_api import StrictSystemApi
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @asynccontextmanager
@@ -32,7 +33,7 @@ async def following(client: StrictSystemApi, router: str = "router-9") -> AsyncI
 
 
 async def until(lines: "asyncio.Queue[StreamLine]", wanted: Callable[[StreamLine], bool]) -> StreamLine:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not wanted(line := await lines.get()):
             pass
         return line
@@ -98,7 +99,7 @@ async def test_a_reader_that_does_not_read_is_cut_off(api: ApiInstance, monkeypa
         "client": ("127.0.0.1", 1),
         "root_path": "",
     }
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await api.app(scope, receive, send)
 
 
@@ -112,14 +113,14 @@ async def test_live_events_tell_pools_and_new_migrations(api: ApiInstance) -> No
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     events: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
     reader = asyncio.create_task(events_of(api.viewer, ("pools", "migrations"), events))
-    first = await asyncio.wait_for(events.get(), 5)
+    first = await asyncio.wait_for(events.get(), PATIENCE_SECONDS)
     assert first is not None
     assert first.event == "pools"
     assert [pool["name"] for pool in json.loads(first.data)] == ["chat"]
     await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
     await api.router.post_report(a_report("r2", bindings=(a_binding("s", "b", previous="a", based_on=1),)))
     moved: LiveEvent | None = None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while moved is None or moved.event != "migrations":
             moved = await events.get()
     assert [item["session"] for item in json.loads(moved.data)] == ["s"]
@@ -127,7 +128,7 @@ async def test_live_events_tell_pools_and_new_migrations(api: ApiInstance) -> No
     await asyncio.wait([reader])
     again: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
     resumed = asyncio.create_task(events_of(api.viewer, ("migrations",), again, str(int(moved.id or 0) - 5000)))
-    missed = await asyncio.wait_for(again.get(), 5)
+    missed = await asyncio.wait_for(again.get(), PATIENCE_SECONDS)
     assert missed is not None
     assert [item["session"] for item in json.loads(missed.data)] == ["s"]
     resumed.cancel()
@@ -139,7 +140,7 @@ async def test_a_fourth_live_stream_is_told_to_poll(api: ApiInstance) -> None:
     readers = []
     for queue in queues[:3]:
         readers.append(asyncio.create_task(events_of(api.viewer, ("pools",), queue)))
-        await asyncio.wait_for(queue.get(), 5)
+        await asyncio.wait_for(queue.get(), PATIENCE_SECONDS)
     await events_of(api.viewer, ("pools",), queues[3])
     told = [queues[3].get_nowait(), queues[3].get_nowait()]
     assert told[0] is not None
@@ -149,7 +150,7 @@ async def test_a_fourth_live_stream_is_told_to_poll(api: ApiInstance) -> None:
     await asyncio.wait(readers)
     third: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
     reader = asyncio.create_task(events_of(api.viewer, ("pools",), third))
-    found = await asyncio.wait_for(third.get(), 5)
+    found = await asyncio.wait_for(third.get(), PATIENCE_SECONDS)
     assert found is not None
     assert found.event == "pools"
     reader.cancel()

@@ -15,6 +15,7 @@ from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.verifying import Verifier
 from fairlead_testing.builders.routing import request, table
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def reported(api: ApiInstance, policy: str) -> None:
@@ -103,7 +104,7 @@ async def test_a_migration_whose_numbers_or_history_do_not_fit_is_found(api: Api
         (replace(stored, trigger=BindingReason.DRAIN), "its session moved as slo, not as drain"),
     ):
         verifier = Verifier()
-        await asyncio.wait_for(verifier.migration(wrong, api.viewer), 10)
+        await asyncio.wait_for(verifier.migration(wrong, api.viewer), PATIENCE_SECONDS)
         assert any(line in problem for problem in verifier.found), verifier.found
     verifier = Verifier()
     await verifier.migration(stored, api.viewer)

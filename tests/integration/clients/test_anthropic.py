@@ -7,13 +7,14 @@ import anthropic
 import pytest
 
 from fairlead_testing.running.client_doors import MODEL, Door, Doors
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 QUESTION = "Tell me about prefix caches. " * 40
 
 
 @pytest.fixture
 async def client(door: Door) -> AsyncIterator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="any", timeout=20, max_retries=0) as made:
+    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="any", timeout=PATIENCE_SECONDS, max_retries=0) as made:
         yield made
 
 
@@ -76,7 +77,7 @@ async def test_errors_are_those_the_client_knows(client: anthropic.AsyncAnthropi
 async def test_the_gateways_own_refusals_are_errors_the_client_knows_too(doors: Doors) -> None:
     door = await doors.gateway(engines=1, gateway_keys=("right",))
     hello: Any = [{"role": "user", "content": "Hello"}]
-    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="wrong", timeout=20, max_retries=0) as stranger:
+    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="wrong", timeout=PATIENCE_SECONDS, max_retries=0) as stranger:
         with pytest.raises(anthropic.AuthenticationError) as caught:
             await stranger.messages.create(model=MODEL, messages=hello, max_tokens=2)
         assert isinstance(caught.value.body, dict)
@@ -90,7 +91,7 @@ async def test_the_gateways_own_refusals_are_errors_the_client_knows_too(doors: 
 
 async def test_a_message_stream_whose_engine_dies_is_an_error_and_not_an_end(doors: Doors) -> None:
     door = await doors.gateway(engines=1)
-    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="any", timeout=20, max_retries=0) as client:
+    async with anthropic.AsyncAnthropic(base_url=door.url, api_key="any", timeout=PATIENCE_SECONDS, max_retries=0) as client:
         with pytest.raises(anthropic.APIError, match="ended early"):
             async with client.messages.stream(
                 model=MODEL,

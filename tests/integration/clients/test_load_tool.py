@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from fairlead_testing.running.client_doors import MODEL, Doors
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import until
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +57,7 @@ async def test_a_short_benchmark_through_the_gateway_ends_without_an_error(doors
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         told, _ = await process.communicate()
     assert process.returncode == 0, told.decode()[-2000:]
     benchmark = json.loads(report.read_text())["benchmarks"][0]

@@ -35,7 +35,7 @@ def stage(kubeconfig: str, tmp_path: Path) -> Iterator[Stage]:
                 if stage.pool(name) is not None:
                     stage.delete(name)
             if operator.process is not None and operator.process.poll() is None:
-                eventually(lambda: not any(stage.pool(name) for name in stage.made), "the pools are gone", 40)
-                eventually(lambda: not any(stage.pods(name) for name in stage.made), "the pods are collected", 20)
+                eventually(lambda: not any(stage.pool(name) for name in stage.made), "the pools are gone")
+                eventually(lambda: not any(stage.pods(name) for name in stage.made), "the pods are collected")
             operator.kill()
             print((tmp_path / "operator.log").read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from fairlead_testing.running.operator_process import Stage, eventually
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 def test_routing_slo_and_early_rejection_change_without_touching_an_instance(stage: Stage) -> None:
@@ -62,7 +63,7 @@ def test_a_new_template_replaces_instances_one_at_a_time(stage: Stage) -> None:
         most = max(most, len([pod for pod in stage.pods("rolling") if not pod["metadata"].get("deletionTimestamp")]))
         return not names & before
 
-    eventually(replaced, "all are new", 25)
+    eventually(replaced, "all are new")
     stage.settle("rolling", 2)
     assert most == 3
     [container] = stage.pods("rolling")[0]["spec"]["containers"]
@@ -113,7 +114,7 @@ def test_settings_that_cannot_be_used_end_the_process_with_one_line() -> None:
         env={"FAIRLEAD_API_URL": "nowhere", "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert result.returncode == 2

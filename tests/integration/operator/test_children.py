@@ -3,6 +3,7 @@
 import pytest
 
 from fairlead_testing.running.operator_process import Stage, eventually
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 SERVICES = "/api/v1/namespaces/default/services"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -17,10 +18,10 @@ def test_a_child_deleted_by_hand_is_back_within_seconds(stage: Stage, path: str,
     stage.client.call("DELETE", f"{path}/{name}", {})
 
     def again() -> dict[str, object] | None:
-        response = stage.client.session.get(f"{stage.client.server}{path}/{name}", timeout=10)
+        response = stage.client.session.get(f"{stage.client.server}{path}/{name}", timeout=PATIENCE_SECONDS)
         return response.json() if response.ok else None
 
-    after = eventually(again, "it is back", 5)
+    after = eventually(again, "it is back")
     assert after["spec"] == before["spec"]
     assert after["metadata"]["uid"] != before["metadata"]["uid"]  # type: ignore[index]  # a JSON document
 
@@ -40,7 +41,7 @@ def test_a_service_of_that_name_survives_a_pools_whole_life(stage: Stage) -> Non
         assert "Service default/mine" in stage.condition("mine", "Degraded")["message"]
         assert "ChildNotOurs" in stage.kubernetes_events("mine")
         stage.delete("mine")
-        eventually(lambda: stage.pool("mine") is None and not stage.pods("mine"), "the pool is gone", 40)
+        eventually(lambda: stage.pool("mine") is None and not stage.pods("mine"), "the pool is gone")
         assert stage.client.call("GET", f"{SERVICES}/mine") == before
     finally:
         stage.client.call("DELETE", f"{SERVICES}/mine", {})
@@ -51,7 +52,7 @@ def test_pods_orphaned_by_one_pool_serve_the_next_one_of_its_name(stage: Stage) 
     stage.settle("again", 2)
     before = {pod["metadata"]["uid"] for pod in stage.pods("again")}
     stage.client.call("DELETE", "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/again", {"propagationPolicy": "Orphan"})
-    eventually(lambda: stage.pool("again") is None, "the pool is gone", 40)
+    eventually(lambda: stage.pool("again") is None, "the pool is gone")
     stage.apply("again", replicas=2)
     stage.settle("again", 2)
     assert {pod["metadata"]["uid"] for pod in stage.pods("again")} == before

@@ -2,6 +2,7 @@
 
 from fairlead.tables import PoolKey
 from fairlead_testing.running.operator_process import ROLES, Stage, eventually
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 def test_an_applied_pool_gets_its_instances_its_service_and_its_status(stage: Stage) -> None:
@@ -112,7 +113,7 @@ def test_a_failed_pod_and_one_deleted_by_hand_are_replaced(stage: Stage) -> None
     failed, deleted = sorted(stage.names("wounded"))
     stage.client.call("DELETE", f"/api/v1/namespaces/default/pods/{deleted}", {})
     stage.client.merge(f"/api/v1/namespaces/default/pods/{failed}/status", {"status": {"phase": "Failed", "conditions": []}})
-    eventually(lambda: not {failed, deleted} & stage.names("wounded"), "both are gone", 25)
+    eventually(lambda: not {failed, deleted} & stage.names("wounded"), "both are gone")
     stage.settle("wounded", 2)
     assert stage.told_transitions(failed)[-1] == "Lost"
     assert {"InstanceLost", "InstanceReplaced"} <= stage.kubernetes_events("wounded")
@@ -142,7 +143,7 @@ def test_an_evicted_instance_is_replaced_and_the_budget_refuses_the_next_until_t
         """The answer's status, and the reason of its first cause, as `kubectl drain NODE` sees them."""
         path = f"/api/v1/namespaces/default/pods/{name}/eviction"
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-        answer = stage.client.session.post(stage.client.server + path, json=body, timeout=10)
+        answer = stage.client.session.post(stage.client.server + path, json=body, timeout=PATIENCE_SECONDS)
         causes = answer.json().get("details", {}).get("causes", [{}])
         return answer.status_code, causes[0].get("reason", "")
 

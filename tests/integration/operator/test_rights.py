@@ -18,6 +18,7 @@ from fairlead_operator.manifests import PoolIdentity
 from fairlead_testing.fakes.system_api import running_fake_system_api
 from fairlead_testing.running.operator_process import ROLES, ROOT, OperatorProcess, Stage, eventually, free_port, health
 from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -109,12 +110,12 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
     for one in (name, split):
         stage.delete(one)
     for one in (name, split):
-        eventually(lambda one=one: stage.pool(one) is None, "the pool is gone", 40)  # type: ignore[misc]
+        eventually(lambda one=one: stage.pool(one) is None, "the pool is gone")  # type: ignore[misc]
 
 
 def test_the_operator_asks_for_exactly_the_rights_of_the_manifest(proxied: tuple[Stage, RecordingProxy]) -> None:
     stage, proxy = proxied
-    stage.client.session.delete(f"{stage.client.server}{LEASES}/fairlead-operator", timeout=10)
+    stage.client.session.delete(f"{stage.client.server}{LEASES}/fairlead-operator", timeout=PATIENCE_SECONDS)
     proxy.start()
     stage.operator.start()
     live_a_whole_life(stage, "righteous")
@@ -163,7 +164,7 @@ def test_without_the_right_to_list_definitions_it_works_and_says_so_once(proxied
     assert "ERROR" not in log
     assert "Traceback" not in log
     stage.delete("modest")
-    eventually(lambda: stage.pool("modest") is None, "the pool is gone", 40)
+    eventually(lambda: stage.pool("modest") is None, "the pool is gone")
 
 
 def test_an_operator_that_starts_before_the_api_waits_for_it_and_says_so(proxied: tuple[Stage, RecordingProxy]) -> None:
@@ -171,7 +172,7 @@ def test_an_operator_that_starts_before_the_api_waits_for_it_and_says_so(proxied
     port = free_port()
     stage.operator.settings |= {"FAIRLEAD_OPERATOR_HEALTH_HOST": "127.0.0.1", "FAIRLEAD_OPERATOR_HEALTH_PORT": str(port)}
     stage.operator.start()
-    status, document = eventually(lambda: tells_why(health(port, "/readyz")), "it says why it waits", 30)
+    status, document = eventually(lambda: tells_why(health(port, "/readyz")), "it says why it waits")
     assert (status, document["state"]) == (503, "waiting")
     assert document["for"].startswith("the Kubernetes API; GET /apis/fairlead.dev/v1alpha1")
     assert health(port, "/healthz") == (200, document)
@@ -181,7 +182,7 @@ def test_an_operator_that_starts_before_the_api_waits_for_it_and_says_so(proxied
     stage.settle("patient", 2)
     assert health(port, "/readyz") == (200, {"state": "leading", "holder": "under-test", "pools": 1})
     stage.delete("patient")
-    eventually(lambda: stage.pool("patient") is None, "the pool is gone", 40)
+    eventually(lambda: stage.pool("patient") is None, "the pool is gone")
 
 
 def tells_why(answer: tuple[int, dict[str, str]] | None) -> tuple[int, dict[str, str]] | None:

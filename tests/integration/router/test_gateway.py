@@ -8,6 +8,7 @@ import pytest
 
 from fairlead.tables import EarlyRejectionFacts, PoolKey
 from fairlead_router.settings import Timeouts
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
@@ -16,7 +17,7 @@ async def _raw(running: RunningRouter, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     writer.write(data)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await reader.read()
     finally:
         writer.close()
@@ -135,7 +136,7 @@ async def test_headers_that_never_end_are_a_431_before_they_fill_memory(world: W
     writer.write(b"GET /healthz HTTP/1.1\r\nx-endless: ")
     sent = 0
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while sent < 10_000_000 and not reader.at_eof():
                 writer.write(b"a" * 16384)
                 await writer.drain()
@@ -220,13 +221,13 @@ async def test_early_rejection_is_a_429_with_retry_after(world: World) -> None:
     assert answer.headers["x-fairlead-rejection"] == "rejected-predicted-ttft"
     assert int(answer.headers["retry-after"]) >= 1
     assert running.busy() == 0
-    await until(lambda: bool(world.api.state.stored("rejections")), 4.0)
+    await until(lambda: bool(world.api.state.stored("rejections")))
 
 
 async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World) -> None:
     running = await world.ready()
     await running.ask()
-    await until(lambda: len(running.pool.kv_usage) == 2, 4.0)
+    await until(lambda: len(running.pool.kv_usage) == 2)
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_requests_total{outcome="served",pool="default/chat"} 1.0' in page
     assert 'fairlead_router_kv_usage{instance="i0",pool="default/chat"} 0.5' in page

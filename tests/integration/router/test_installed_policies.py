@@ -17,6 +17,7 @@ import pytest
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.workloads.kinds import KINDS
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World
 
 POLICY = '''
@@ -103,7 +104,7 @@ async def is_ready(client: httpx.AsyncClient) -> bool:
 def judged(environment: dict[str, str], **routing: object) -> str:
     """What the operator says of a pool with this routing; "" when it takes it."""
     command = [sys.executable, "-c", JUDGE, json.dumps(routing)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout.strip()
 
 
 async def test_a_router_process_routes_by_an_installed_policy(world: World, environment: dict[str, str]) -> None:
@@ -119,8 +120,8 @@ async def test_a_router_process_routes_by_an_installed_policy(world: World, envi
     command = (sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0")
     process = await asyncio.create_subprocess_exec(*command, env=environment | own)
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
-            async with asyncio.timeout(60):
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await is_ready(client):
                     await asyncio.sleep(0.05)
             prompts = [{"model": "mock", "prompt": f"p{number}", "max_tokens": 3} for number in range(4)]
@@ -139,7 +140,7 @@ def test_the_simulator_runs_an_installed_policy_with_its_parameters(environment:
     def simulate(policy: str) -> subprocess.CompletedProcess[str]:
         options = f"--instances 3 --rates 1 --seeds 1 --policies {policy} --trace {trace} --json {tmp_path / 'rows.json'}"
         command = [sys.executable, "-m", "fairlead_cli.main", "simulate", *options.split()]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
     result = simulate("from-end:place=3")
     assert result.returncode == 0, result.stderr

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead_router.settings import Timeouts
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 BODY = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hello"}]}).encode()
@@ -33,7 +34,7 @@ async def _exchange(running: RunningRouter, *pieces: bytes, pause: float = 0.0, 
     if half_close:
         writer.write_eof()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await reader.read()
     finally:
         writer.close()
@@ -172,7 +173,7 @@ async def test_many_clients_with_half_a_head_are_all_ended(world: World) -> None
     connections = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(100)]
     for _, writer in connections:
         writer.write(b"GET /healthz HTTP/1.1\r\nx-slow: ")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in await asyncio.gather(*(reader.read() for reader, _ in connections)))
     for _, writer in connections:
         writer.close()
@@ -198,7 +199,7 @@ async def test_a_second_head_that_dawdles_does_not_cut_the_answer_before_it(worl
     for _ in range(2):
         engine.step.set()
         await asyncio.sleep(0.1)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     assert b"data: [DONE]" in answer
     assert b"408" in answer
     writer.close()
@@ -237,7 +238,7 @@ async def test_a_slow_client_is_not_taken_for_a_silent_engine(world: World) -> N
         % (len(body), body)
     )
     await asyncio.sleep(1.2)
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     assert b"data: [DONE]" in answer
     writer.close()
 
@@ -279,7 +280,7 @@ async def test_retries_are_as_many_as_the_setting_says_and_the_status_is_always_
     assert int(answer.headers["retry-after"]) >= 1
     assert sum(len(engine.seen) for engine in world.engines) == min(8, max_retries + 1)
     await until(lambda: running.busy() == 0)
-    await until(lambda: bool(world.api.state.stored("rejections")), 4.0)
+    await until(lambda: bool(world.api.state.stored("rejections")))
     assert {row.status for row in world.api.state.stored("rejections")} == {502}
 
 

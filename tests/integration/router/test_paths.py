@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead.tables import PoolKey
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
@@ -250,7 +251,7 @@ async def test_an_engine_that_has_seen_enough_of_a_form_is_not_sent_another_requ
     writer.write(head + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nmock\r\n--b\r\n' + b"x" * 100_000)
     await until(lambda: bool(engine.cut_short))
     writer.write(b"x" * 400_000)
-    answer = await asyncio.wait_for(reader.readuntil(b"{}"), 5)
+    answer = await asyncio.wait_for(reader.readuntil(b"{}"), PATIENCE_SECONDS)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in answer
     engine.early_answer = b""
@@ -266,7 +267,7 @@ async def test_an_upload_that_is_refused_halfway_hears_why_and_its_connection_en
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: 3000000\r\n\r\n"
     writer.write(head + b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nnone\r\n--b\r\n' + b"x" * 600_000)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"model_not_found" in answer
     writer.close()
@@ -332,7 +333,7 @@ async def test_usage_is_read_in_each_protocols_own_shape(world: World, path: str
     engine.events = [_event(event) for event in EVENTS[path]]
     answer = await running.client.post(path, json=_document(path))
     assert answer.text == "".join(engine.events)
-    await until(lambda: any(load.completed for load in world.api.state.stored("loads")), 4.0)
+    await until(lambda: any(load.completed for load in world.api.state.stored("loads")))
     (load,) = [load for load in world.api.state.stored("loads") if load.completed]
     assert (load.output_tokens, load.hit_tokens) == (5, 2)
     if path == "/v1/responses":

@@ -19,6 +19,7 @@ from fairlead.tables import RoutingTable
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.running.engine import RunningEngine, engine_starter
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World
 
 TIME_SCALE = 10
@@ -41,7 +42,7 @@ class Live:
         """Put a policy in force."""
         self.table = replace(self.table, version=self.table.version + 1, routing=replace(self.table.routing, policy=policy))
         self.world.api.state.set_table(self.table)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.metric("table_version") != self.table.version:
                 await asyncio.sleep(0.02)
 
@@ -73,7 +74,7 @@ class Live:
 
     async def at_rest(self) -> None:
         """Every request has ended once, and none is counted any more."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.metric("in_flight") or await self.metric("waiting"):
                 await asyncio.sleep(0.05)
         assert await self.metric("accounting_errors_total") == 0
@@ -107,15 +108,15 @@ async def router_process(world: World, engines: dict[str, RunningEngine]) -> Asy
     assert process.stderr is not None
     try:
         ports: dict[str, int] = {}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(ports) < 2:
                 line = json.loads(await process.stderr.readline())
                 if line["event"] in ("listening", "metrics and debug view"):
                     ports[line["event"]] = line["port"]
         drain = asyncio.create_task(process.stderr.read())
         base = f"http://127.0.0.1:{ports['listening']}"
-        async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=30) as client:
-            async with asyncio.timeout(10):
+        async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await is_ready(client):
                     await asyncio.sleep(0.02)
             yield Live(world, client, f"http://127.0.0.1:{ports['metrics and debug view']}", engines, table)

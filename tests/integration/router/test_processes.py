@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World, until
 
 
@@ -39,7 +40,7 @@ async def _start(environment: dict[str, str], port: int, *options: str) -> async
 
 
 async def _ready(port: int) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client, asyncio.timeout(20):
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client, asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
                 if (await client.get("/readyz")).status_code == 200:
@@ -60,13 +61,13 @@ async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_an
     process = await _start(_environment(world), port)
     try:
         await _ready(port)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
             under_way = asyncio.create_task(
                 client.post("/v1/chat/completions", json=_document(stream=True), headers={"x-script": "stepwise"})
             )
             await until(lambda: len(engine.seen) == 1)
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while (await client.get("/readyz")).status_code != 503:
                     await asyncio.sleep(0.02)
             refused = await client.post("/v1/chat/completions", json=_document())
@@ -75,7 +76,7 @@ async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_an
                 engine.step.set()
                 await asyncio.sleep(0.02)
             assert (await under_way).text.endswith("data: [DONE]\n\n")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await process.wait() == 0
     finally:
         if process.returncode is None:
@@ -94,7 +95,7 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
     try:
         await _ready(port)
         await world.api.stop()
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
             for session in sessions:
                 answer = await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": session})
                 homes[session] = answer.headers["x-fairlead-instance"]
@@ -106,17 +107,17 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
     again = await _start(_environment(world), port)
     try:
         await _ready(port)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
             for session in sessions:
                 answer = await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": session})
                 assert answer.headers["x-fairlead-instance"] == homes[session]
         await world.api.start()
-        await until(lambda: len(world.api.state.bindings) == len(sessions), 15.0)
+        await until(lambda: len(world.api.state.bindings) == len(sessions))
         assert {binding.session: binding.instance for binding in world.api.state.bindings.values()} == homes
         assert sorted(change.session for change in world.api.state.stored("bindings")) == sessions
     finally:
         again.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await again.wait() == 0
 
 
@@ -127,14 +128,14 @@ async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
     processes = [await _start(_environment(world, name), port, "--socket-reuse") for name in ("router-0", "router-1")]
     try:
         await _ready(port)
-        await until(lambda: world.api.connected == ["router-0", "router-1"], 20.0)
+        await until(lambda: world.api.connected == ["router-0", "router-1"])
         for _ in range(8):
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
                 assert (await client.post("/v1/chat/completions", json=_document())).status_code == 200
     finally:
         for process in processes:
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert [await process.wait() for process in processes] == [0, 0]
 
 

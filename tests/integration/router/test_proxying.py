@@ -10,6 +10,7 @@ import json
 import pytest
 
 from fairlead_router.settings import Timeouts
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
@@ -54,7 +55,7 @@ async def test_streams_are_passed_on_chunk_by_chunk(world: World) -> None:
     async with running.client.stream("POST", "/v1/chat/completions", json=document, headers={"x-script": "stepwise"}) as answer:
         pieces = answer.aiter_raw()
         for _ in range(3):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 piece = await anext(pieces)
             assert piece.count(b"data: ") == 1
             engine.step.set()
@@ -70,7 +71,7 @@ async def test_usage_asked_for_by_the_client_is_read_from_the_stream(world: Worl
     answer = await running.ask(stream=True, stream_options={"include_usage": True})
     assert '"cached_tokens": 2' in answer.text
     await _settled(running)
-    await until(lambda: any(load.completed for load in world.api.state.stored("loads")), 4.0)
+    await until(lambda: any(load.completed for load in world.api.state.stored("loads")))
     (load,) = [load for load in world.api.state.stored("loads") if load.completed]
     assert (load.output_tokens, load.hit_tokens) == (3, 2)
 
@@ -204,7 +205,7 @@ async def test_what_an_engine_refuses_is_its_clients_fault_and_no_failure_of_the
     assert sum(counters.ttft.counts) == 0
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_requests_total{outcome="rejected-by-engine",pool="default/chat"} 20.0' in page
-    await until(lambda: sum(load.completed for load in world.api.state.stored("loads")) == 1, 4.0)
+    await until(lambda: sum(load.completed for load in world.api.state.stored("loads")) == 1)
     loads = world.api.state.stored("loads")
     assert sum(load.requests for load in loads) == 21
     assert sum(load.failed + load.cancelled + load.ttft_total for load in loads) == 0
@@ -218,7 +219,7 @@ async def test_a_broken_engine_is_left_alone_until_it_works_again(world: World) 
     tried = len(world.engines[0].seen)
     assert tried < 10, "the circuit never opened"
     world.engines[0].broken = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await running.ask()).json()["engine"] != "i0":
             await asyncio.sleep(0.1)
     await _settled(running)

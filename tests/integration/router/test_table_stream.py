@@ -7,6 +7,7 @@ from fairlead.reports.batches import Report
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.tables import PoolKey
 from fairlead_testing.builders.routing_tables import CHAT
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
@@ -33,7 +34,7 @@ async def test_tables_are_taken_live_without_failing_a_request(world: World) -> 
         assert {answer.status_code for answer in answers} == {200}
         engines = {answer.headers["x-fairlead-instance"] for answer in answers}
         assert gone not in engines
-    await until(lambda: any(ack.version == 11 for report in world.api.state.reports.values() for ack in report.acknowledged), 4.0)
+    await until(lambda: any(ack.version == 11 for report in world.api.state.reports.values() for ack in report.acknowledged))
 
 
 async def test_a_deleted_pool_is_a_404_at_once_and_after_a_restart(world: World) -> None:
@@ -57,7 +58,7 @@ async def test_a_pool_deleted_while_the_stream_was_down_goes_with_the_next_snaps
     world.api.state.delete_pool(other)
     assert (await running.ask(model="other")).status_code == 200, "nothing is taken away while the API is silent"
     await world.api.start()
-    await until(lambda: len(running.router.pools) == 1, 8.0)
+    await until(lambda: len(running.router.pools) == 1)
 
 
 async def test_with_the_api_away_a_restarted_router_serves_with_its_tables_and_bindings(world: World) -> None:
@@ -82,11 +83,11 @@ async def test_readiness_tells_how_old_the_oldest_unsent_report_is(world: World)
 
     await world.api.stop()
     assert (await running.ask()).status_code == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await told() < 0.5:
             await asyncio.sleep(0.05)
     await world.api.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await told() > 0:
             await asyncio.sleep(0.05)
 
@@ -100,7 +101,7 @@ async def test_bindings_made_while_the_api_was_away_survive_a_restart_and_reach_
     again = await world.start_router(seed=2)
     assert await _turns(again, SESSIONS) == homes
     await world.api.start()
-    await until(lambda: len(world.api.state.bindings) == len(SESSIONS) and len(again.router.spool) == 0, 10.0)
+    await until(lambda: len(world.api.state.bindings) == len(SESSIONS) and len(again.router.spool) == 0)
     assert {binding.session: binding.instance for binding in world.api.state.bindings.values()} == homes
     assert {binding.version for binding in world.api.state.bindings.values()} == {1}
 
@@ -109,9 +110,9 @@ async def test_reports_whose_acknowledgement_was_lost_are_sent_again_and_stored_
     running = await world.ready(count=2, policy="ear")
     world.api.loses_acknowledgements = True
     await _turns(running, SESSIONS)
-    await until(lambda: world.api.state.received > len(world.api.state.reports) > 0, 6.0)
+    await until(lambda: world.api.state.received > len(world.api.state.reports) > 0)
     world.api.loses_acknowledgements = False
-    await until(lambda: len(running.router.spool) == 0, 8.0)
+    await until(lambda: len(running.router.spool) == 0)
     changes = [change.session for change in world.api.state.stored("bindings")]
     assert sorted(changes) == SESSIONS
     assert running.router.metrics.report_drops == {}
@@ -121,10 +122,10 @@ async def test_reports_wait_while_the_api_answers_errors(world: World) -> None:
     running = await world.ready(count=2, policy="ear")
     world.api.fails_reports_with = 503
     await _turns(running, SESSIONS)
-    await until(lambda: running.router.metrics.reports_failed > 1, 6.0)
+    await until(lambda: running.router.metrics.reports_failed > 1)
     assert len(running.router.spool) > 0
     world.api.fails_reports_with = None
-    await until(lambda: len(running.router.spool) == 0, 8.0)
+    await until(lambda: len(running.router.spool) == 0)
     assert sorted(change.session for change in world.api.state.stored("bindings")) == SESSIONS
 
 
@@ -160,7 +161,7 @@ async def test_when_two_routers_bind_one_session_the_first_writer_wins_at_both(w
         ]
         return len(winners) == len(SESSIONS) and homes[0] == homes[1] == winners
 
-    await until(agreed, 12.0)
+    await until(agreed)
 
 
 async def test_a_drain_told_by_the_api_moves_the_session_and_the_router_follows(world: World) -> None:
@@ -194,11 +195,11 @@ async def test_in_flight_counts_reach_the_api_and_return_to_zero(world: World) -
         latest: Report = max(world.api.state.reports.values(), key=lambda report: report.sent_at)
         return sum(row.in_flight for row in latest.in_flight)
 
-    await until(lambda: bool(world.api.state.reports) and told() == 1, 5.0)
+    await until(lambda: bool(world.api.state.reports) and told() == 1)
     while not task.done():
         engine.step.set()
         await asyncio.sleep(0.01)
-    await until(lambda: told() == 0, 5.0)
+    await until(lambda: told() == 0)
 
 
 async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) -> None:
@@ -214,5 +215,5 @@ async def test_a_full_spool_drops_samples_first_and_counts_them(world: World) ->
     assert running.router.metrics.report_drops.get("history", 0) == 0
     await until(lambda: running.router.spool.size <= 64 * 1024)  # a post that is under way may be too much for a moment
     await world.api.start()
-    await until(lambda: len(running.router.spool) == 0, 10.0)
+    await until(lambda: len(running.router.spool) == 0)
     assert len({change.session for change in world.api.state.stored("bindings")}) == 144

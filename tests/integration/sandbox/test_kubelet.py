@@ -18,6 +18,7 @@ from fairlead_sandbox.kubeconfig import read_kubeconfig
 from fairlead_sandbox.kubernetes_api.serving.server import running_server
 from fairlead_sandbox.kubernetes_client import KubernetesClient
 from fairlead_sandbox.probing import ask_http
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -60,7 +61,7 @@ class Node:
             env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
         )
         assert self.kubelet.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (await self.kubelet.stdout.readline()).startswith(b"ready"):
                 pass
 
@@ -84,7 +85,7 @@ class Node:
     async def names(self) -> set[str]:
         return {pod["metadata"]["name"] for pod in (await self.client.request("GET", PODS))["items"]}
 
-    async def until(self, name: str, claim: Callable[[dict[str, Any]], object], seconds: float = 20.0) -> dict[str, Any]:
+    async def until(self, name: str, claim: Callable[[dict[str, Any]], object], seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
         while not claim(pod := await self.pod(name)):
             assert time.monotonic() < deadline, f"not within {seconds} s: {pod.get('status')}"
@@ -226,7 +227,7 @@ async def test_a_node_that_was_silent_is_ready_again_with_its_pods_when_its_kube
         assert {taint["effect"] for taint in shown["spec"]["taints"]} == {"NoSchedule"}, "the only node is never emptied"
         after = await node.until("chat-c1", is_ready)
         assert engine_of(after) == before
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (await node.client.request("GET", "/api/v1/nodes/sandbox"))["spec"].get("taints"):
                 await asyncio.sleep(0.1)
 
@@ -254,12 +255,12 @@ async def test_pods_keep_running_while_the_api_is_away_and_are_reported_when_it_
 
 
 async def _until_gone(node: Node, name: str) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while name in await node.names():
             await asyncio.sleep(0.05)
 
 
-async def _until(claim: Callable[[], bool], seconds: float = 10.0) -> None:
+async def _until(claim: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while not claim():
             await asyncio.sleep(0.05)

@@ -21,6 +21,7 @@ from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.postgres import DATABASE, USER, PostgresServer, ServerUser, check_external, embedded_server
 from fairlead_sandbox.processes import Asked, ProcessSpec
 from fairlead_sandbox.supervisor import Supervisor
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ async def test_what_was_acknowledged_survives_a_killed_server_that_is_restarted(
         assert first is not None
         assert identity_of(first) is not None
         os.kill(first, signal.SIGKILL)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while supervisor.notes[0].state != "ready" or supervisor.notes[0].pid == first:
                 await asyncio.sleep(0.05)
         assert await rows(server) == 1000
@@ -87,7 +88,7 @@ async def test_a_server_left_by_a_killed_supervisor_is_replaced(folder: Path) ->
     server.prepare()
     stray = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await server.is_ready():
                 await asyncio.sleep(0.05)
         async with supervised(server, folder) as supervisor:

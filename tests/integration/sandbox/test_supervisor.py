@@ -17,6 +17,7 @@ from fairlead_sandbox.log_streams import Console
 from fairlead_sandbox.processes import PrintedLine, ProcessSpec, Started, Step
 from fairlead_sandbox.state_directory import ProcessNote
 from fairlead_sandbox.supervisor import Supervisor
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 SOON = Backoff(first_seconds=0.02, longest_seconds=0.05, forgive_after_seconds=30.0)
 FOREVER = "import time; print('ready now', flush=True); time.sleep(600)"
@@ -35,7 +36,7 @@ def note_of(supervisor: Supervisor, name: str) -> ProcessNote:
     return next(note for note in supervisor.notes if note.name == name)
 
 
-async def eventually(claim: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(claim: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while not claim():
             await asyncio.sleep(0.02)

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_testing.running.engine import RunningEngine, StartEngine
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 CHAT = "/v1/chat/completions"
 
@@ -30,7 +31,7 @@ def metric(url: str, name: str, **labels: str) -> float:
 
 
 def wait_for(url: str, name: str, value: float, **labels: str) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while metric(url, name, **labels) != value:
         assert time.monotonic() < deadline, f"{name} never became {value}"
 
@@ -64,10 +65,10 @@ def test_a_whole_answer_has_its_words_usage_and_reason(start_engine: StartEngine
     second = httpx.post(f"{engine.url}{CHAT}", json=chat(text, max_tokens=5)).json()
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 112
     assert second["choices"] == first["choices"], "equal prompts get equal answers"
-    completion = httpx.post(f"{engine.url}/v1/completions", json={"model": "m", "prompt": text}, timeout=10).json()
+    completion = httpx.post(f"{engine.url}/v1/completions", json={"model": "m", "prompt": text}, timeout=PATIENCE_SECONDS).json()
     assert completion["usage"]["completion_tokens"] == 16
     assert completion["choices"][0]["finish_reason"] == "length"
-    unlimited = httpx.post(f"{engine.url}{CHAT}", json=chat(text), timeout=10).json()
+    unlimited = httpx.post(f"{engine.url}{CHAT}", json=chat(text), timeout=PATIENCE_SECONDS).json()
     assert unlimited["usage"]["completion_tokens"] == 128
     assert unlimited["choices"][0]["finish_reason"] == "stop"
 
@@ -143,7 +144,7 @@ def test_a_full_waiting_list_is_answered_with_503(start_engine: StartEngine) -> 
     engine = start_engine("--max-running", "1", "--max-waiting", "1")
 
     async def three() -> list[httpx.Response]:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
             long = asyncio.ensure_future(client.post(f"{engine.url}{CHAT}", json=chat(max_tokens=60)))
             while (await client.get(f"{engine.url}/metrics")).text.find('num_requests_running{engine="0",model_name="m"} 1') < 0:
                 pass
@@ -196,7 +197,7 @@ def test_models_version_and_readiness_are_served(start_engine: StartEngine) -> N
 
 def test_failures_happen_as_asked(engine: RunningEngine) -> None:
     def post(failure: str, **fields: Any) -> httpx.Response:
-        return httpx.post(f"{engine.url}{CHAT}", json=chat(**fields), headers={"x-sim-fail": failure}, timeout=5)
+        return httpx.post(f"{engine.url}{CHAT}", json=chat(**fields), headers={"x-sim-fail": failure}, timeout=PATIENCE_SECONDS)
 
     with pytest.raises(httpx.TransportError):
         post("refuse")
@@ -240,7 +241,7 @@ async def refuses_connections(url: str) -> bool:
 
 
 async def test_on_sigterm_it_finishes_what_runs_and_refuses_what_is_new(engine: RunningEngine) -> None:
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         stream = events(client, engine.url, max_tokens=40)
         await anext(stream)
         engine.process.terminate()

@@ -13,6 +13,7 @@ from fairlead.kv_events.predictions import predict
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
 from fairlead_router.kv_events.wire import decode
 from fairlead_testing.running.engine import RunningEngine, StartEngine
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 FLAGS = (
     "--kv-events-endpoint", "tcp://*:0", "--kv-events-replay-endpoint", "tcp://*:0", "--kv-events-topic", "kv@pod-0@m",
@@ -52,7 +53,7 @@ def complete(engine: RunningEngine, name: int, prompt: str) -> RecordedRequest:
     token_ids = httpx.post(f"{engine.url}/tokenize", json={"model": "m", "prompt": prompt}).json()["tokens"]
     sent = time.time()
     body = {"model": "m", "prompt": prompt, "max_tokens": 20}
-    answer = httpx.post(f"{engine.url}/v1/completions", json=body, timeout=30).json()
+    answer = httpx.post(f"{engine.url}/v1/completions", json=body, timeout=PATIENCE_SECONDS).json()
     usage = answer["usage"]
     output = httpx.post(f"{engine.url}/tokenize", json={"model": "m", "prompt": answer["choices"][0]["text"]}).json()["tokens"]
     return RecordedRequest(

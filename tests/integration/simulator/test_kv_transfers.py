@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_testing.running.engine import RunningEngine, StartEngine
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 PROMPT = "word" * 1600
 """1,600 tokens: 100 blocks."""
@@ -31,7 +32,7 @@ def metric(engine: RunningEngine, name: str, **labels: str) -> float:
 
 
 def post(engine: RunningEngine, path: str, **fields: Any) -> dict[str, Any]:
-    answer = httpx.post(f"{engine.url}{path}", json=fields, timeout=20)
+    answer = httpx.post(f"{engine.url}{path}", json=fields, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -47,7 +48,7 @@ def computed(engine: RunningEngine) -> float:
 
 
 def wait_until_free(engine: RunningEngine) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while metric(engine, "kv_cache_usage_perc"):
         assert time.monotonic() < deadline, "the blocks were never freed"
         time.sleep(0.01)

@@ -14,6 +14,7 @@ from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow, write_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 from fairlead_testing.running.engine import StartEngine
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 COMMAND = [sys.executable, "-m", "fairlead_simulator.replay"]
 FAST = ("--time-scale", "100", "--prefill-tokens-per-second", "40000")
@@ -136,7 +137,7 @@ def test_an_engine_killed_in_the_middle_costs_failures_but_no_lost_request(start
             time.sleep(0.01)
         time.sleep(0.5)
         first.process.kill()
-        running.communicate(timeout=60)
+        running.communicate(timeout=PATIENCE_SECONDS)
     found = figures(out)
     assert running.returncode == 0
     assert found["sent"] == 60 == found["served"] + found["failed"]
@@ -151,12 +152,12 @@ def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(start_eng
     source = ("--generate", "conversation", "--requests", "20", "--rate", "100", "--loop")
     command = [*COMMAND, *source, "--url", engine.url, "--json", str(out), "--rows", str(rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while "-r2" not in (rows.read_text() if rows.exists() else ""):
             assert time.monotonic() < deadline, "the third repetition never came"
             time.sleep(0.05)
         running.send_signal(number)
-        printed, _ = running.communicate(timeout=20)
+        printed, _ = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 0
     found = figures(out)
     assert found["accounted"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fairlead_operator.cluster import ClusterUnavailable
 from fairlead_operator.pool_worker import PoolWorker, Turns
 from fairlead_operator.settings import Pace
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 PACE = Pace(least=0.001, busy=0.01, settled=0.05)
 
@@ -77,7 +78,7 @@ async def daemon(worker: PoolWorker) -> AsyncIterator[None]:
 
 
 async def until(wish: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not wish():
             await asyncio.sleep(0.001)
 
@@ -121,14 +122,14 @@ async def test_finalizing_goes_on_until_the_pool_may_go_and_never_beside_a_recon
         await asyncio.sleep(0.01)
         assert script.steps == ["reconcile"]
     script.is_open.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await finalizing
     assert script.steps == ["reconcile", "finalize", "finalize", "finalize"]
 
 
 async def test_a_deletion_is_reported_until_it_is_known() -> None:
     script = Script([0.01, None])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await PoolWorker(script, "ns/chat", turns()).report_deletion()
     assert script.steps == ["report", "report"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import HIGH_WATER, UpstreamConnection, UpstreamFailure
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -171,7 +172,7 @@ async def test_bytes_nobody_asked_for_close_an_idle_connection() -> None:
         connection = await _ask(pool, address)
         assert await _body(connection) == b"ok"
         pool.release(connection)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not connection.closed:
                 await asyncio.sleep(0.01)
         assert pool.take_idle(address) is None

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_sandbox.identities import MARK, ProcessIdentity, end_processes, identity_of, is_alive, marked_processes, send_signal
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 SLEEP = "import sys, time; sys.stdout.write('on'); sys.stdout.flush(); time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
@@ -48,7 +49,7 @@ def test_a_reused_pid_is_not_taken_for_the_process_that_had_it_before(child: "su
 
 def test_a_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as ended:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while identity_of(ended.pid) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)

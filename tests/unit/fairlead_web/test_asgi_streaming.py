@@ -6,11 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.asgi_streaming import StreamingAsgiTransport, streaming
 
 
 def client(app: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=StreamingAsgiTransport(app), base_url="http://api", timeout=5)
+    return httpx.AsyncClient(transport=StreamingAsgiTransport(app), base_url="http://api", timeout=PATIENCE_SECONDS)
 
 
 async def test_chunks_arrive_before_the_answer_ends() -> None:
@@ -60,7 +61,7 @@ async def test_an_app_learns_that_its_client_has_gone() -> None:
     async with client(app) as http:
         async with http.stream("GET", "/") as answer:
             await anext(answer.aiter_raw())
-        assert await asyncio.wait_for(told, 2) == "http.disconnect"
+        assert await asyncio.wait_for(told, PATIENCE_SECONDS) == "http.disconnect"
 
 
 async def test_the_body_reaches_the_app_whole() -> None:

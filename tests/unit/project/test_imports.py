@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[3]
 
 READ_A_SPEC = """
@@ -21,7 +23,7 @@ CHECK_ITS_POLICY = f"{READ_A_SPEC}\nBUILT_IN.check_parameters(spec.routing.polic
 def modules_after(code: str) -> set[str]:
     """Names of the modules a new interpreter has loaded after `code`."""
     script = f"{code}\nimport sys\nprint(*sys.modules, sep='\\n')"
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
     return set(answer.stdout.splitlines())
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import httpx
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 Shape = Any
 """JSON: the shape of a document, with its fields in order.
 
@@ -201,7 +203,7 @@ def _events(text: str) -> list[Shape]:
 def record(url: str, model: str, file: Path) -> None:
     """Add the shapes of this server's answers to the file."""
     recorded: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    with httpx.Client(base_url=url, timeout=60) as client:
+    with httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
         for name, method, path, body in CASES:
             shape = shape_of(client, model, method, path, body)
             if name not in recorded or recorded[name] == _UNSERVED:

@@ -24,6 +24,7 @@ from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import StrictSystemApi
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 CHAT = PoolKey(namespace="default", name="chat")
 SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system-operator", "system-router")}
@@ -103,7 +104,10 @@ def system_api(app: FastAPI, role: str) -> SystemApi:
 
 
 async def until_ready(api: ApiInstance) -> None:
-    async with asyncio.timeout(30), httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http:
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app)) as http,
+    ):
         while (await http.get("/readyz")).status_code != 200:
             await asyncio.sleep(0.1)
 

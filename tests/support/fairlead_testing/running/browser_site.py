@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
 
 SESSION_COOKIE = "fairlead-session"
@@ -53,7 +54,7 @@ def running_site() -> Iterator[RunningSite]:
     server = Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    assert ready.wait(20), "the web UI did not start"
+    assert ready.wait(PATIENCE_SECONDS), "the web UI did not start"
     try:
         yield RunningSite(url=url, fake=fake, loop=holder["loop"])
     finally:
@@ -68,7 +69,7 @@ def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **op
     """
     settings = {"viewport": {"width": 1280, "height": 900}, **options}
     context = chromium.new_context(**settings)  # type: ignore[arg-type]  # options vary by test
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE_SECONDS * 1000)
     context.add_cookies([{"name": SESSION_COOKIE, "value": f"{role}-token", "url": site.url}])
     return context
 
@@ -84,7 +85,7 @@ def watch_troubles(page: Page, origin: str) -> list[str]:
     return troubles
 
 
-def wait_until(page: Page, expression: str, seconds: float = 5.0) -> None:
+def wait_until(page: Page, expression: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Polls a JavaScript expression until it is true.
 
     Playwright's own wait evaluates a string inside the page, which the pages forbid.

@@ -20,6 +20,7 @@ import yaml
 from fairlead.pool_states import PoolState
 from fairlead.tables import PoolKey
 from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, FakeSystemApi
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient, PodPhases
 
 Value = TypeVar("Value")
@@ -35,7 +36,7 @@ POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 ROLES = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
 
 
-def eventually(look: Callable[[], Value | None], wish: str, seconds: float = 15.0) -> Value:
+def eventually(look: Callable[[], Value | None], wish: str, seconds: float = PATIENCE_SECONDS) -> Value:
     """The first truthy value `look` gives; an AssertionError saying the wish when it does not come."""
     deadline = time.monotonic() + seconds
     while True:
@@ -53,7 +54,7 @@ def install_definitions(client: KubernetesClient) -> None:
         path = f"{DEFINITIONS}/{definition['metadata']['name']}?fieldManager=fairlead-tests&force=true"
         client.call("PATCH", path, definition, content="application/apply-patch+yaml")
     for served in (POOLS, ROLES):
-        eventually(lambda path=served: client.session.get(client.server + path, timeout=5).ok, "the CRD is served")  # type: ignore[misc]
+        eventually(lambda path=served: client.session.get(client.server + path, timeout=PATIENCE_SECONDS).ok, "the CRD is served")  # type: ignore[misc]
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
             yield str(kubeconfig)
         finally:
             process.terminate()
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE_SECONDS)
 
 
 def free_port() -> int:
@@ -101,7 +102,7 @@ def free_port() -> int:
 def health(port: int, path: str) -> tuple[int, dict[str, str]] | None:
     """Status and document; None while nobody listens."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SECONDS) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -138,13 +139,13 @@ class OperatorProcess:
         """kill -9."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=PATIENCE_SECONDS)
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=PATIENCE_SECONDS)
 
 
 @dataclass(slots=True)
@@ -184,7 +185,7 @@ class Stage:
         self.client.merge(f"{POOLS}/{name}", {"spec": spec})
 
     def pool(self, name: str) -> dict[str, Any] | None:
-        response = self.client.session.get(f"{self.client.server}{POOLS}/{name}", timeout=10)
+        response = self.client.session.get(f"{self.client.server}{POOLS}/{name}", timeout=PATIENCE_SECONDS)
         document: dict[str, Any] | None = response.json() if response.ok else None
         return document
 

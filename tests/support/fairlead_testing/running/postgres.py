@@ -33,6 +33,7 @@ FAST = [
     *("listen_addresses=", "max_connections=200", "shared_buffers=64MB"),
 ]
 MEMORY = Path("/dev/shm")
+START_SECONDS = 120
 NEEDED_BYTES = 2 * 1024**3
 TEMPLATE = "fairlead_template"
 
@@ -90,7 +91,7 @@ class PostgresProcess:
         command = [*as_nobody(), str(binaries() / "postgres"), "-D", str(data), "-k", str(self.folder), *options]
         self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         log.close()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_SECONDS
         while True:
             try:
                 psycopg.connect(plain(self.url), connect_timeout=2).close()
@@ -188,7 +189,7 @@ def _join(folder: Path) -> IO[str]:
 
 def _start_guard(folder: Path) -> None:
     guard = subprocess.Popen([sys.executable, __file__, str(folder)], start_new_session=True)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + START_SECONDS
     while not (folder / "ready").exists():
         if guard.poll() is not None or time.monotonic() > deadline:
             log = folder / "log"

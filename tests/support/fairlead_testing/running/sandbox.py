@@ -21,6 +21,7 @@ import yaml
 
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import RunNote, StateDirectory
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[4]
 FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
@@ -32,7 +33,7 @@ POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 Value = TypeVar("Value")
 
 
-def until(seen: Callable[[], Value | None], what: str, seconds: float = 60.0) -> Value:
+def until(seen: Callable[[], Value | None], what: str, seconds: float = PATIENCE_SECONDS) -> Value:
     """Ask again and again until the answer is true; fails the test with the last answer after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -43,7 +44,9 @@ def until(seen: Callable[[], Value | None], what: str, seconds: float = 60.0) ->
         time.sleep(0.2)
 
 
-def fairlead(*arguments: str, timeout: float = 180.0, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+def fairlead(
+    *arguments: str, timeout: float = 5 * PATIENCE_SECONDS, environment: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run the command line to its end."""
     return subprocess.run(
         [*FAIRLEAD, *arguments],
@@ -93,7 +96,7 @@ class RunningSandbox:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
-        return httpx.request(method, self.url("api") + path, headers=headers, timeout=15, trust_env=False, **options)
+        return httpx.request(method, self.url("api") + path, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False, **options)
 
     def everything(self, path: str, **query: str | int) -> list[dict[str, Any]]:
         """All pages of a list."""
@@ -114,7 +117,7 @@ class RunningSandbox:
         headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}", "content-type": content_type}
         content = None if body is None else json.dumps(body)
         return httpx.request(
-            method, cluster["server"] + path, content=content, headers=headers, verify=context, timeout=15, trust_env=False
+            method, cluster["server"] + path, content=content, headers=headers, verify=context, timeout=PATIENCE_SECONDS, trust_env=False
         )
 
     def apply_pool(self, document: Mapping[str, Any]) -> httpx.Response:
@@ -142,7 +145,7 @@ class RunningSandbox:
                 return dict(condition)
         return {}
 
-    def until_ready(self, name: str, replicas: int, seconds: float = 90.0) -> None:
+    def until_ready(self, name: str, replicas: int) -> None:
         """Wait until the pool is Ready with exactly so many instances serving in the routing table and nothing
         draining.
         """
@@ -155,7 +158,7 @@ class RunningSandbox:
             serving = [instance for instance in live if instance["state"] == "Serving"]
             return len(live) == len(serving) == replicas
 
-        until(settled, f"pool {name} ready with {replicas}", seconds)
+        until(settled, f"pool {name} ready with {replicas}", 2 * PATIENCE_SECONDS)
 
     def pid(self, process: str) -> int:
         for note in self.note.processes:
@@ -171,7 +174,7 @@ class RunningSandbox:
         def back() -> bool:
             return any(note.name == process and note.pid not in {None, before} and note.state == "ready" for note in self.note.processes)
 
-        until(back, f"{process} restarted", 60)
+        until(back, f"{process} restarted")
 
     def replay(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start `fairlead replay` against all routers of the sandbox."""
@@ -207,8 +210,8 @@ def is_listening(url: str) -> bool:
         return probe.connect_ex((parts.hostname or "127.0.0.1", parts.port or 80)) == 0
 
 
-def result_of(replay: "subprocess.Popen[str]", json_file: Path, seconds: float = 180.0) -> dict[str, Any]:
+def result_of(replay: "subprocess.Popen[str]", json_file: Path) -> dict[str, Any]:
     """Wait for a replay to end well and return its JSON."""
-    output, _ = replay.communicate(timeout=seconds)
+    output, _ = replay.communicate(timeout=5 * PATIENCE_SECONDS)
     assert replay.returncode == 0, output[-2000:]
     return dict(json.loads(json_file.read_text()))

@@ -21,6 +21,7 @@ from fairlead_testing.fakes.system_api import OPERATOR_TOKEN, ROUTER_TOKEN, Fake
 from fairlead_testing.running.api import SECRETS, settings_for
 from fairlead_testing.running.postgres import plain, with_database
 from fairlead_testing.running.strict_system_api import StrictSystemApi
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 Line = TypeVar("Line", bound=StreamLine)
 
@@ -64,7 +65,7 @@ class Followed:
 
     async def until(self, kind: type[Line]) -> Line:
         """The next line of this kind; others are passed over."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not isinstance(line := await self.lines.get(), kind):
                 pass
             return line
@@ -72,7 +73,7 @@ class Followed:
     async def snapshot(self) -> list[StreamLine]:
         """Everything before the next SyncedLine, without heartbeats."""
         found: list[StreamLine] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not isinstance(line := await self.lines.get(), SyncedLine):
                 if not isinstance(line, HeartbeatLine):
                     found.append(line)
@@ -179,7 +180,7 @@ async def real_seam(database_url: str) -> AsyncIterator[Seam]:
     server = _Server(config)
     serving = asyncio.create_task(server.serve())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not server.started:
                 assert not serving.done(), "the API did not start"
                 await asyncio.sleep(0.02)

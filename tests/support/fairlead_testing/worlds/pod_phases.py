@@ -14,6 +14,8 @@ import orjson
 import requests
 import yaml
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 _READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
@@ -40,7 +42,7 @@ class KubernetesClient:
 
     def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> dict[str, Any]:
         """One request; raises AssertionError with the server's message when it is refused."""
-        response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=10)
+        response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=PATIENCE_SECONDS)
         assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
         answer: dict[str, Any] = orjson.loads(response.content)
         return answer
@@ -82,14 +84,14 @@ class PodPhases:
         if pod["metadata"].get("deletionTimestamp"):
             if not self.ends:
                 return
-            self.client.session.delete(self.client.server + path, json={"gracePeriodSeconds": 0}, timeout=10)
+            self.client.session.delete(self.client.server + path, json={"gracePeriodSeconds": 0}, timeout=PATIENCE_SECONDS)
         elif pod["metadata"]["name"] not in self.frozen and self.starts and not (pod.get("status") or {}).get("podIP"):
             status = {"phase": "Running", "podIP": f"127.50.0.{next(self.addresses)}", "conditions": [_READY]}
             self.client.session.patch(
                 self.client.server + path + "/status",
                 json={"status": status},
                 headers={"Content-Type": "application/merge-patch+json"},
-                timeout=10,
+                timeout=PATIENCE_SECONDS,
             )
 
 

@@ -24,12 +24,13 @@ from fairlead_router.serving import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN, FakeSystemApi
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "tok "}}]}
 USAGE = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something other tasks bring about; fails after `seconds`."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -303,7 +304,7 @@ class World:
         server = GatewayServer(server_config(router.gateway, router.connection_limits()), asyncio.get_running_loop(), lambda: None)
         router.start()
         served = asyncio.create_task(server.serve(sockets=[listener]))
-        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, trust_env=False)
+        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, trust_env=False)
         admin = httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, AdminApp(router.informing))), base_url="http://admin")
         running = RunningRouter(router=router, server=server, port=port, client=client, served=served, admin=admin)
         self.routers.append(running)

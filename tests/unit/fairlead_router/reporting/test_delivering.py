@@ -21,6 +21,7 @@ from fairlead_router.reporting.lanes import Lane
 from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class Api:
@@ -177,7 +178,7 @@ async def test_a_new_table_is_acknowledged_while_the_lanes_are_busy(tmp_path: Pa
     _append(spool, "a")
     api.poison = {"a"}  # no lane gets through
     sending = asyncio.create_task(delivery.send_forever())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while api.state is None:
             await asyncio.sleep(0.01)
     sending.cancel()

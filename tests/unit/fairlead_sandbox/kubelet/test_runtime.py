@@ -10,6 +10,7 @@ import pytest
 from fairlead_sandbox.identities import ProcessIdentity
 from fairlead_sandbox.kubelet.node import claim_addresses
 from fairlead_sandbox.kubelet.runtime import Exit, ProcessRuntime
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ async def test_what_a_process_writes_while_its_log_is_cut_is_kept(tmp_path: Path
 
     monkeypatch.setattr(os, "pwrite", copy_while_it_writes)
     bounding = asyncio.create_task(runtime.bound_logs(every_seconds=0.01))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while log.stat().st_size > 5_100:
             await asyncio.sleep(0.01)
     bounding.cancel()

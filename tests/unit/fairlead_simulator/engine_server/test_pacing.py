@@ -7,6 +7,7 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.requests import Generation
 from fairlead_simulator.engine_server.statistics import EngineStatistics
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 def a_generation() -> Generation:
@@ -30,4 +31,4 @@ def test_requests_may_come_faster_than_the_loops_timers_tell_apart() -> None:
         return tokens
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(asyncio.wait_for(pairs(), 10)) == [2] * 400
+        assert runner.run(asyncio.wait_for(pairs(), PATIENCE_SECONDS)) == [2] * 400

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fairlead_simulator.replay.http_client import AnswerMalformed, AnswerReader, ConnectFailed, ConnectionBroke, HttpClient, Origin
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nX-One: 1\r\ncontent-length: 2\r\n\r\nok"
@@ -103,7 +104,7 @@ async def test_a_cancelled_request_cuts_its_connection() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(cut.wait(), 5)
+    await asyncio.wait_for(cut.wait(), PATIENCE_SECONDS)
     server.close()
 
 

@@ -13,6 +13,7 @@ from fairlead_api.services.streams.live import BACKLOG, Listener, Live, Snapshot
 from fairlead_api.services.streams.notices import BindingsChanged
 from fairlead_api.services.streams.sharing import Shared
 from fairlead_api.services.streams.tables import TableStream
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 POOL = PoolKey(namespace="n", name="p")
 
@@ -81,7 +82,7 @@ async def test_a_gap_is_filled_by_a_new_snapshot_once_the_database_is_back() -> 
     stream.on_gap()
     assert b"heartbeat" in await anext(lines)
     store.rows, store.away = [binding("late")], False
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while b"late" not in await anext(lines):
             pass
 
