@@ -34,7 +34,7 @@ def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, dir
     sandbox.scale_pool(name, 3).raise_for_status()
     time.sleep(10.0)
     sandbox.scale_pool(name, 4).raise_for_status()
-    result = result_of(replay, output, 300.0)
+    result = result_of(replay, output)
     time.sleep(3.0)
     print(f"{policy}: {result['served']:,} of {result['sent']:,} served, {result['rejected']:,} refused", flush=True)
     sandbox.scale_pool(name, 1).raise_for_status()

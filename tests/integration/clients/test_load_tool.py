@@ -71,5 +71,7 @@ async def test_a_short_benchmark_through_the_gateway_ends_without_an_error(doors
 def http_answers(url: str) -> str:
     """How an engine answered, by handler and class of status."""
     return "\n".join(
-        line.replace('status="', " ") for line in httpx.get(f"{url}/metrics").text.splitlines() if line.startswith("http_requests_total")
+        line.replace('status="', " ")
+        for line in httpx.get(f"{url}/metrics", timeout=PATIENCE_SECONDS).text.splitlines()
+        if line.startswith("http_requests_total")
     )

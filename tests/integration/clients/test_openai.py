@@ -13,6 +13,7 @@ import pytest
 
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.running.client_doors import MODEL, Door, Doors
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import until
 
 TURNS = "Tell me about prefix caches. " * 40
@@ -243,4 +244,4 @@ async def test_the_gateway_names_one_model_also_when_its_name_has_a_slash(doors:
 
 def running_requests(url: str) -> int:
     """What the engine says of itself."""
-    return int(httpx.get(f"{url}/load").json()["server_load"])
+    return int(httpx.get(f"{url}/load", timeout=PATIENCE_SECONDS).json()["server_load"])

@@ -29,7 +29,7 @@ def context() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
 
 
 def source_of(engine: RunningEngine) -> dict[str, Any]:
-    sources: dict[str, dict[str, Any]] = httpx.get(f"{engine.url}/kv_event_sources").json()
+    sources: dict[str, dict[str, Any]] = httpx.get(f"{engine.url}/kv_event_sources", timeout=PATIENCE_SECONDS).json()
     assert list(sources) == ["0"]
     return sources["0"]
 
@@ -50,12 +50,14 @@ def replayed(context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, begin: in
 
 def complete(engine: RunningEngine, name: int, prompt: str) -> RecordedRequest:
     """Send a prompt and note what came of it."""
-    token_ids = httpx.post(f"{engine.url}/tokenize", json={"model": "m", "prompt": prompt}).json()["tokens"]
+    token_ids = httpx.post(f"{engine.url}/tokenize", json={"model": "m", "prompt": prompt}, timeout=PATIENCE_SECONDS).json()["tokens"]
     sent = time.time()
     body = {"model": "m", "prompt": prompt, "max_tokens": 20}
     answer = httpx.post(f"{engine.url}/v1/completions", json=body, timeout=PATIENCE_SECONDS).json()
     usage = answer["usage"]
-    output = httpx.post(f"{engine.url}/tokenize", json={"model": "m", "prompt": answer["choices"][0]["text"]}).json()["tokens"]
+    output = httpx.post(
+        f"{engine.url}/tokenize", json={"model": "m", "prompt": answer["choices"][0]["text"]}, timeout=PATIENCE_SECONDS
+    ).json()["tokens"]
     return RecordedRequest(
         name=name,
         sent=sent,
@@ -105,4 +107,4 @@ def test_an_index_of_its_events_says_what_the_engine_counts(
 
 
 def test_an_engine_without_the_flag_publishes_nothing(start_engine: StartEngine) -> None:
-    assert httpx.get(f"{start_engine().url}/kv_event_sources").json() == {}
+    assert httpx.get(f"{start_engine().url}/kv_event_sources", timeout=PATIENCE_SECONDS).json() == {}

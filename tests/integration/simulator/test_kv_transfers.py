@@ -24,7 +24,7 @@ DIALECTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def metric(engine: RunningEngine, name: str, **labels: str) -> float:
-    for family in text_string_to_metric_families(httpx.get(f"{engine.url}/metrics").text):
+    for family in text_string_to_metric_families(httpx.get(f"{engine.url}/metrics", timeout=PATIENCE_SECONDS).text):
         for sample in family.samples:
             if sample.name == f"vllm:{name}" and labels.items() <= sample.labels.items():
                 return sample.value
@@ -120,7 +120,9 @@ def test_an_engine_may_fail_what_it_cannot_fetch_as_vllm_does_by_default(start_e
     decode = start_engine("--kv-load-failure-policy", "fail")
     blocks = {**ASKED, "do_remote_prefill": True, "remote_block_ids": [[1]], "remote_engine_id": "e", "remote_request_id": "r"}
     answer = httpx.post(
-        f"{decode.url}/v1/chat/completions", json={**CHAT, "kv_transfer_params": {**blocks, "remote_host": "127.0.0.1", "remote_port": 1}}
+        f"{decode.url}/v1/chat/completions",
+        json={**CHAT, "kv_transfer_params": {**blocks, "remote_host": "127.0.0.1", "remote_port": 1}},
+        timeout=PATIENCE_SECONDS,
     )
     assert answer.status_code == 500
     assert "could not be loaded" in answer.text
@@ -130,7 +132,7 @@ async def test_an_engine_that_dies_while_it_fetches_leaves_the_blocks_to_the_lea
     prefill = start_engine("--kv-lease-seconds", "0.3")
     decode = start_engine("--kv-transfer-bytes-per-second", "1000000")
     blocks = prefilled(prefill)
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         asked = asyncio.create_task(client.post(f"{decode.url}/v1/chat/completions", json={**CHAT, "kv_transfer_params": blocks}))
         await asyncio.sleep(0.5)
         assert metric(prefill, "kv_cache_usage_perc") > 0, "an open connection renews the lease"

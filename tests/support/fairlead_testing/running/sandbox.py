@@ -174,7 +174,7 @@ class RunningSandbox:
         def back() -> bool:
             return any(note.name == process and note.pid not in {None, before} and note.state == "ready" for note in self.note.processes)
 
-        until(back, f"{process} restarted")
+        until(back, f"{process} restarted", 3 * PATIENCE_SECONDS)
 
     def replay(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start `fairlead replay` against all routers of the sandbox."""
