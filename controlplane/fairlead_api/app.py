@@ -83,11 +83,21 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
 
 
-def create_api(settings: Settings, *, clock: Callable[[], datetime] = utc_now, cluster: ClusterGateway | None = None) -> FastAPI:
-    """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`."""
+def create_api(
+    settings: Settings,
+    *,
+    clock: Callable[[], datetime] = utc_now,
+    cluster: ClusterGateway | None = None,
+    patience: float = 1.0,
+) -> FastAPI:
+    """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; the database may take `patience`
+    times as long as usual before it counts as busy or away.
+    """
     telemetry = Telemetry()
-    pulse = Pulse(settings.database_url)
-    reads, reports, control, background = (Database(settings.database_url, share, pulse) for share in (READS, REPORTS, CONTROL, UPKEEP))
+    pulse = Pulse(settings.database_url, patience)
+    reads, reports, control, background = (
+        Database(settings.database_url, share.patient(patience), pulse) for share in (READS, REPORTS, CONTROL, UPKEEP)
+    )
     partitions = Partitions(background)
     streams = PostgresStream(control)
     stream = TableStream(streams, heartbeat_seconds=settings.heartbeat_seconds)

@@ -6,7 +6,7 @@ Errors of the driver become ours only here.
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -42,6 +42,15 @@ class Bulkhead:
     statement_seconds: float
     lock_seconds: float = 2.0
     wait_seconds: float = 1.0
+
+    def patient(self, times: float) -> "Bulkhead":
+        """The same share with limits so many times as long."""
+        return replace(
+            self,
+            statement_seconds=self.statement_seconds * times,
+            lock_seconds=self.lock_seconds * times,
+            wait_seconds=self.wait_seconds * times,
+        )
 
 
 READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1)
@@ -82,6 +91,7 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
             "application_name": f"fairlead-api {bulkhead.name}",
         },
     )
+    ping_seconds = PING_SECONDS * pulse.patience
     longest = bulkhead.statement_seconds * 2  # Postgres ends a statement long before; this is for a connection that went silent alone
 
     @event.listens_for(engine.sync_engine, "connect")
@@ -91,8 +101,8 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
     @event.listens_for(engine.sync_engine, "checkout")
     def check(connection: Any, record: Any, _: object) -> None:
         raw = connection.driver_connection
-        pulse.taken(raw, PING_SECONDS)
-        if time.monotonic() - record.info["heard_at"] > PING_SECONDS:
+        pulse.taken(raw, ping_seconds)
+        if time.monotonic() - record.info["heard_at"] > ping_seconds:
             try:
                 engine.sync_engine.dialect.do_ping(connection)
             except psycopg.Error as error:

@@ -89,7 +89,9 @@ class Pulse:
     away. Until `run` has got an answer, the database is believed to answer.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience: float = 1.0) -> None:
+        """`patience` multiplies the times after which a connection, or the database, is given up."""
+        self.patience = patience
         self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self.limits = WaitLimits()
         self._in_use: WeakSet[Connection] = WeakSet()
@@ -121,7 +123,7 @@ class Pulse:
         """
         if self._away is not None:
             raise psycopg.OperationalError(self._away)
-        return await self._connect(CONNECT_SECONDS, *arguments, **parameters)
+        return await self._connect(CONNECT_SECONDS * self.patience, *arguments, **parameters)
 
     async def _connect(self, seconds: float, *arguments: Any, **parameters: Any) -> Connection:
         made: Connection | None = None
@@ -154,7 +156,9 @@ class Pulse:
         while True:
             try:
                 seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS
-                connection = await self._connect(seconds, self._target, autocommit=True, application_name="fairlead-api pulse")
+                connection = await self._connect(
+                    seconds * self.patience, self._target, autocommit=True, application_name="fairlead-api pulse"
+                )
                 try:
                     await self._ask(connection)
                 finally:
@@ -167,7 +171,7 @@ class Pulse:
 
     async def _ask(self, connection: Connection) -> None:
         while True:
-            self.limits.set(connection, SILENCE_SECONDS)
+            self.limits.set(connection, SILENCE_SECONDS * self.patience)
             row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
             self.limits.lift(connection)
             self._heard_at = asyncio.get_running_loop().time()
@@ -180,7 +184,7 @@ class Pulse:
     def _lost(self, error: psycopg.Error) -> None:
         """Ends all waiting, unless the database answered on another connection meanwhile."""
         now = asyncio.get_running_loop().time()
-        if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS / 2:
+        if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS * self.patience / 2:
             return
         lines = str(error).strip().splitlines()
         if self._away is None:

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_api.store.database import READS, REPORTS, Bulkhead
 from fairlead_client.problems import ApiProblem
-from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -57,6 +57,12 @@ def waiting_for_a_lock(watcher: "psycopg.Connection[tuple[object, ...]]", bulkhe
     found = watcher.execute(query, (f"fairlead-api {bulkhead.name}",)).fetchone()
     assert found is not None
     return int(str(found[0]))
+
+
+@pytest.fixture
+async def api(database_url: str) -> AsyncIterator[ApiInstance]:
+    async with running_api(database_url, patience=3) as instance:
+        yield instance
 
 
 async def test_reports_that_wait_for_a_locked_table_take_no_connection_from_readers(api: ApiInstance, database_url: str) -> None:

@@ -24,7 +24,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:
-    async with running_api(own_postgres.url) as api:
+    async with running_api(own_postgres.url, patience=3) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         person = await api.base.login((await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))).token)
         reader = api.base.with_token(person.token)
@@ -73,7 +73,7 @@ async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged
 
 
 async def test_who_was_revoked_reads_nothing_while_the_database_is_away(own_postgres: PostgresProcess) -> None:
-    async with running_api(own_postgres.url) as api, running_api(own_postgres.url) as replica:
+    async with running_api(own_postgres.url, patience=3) as api, running_api(own_postgres.url, patience=3) as replica:
         kept = await api.admin.create_token(TokenRequest(name="ada", role=AccessRole.VIEWER))
         revoked = await api.admin.create_token(TokenRequest(name="eve", role=AccessRole.VIEWER))
         https = [httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(one.app)) for one in (api, replica)]
@@ -97,7 +97,7 @@ async def test_who_was_revoked_reads_nothing_while_the_database_is_away(own_post
 
 
 async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_postgres: PostgresProcess) -> None:
-    async with running_api(own_postgres.url) as api:
+    async with running_api(own_postgres.url, patience=3) as api:
         await until_ready(api)
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         seen: set[str] = set()
@@ -148,7 +148,7 @@ async def api_process(database_url: str, port: int) -> AsyncIterator["subprocess
         yield process
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE_SECONDS)
 
 
 async def test_a_killed_api_process_loses_and_doubles_nothing(database_url: str) -> None:

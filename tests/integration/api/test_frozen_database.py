@@ -33,7 +33,7 @@ async def client_of(api: ApiInstance, secret: str) -> AsyncIterator[httpx.AsyncC
 
 
 async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and_readiness_say_so(own_postgres: PostgresProcess) -> None:
-    async with running_api(own_postgres.url, background=True) as api:
+    async with running_api(own_postgres.url, patience=3, background=True) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         secret = (await api.admin.create_token(TokenRequest(name="person", role=AccessRole.ADMIN, days=1))).secret or ""
         async with client_of(api, secret) as http:
@@ -67,7 +67,7 @@ async def test_with_every_pooled_connection_frozen_reads_go_stale_and_writes_and
 
 
 async def test_who_asks_while_the_database_freezes_is_answered_though_it_stays_frozen(own_postgres: PostgresProcess) -> None:
-    async with running_api(own_postgres.url) as api:
+    async with running_api(own_postgres.url, patience=3) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         answers: Counter[str] = Counter()
         statuses: set[int] = set()
@@ -112,7 +112,7 @@ async def test_who_asks_while_the_database_freezes_is_answered_though_it_stays_f
 
 
 async def test_streams_of_routers_go_on_after_a_freeze_and_miss_nothing(own_postgres: PostgresProcess) -> None:
-    async with running_api(own_postgres.url) as api:
+    async with running_api(own_postgres.url, patience=3) as api:
         await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
         seen: set[str] = set()
         synced = asyncio.Event()

@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "fairlead_simulator.replay"]
 FAST = ("--time-scale", "100", "--prefill-tokens-per-second", "40000")
 
 
-def replay(*flags: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def replay(*flags: str, timeout: float = PATIENCE_SECONDS) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *flags], check=False, capture_output=True, text=True, timeout=timeout)
 
 
@@ -44,9 +44,10 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_one_engine_reaches_exactly_the_hits_of_an_ideal_cache(start_engine: StartEngine, trace: Path, tmp_path: Path) -> None:
-    engine = start_engine(*FAST, "--kv-cache-tokens", "10000000")
+    engine = start_engine(*FAST, "--time-scale", "1000", "--kv-cache-tokens", "10000000")
     out, rows = tmp_path / "out.json", tmp_path / "rows.jsonl"
-    ended = replay("--trace", str(trace), "--url", engine.url, "--speed", "30", "--json", str(out), "--rows", str(rows))
+    in_order = ("--speed", "1000", "--max-in-flight", "1")
+    ended = replay("--trace", str(trace), "--url", engine.url, *in_order, "--json", str(out), "--rows", str(rows))
     assert ended.returncode == 0, ended.stderr
     found = figures(out)
     assert (found["sent"], found["served"], found["accounted"]) == (150, 150, True)

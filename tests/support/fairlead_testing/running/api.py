@@ -85,12 +85,15 @@ def settings_for(database_url: str, **changes: Any) -> Settings:
 
 
 @asynccontextmanager
-async def running_api(database_url: str, *, overrides: dict[str, Any] | None = None, **changes: Any) -> AsyncIterator[ApiInstance]:
+async def running_api(
+    database_url: str, *, overrides: dict[str, Any] | None = None, patience: float = 100.0, **changes: Any
+) -> AsyncIterator[ApiInstance]:
+    """Little `patience` is for tests of a database that is busy or away; to others a slow machine must not look so."""
     clock = MovingClock()
-    app = create_api(settings_for(database_url, **changes), clock=clock, **(overrides or {}))
+    app = create_api(settings_for(database_url, **changes), clock=clock, patience=patience, **(overrides or {}))
     async with (
         app.router.lifespan_context(app),
-        ControlApi("http://api.test", None, StreamingAsgiTransport(app), timeout_seconds=30) as client,
+        ControlApi("http://api.test", None, StreamingAsgiTransport(app), timeout_seconds=PATIENCE_SECONDS) as client,
         system_api(app, "system-router") as router,
         system_api(app, "system-operator") as pool_operator,
     ):
@@ -100,7 +103,7 @@ async def running_api(database_url: str, *, overrides: dict[str, Any] | None = N
 
 def system_api(app: FastAPI, role: str) -> SystemApi:
     """The shipped client of the internal protocol, before an API of this process."""
-    return SystemApi("http://api.test", SECRETS[role], timeout_seconds=30, transport=StreamingAsgiTransport(app))
+    return SystemApi("http://api.test", SECRETS[role], timeout_seconds=PATIENCE_SECONDS, transport=StreamingAsgiTransport(app))
 
 
 async def until_ready(api: ApiInstance) -> None:

@@ -150,7 +150,7 @@ class RealSeam:
             yield
 
     async def scaling_decisions(self) -> list[str]:
-        async with ControlApi(self.url, SECRETS["viewer"], timeout_seconds=30) as api:
+        async with ControlApi(self.url, SECRETS["viewer"], timeout_seconds=PATIENCE_SECONDS) as api:
             return sorted(item.id for item in (await api.scaling_decisions()).items)
 
 
@@ -176,7 +176,9 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def real_seam(database_url: str) -> AsyncIterator[Seam]:
     """The real API on this database, in this event loop."""
-    config = uvicorn.Config(create_api(settings_for(database_url)), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        create_api(settings_for(database_url), patience=5), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1
+    )
     server = _Server(config)
     serving = asyncio.create_task(server.serve())
     try:
