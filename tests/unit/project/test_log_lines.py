@@ -3,6 +3,7 @@
 import ast
 import logging
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -15,7 +16,13 @@ OTHER_WORDS_FOR_ERROR = {"problem", "exception", "exc", "err", "cause", "why"}
 """What went wrong is `error` everywhere."""
 
 
-def log_calls() -> Iterator[tuple[str, ast.Call]]:
+@cache
+def log_calls() -> tuple[tuple[str, ast.Call], ...]:
+    """Where each one stands and its syntax tree; the source is parsed once for all tests."""
+    return tuple(found_log_calls())
+
+
+def found_log_calls() -> Iterator[tuple[str, ast.Call]]:
     for component in COMPONENTS:
         for path in (ROOT / component).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -42,7 +49,7 @@ def values(call: ast.Call) -> Iterator[str]:
 
 
 def test_there_are_log_calls_to_look_at() -> None:
-    assert len(list(log_calls())) > 50
+    assert len(log_calls()) > 50
 
 
 def test_an_event_is_a_fixed_sentence_without_data_in_it() -> None:
