@@ -115,11 +115,11 @@ def serving(state: Path, *, node_grace_seconds: float = 10.0) -> Iterator[Runnin
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert ready.wait(20), "the server did not come up"
+    assert ready.wait(PATIENCE_SECONDS), "the server did not come up"
     yield found[0]
     loop, stop = stops[0]
     loop.call_soon_threadsafe(stop.set)
-    thread.join(20)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive(), "the server did not stop"
 
 

@@ -36,8 +36,8 @@ def delete(api: httpx.Client, path: str, **options: Any) -> httpx.Response:
     return api.request("DELETE", path, json={"kind": "DeleteOptions", "apiVersion": "v1", **options})
 
 
-def gone(api: httpx.Client, path: str, seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
+def gone(api: httpx.Client, path: str) -> bool:
+    end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         if api.get(path).status_code == 404:
             return True

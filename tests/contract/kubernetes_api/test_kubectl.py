@@ -78,7 +78,9 @@ def test_get_scale_wait_and_delete(kubectl: Kubectl) -> None:
     assert output(kubectl("scale", "widget/a", "--replicas=3")) == "widget.acme.dev/a scaled"
     beyond = kubectl("scale", "widget/a", "--replicas=9")
     assert (beyond.returncode, "replicas must not exceed maxReplicas" in beyond.stderr) == (1, True)
-    assert output(kubectl("wait", "--for=jsonpath={.spec.replicas}=3", "widget/a", "--timeout=5s")).endswith("condition met")
+    assert output(kubectl("wait", "--for=jsonpath={.spec.replicas}=3", "widget/a", f"--timeout={PATIENCE_SECONDS:g}s")).endswith(
+        "condition met"
+    )
     assert output(kubectl("delete", "widget", "a")).startswith('widget.acme.dev "a" deleted')
     assert "No resources found" in kubectl("get", "widgets").stderr
 

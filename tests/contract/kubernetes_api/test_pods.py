@@ -105,7 +105,7 @@ def test_a_followed_log_goes_on_until_the_pod_ends(api: httpx.Client, core: str,
     with path.open("a") as file:
         file.write("two\n")
     set_status(api, core, "a", phase="Succeeded")
-    thread.join(5)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
     assert seen == ["one", "two"]
 

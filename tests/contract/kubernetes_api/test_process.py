@@ -76,7 +76,7 @@ def test_custom_resources_are_served_again_after_a_restart(tmp_path: Path) -> No
         api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json={"metadata": {"name": "things.a.dev"}, "spec": spec})
         assert api.post("/apis/a.dev/v1/things", json={"metadata": {"name": "x"}, "spec": {"k": 1}}).status_code == 201
         child.terminate()
-        assert child.wait(10) == 0
+        assert child.wait(PATIENCE_SECONDS) == 0
     with process(tmp_path) as (_, api):
         assert api.get("/apis/a.dev/v1/things/x").json()["spec"] == {"k": 1}
 
@@ -87,7 +87,7 @@ def test_a_termination_closes_open_watches(tmp_path: Path) -> None:
         assert json.loads(next(lines))["type"] == "ADDED"
         child.terminate()
         rest = list(lines)
-        assert child.wait(5) == 0
+        assert child.wait(PATIENCE_SECONDS) == 0
         assert all(json.loads(line)["type"] == "ADDED" for line in rest)
 
 

@@ -126,7 +126,7 @@ def test_kubectl_applies_shows_and_scales_a_pool(sandbox: RunningSandbox, tmp_pa
 
     assert "created" in kubectl("apply", "-f", str(manifest))
     assert "unchanged" in kubectl("apply", "-f", str(manifest))
-    kubectl("wait", "--for=condition=Ready", "fpool/by-kubectl", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "fpool/by-kubectl", f"--timeout={PATIENCE_SECONDS:g}s")
     header, row = kubectl("get", "fpool", "by-kubectl").splitlines()
     assert header.split() == ["NAME", "READY", "DESIRED", "SERVING", "POLICY", "SLO", "AGE"]
     assert row.split()[:6] == ["by-kubectl", "True", "1", "1", "dualmap", "250ms"]
@@ -147,7 +147,7 @@ def test_kubectl_scales_one_role_of_a_pool_of_prefill_and_decode(sandbox: Runnin
         command = ["kubectl", "--kubeconfig", str(sandbox.kubeconfig), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
-    kubectl("wait", "--for=condition=Ready", "fpool/split", "--timeout=60s").check_returncode()
+    kubectl("wait", "--for=condition=Ready", "fpool/split", f"--timeout={PATIENCE_SECONDS:g}s").check_returncode()
 
     def rows() -> list[list[str]]:
         return [line.split()[:-1] for line in kubectl("get", "fprole").stdout.splitlines()]

@@ -170,8 +170,10 @@ def test_a_lost_stream_is_shown_and_comes_back_by_itself(page: Page, site: Runni
     page.goto(f"{site.url}/migrations")
     page.wait_for_selector("#live-pill[data-state=live]")
 
+    site.fake.broken.add("/v1/live")
     site.loop.call_soon_threadsafe(site.fake.end_streams)
     page.wait_for_selector("#live-pill[data-state=reconnecting]")
+    site.fake.broken.clear()
     page.wait_for_selector("#live-pill[data-state=live]")
     site.push("migrations", [new_migration(site, "m-after")])
     page.wait_for_selector("tr[data-key=m-after]")

@@ -24,7 +24,7 @@ REQUESTS = 12
 @pytest.fixture(scope="session")
 def guidellm() -> Path:
     """The tool, installed once (some 430 MB unpacked)."""
-    subprocess.run([ROOT / "scripts/ensure-load-tool.sh"], check=True, timeout=280)
+    subprocess.run([ROOT / "scripts/ensure-load-tool.sh"], check=True, timeout=600)
     return ROOT / ".venv-tools/guidellm/bin/guidellm"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
@@ -159,11 +158,9 @@ async def test_a_fault_of_the_routers_own_is_a_500_with_an_id_that_its_log_has(w
 
 async def test_headers_that_come_too_slowly_are_a_408_however_steadily_they_trickle(world: World) -> None:
     running = await _ready(world, timeouts=Timeouts(header=0.4))
-    began = time.monotonic()
     answer = await _exchange(running, b"POST /v1/chat", b"/completions HTTP", b"/1.1\r\nhost", b": x\r\n", pause=0.12)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert _code(answer) == "headers_timeout"
-    assert time.monotonic() - began < 3
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_client_errors_total{code="headers_timeout"} 1.0' in page
 
@@ -207,9 +204,7 @@ async def test_a_second_head_that_dawdles_does_not_cut_the_answer_before_it(worl
 
 async def test_an_engine_that_falls_silent_between_tokens_is_given_up_with_an_error_event(world: World) -> None:
     running = await _ready(world, timeouts=Timeouts(idle=0.4))
-    began = time.monotonic()
     answer = await running.ask(stream=True, script="stepwise")
-    assert time.monotonic() - began < 5
     error = json.loads(answer.text.strip().rsplit("data: ", 1)[1])["error"]
     assert error["code"] == "rejected-upstream-failed"
     assert "sent nothing for 0.4 s" in error["message"]
@@ -220,11 +215,11 @@ async def test_an_engine_that_falls_silent_between_tokens_is_given_up_with_an_er
 
 
 async def test_an_engine_that_keeps_talking_is_never_silent(world: World) -> None:
-    running = await _ready(world, timeouts=Timeouts(idle=0.5))
+    running = await _ready(world, timeouts=Timeouts(idle=3.0))
     engine = world.engines[0]
     task = asyncio.create_task(running.ask(stream=True, script="stepwise", max_tokens=8))
     while not task.done():
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)  # eight of them are longer than the limit, each is much shorter
         engine.step.set()
     assert (await task).text.endswith("data: [DONE]\n\n")
 

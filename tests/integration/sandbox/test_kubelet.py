@@ -142,7 +142,7 @@ async def test_a_pod_is_bound_started_ready_and_serves_at_its_own_address(node: 
     assert first["status"]["podIP"].startswith("127.")
     assert first["status"]["podIP"] != second["status"]["podIP"]
     for pod in (first, second):
-        assert (await ask_http(pod["status"]["podIP"], 8000, "/v1/models", timeout_seconds=2.0)).ok
+        assert (await ask_http(pod["status"]["podIP"], 8000, "/v1/models", timeout_seconds=PATIENCE_SECONDS)).ok
     assert f"listening on http://{first['status']['podIP']}:8000" in (node.state_dir / "logs" / "default_chat-b1.log").read_text()
     seen = await node.client.request("GET", "/api/v1/nodes/sandbox")
     assert is_ready(seen)

@@ -92,7 +92,7 @@ async def test_a_server_left_by_a_killed_supervisor_is_replaced(folder: Path) ->
             while not await server.is_ready():
                 await asyncio.sleep(0.05)
         async with supervised(server, folder) as supervisor:
-            assert stray.wait(5) == 0
+            assert stray.wait(PATIENCE_SECONDS) == 0
             assert supervisor.notes[0].restarts == 0
     finally:
         stray.kill()

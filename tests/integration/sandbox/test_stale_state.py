@@ -14,6 +14,7 @@ from fairlead_sandbox.ending import bring_down
 from fairlead_sandbox.identities import MARK, identity_of
 from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory
 from fairlead_sandbox.status_board import show
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_status_tells_what_is_dead_and_what_is_left(directory: StateDirectory, s
 
 def test_down_ends_what_is_left_and_may_be_repeated(directory: StateDirectory, stray: "subprocess.Popen[bytes]") -> None:
     assert bring_down(directory) == f"no supervisor ran in {directory.root}; ended 1 stray processes"
-    assert stray.wait(5) != 0
+    assert stray.wait(PATIENCE_SECONDS) != 0
     assert bring_down(directory) == f"nothing was running in {directory.root}"
     assert status_of(directory)[0] is False
 

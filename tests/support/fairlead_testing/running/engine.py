@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
 
 @dataclass
 class RunningEngine:
@@ -22,7 +24,7 @@ class RunningEngine:
     def terminate(self) -> int:
         """Ask it to end and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 StartEngine = Callable[..., RunningEngine]

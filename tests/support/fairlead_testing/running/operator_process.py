@@ -82,7 +82,7 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
     with (folder / "kubernetes.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
         try:
             eventually(
-                lambda: process.poll() is None and b"ready" in (folder / "kubernetes.log").read_bytes(), "the Kubernetes API is ready", 30
+                lambda: process.poll() is None and b"ready" in (folder / "kubernetes.log").read_bytes(), "the Kubernetes API is ready"
             )
             install_definitions(KubernetesClient.of(str(kubeconfig)))
             yield str(kubeconfig)

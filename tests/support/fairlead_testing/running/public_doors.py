@@ -26,6 +26,7 @@ from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.api import CHAT, SECRETS, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 @dataclass(kw_only=True)
@@ -117,7 +118,7 @@ async def real_door(database_url: str) -> AsyncIterator[Door]:
         )
         heard = Heard(inner=StreamingAsgiTransport(api.app))
         tokens = {role: SECRETS[role] for role in (AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN)}
-        async with ControlApi("http://api.test", None, heard, timeout_seconds=30) as base:
+        async with ControlApi("http://api.test", None, heard, timeout_seconds=PATIENCE_SECONDS) as base:
             yield Door(name="postgres", heard=heard, base=base, tokens=tokens, pool=CHAT, replicas=2)
 
 

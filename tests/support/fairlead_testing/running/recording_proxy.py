@@ -16,6 +16,7 @@ import yaml
 from aiohttp import web
 
 from fairlead_testing.running.operator_process import free_port
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
 Right = tuple[str, str, str]
@@ -57,7 +58,7 @@ class RecordingProxy:
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(PATIENCE_SECONDS)
 
     def stop(self) -> None:
         """Refuse again."""
