@@ -140,6 +140,13 @@ class StreamReader:
             self.began = mark in piece or mark in self._tail[-len(mark) :] + piece[: len(mark)]
 
     @property
+    def generated_tokens(self) -> int:
+        """Output tokens so far, at least: a chat's stream begins with an event that has none. Known only where events
+        are tokens.
+        """
+        return max(0, self.events - 1) if self._dialect is Dialect.OPENAI else 0
+
+    @property
     def cut(self) -> bool:
         """Whether the stream stopped in the middle of an event."""
         return bool(self._tail) and not self._tail.endswith((b"\n\n", b"\r\n\r\n"))

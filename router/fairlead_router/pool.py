@@ -19,7 +19,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
 from fairlead.tables import Outlook, RoutingTable
-from fairlead_router.answers import Usage
+from fairlead_router.answers import StreamReader, Usage
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.waiting_room import WaitingRoom
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Ticket:
     """The account of one submitted request. Its pool keeps it; others read it."""
 
-    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "verdict")
+    __slots__ = ("_waiter", "dispatched_at", "ended", "request", "saw_first_token", "stream", "verdict")
 
     def __init__(self, request: RoutingRequest) -> None:
         self.request = request
@@ -41,6 +41,8 @@ class Ticket:
         self.ended = False
         self.saw_first_token = False
         self.dispatched_at = 0.0
+        self.stream: StreamReader | None = None
+        """Its answer, while that is passed on."""
         self._waiter: asyncio.Future[None] | None = None
 
     def decide(self, verdict: Dispatch | Refusal) -> None:
@@ -67,7 +69,7 @@ class Pool:
     __slots__ = (
         "addresses", "block_bytes", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
         "pass_credentials", "scheduler",
-        "session_header", "table", "ticked_at", "tickets", "token_sizes", "used_at", "waiting", "waiting_room",
+        "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
 
     def __init__(self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float) -> None:
@@ -86,6 +88,8 @@ class Pool:
         self.used_at = now
         """When the pool last had a request, at least; what was before this process is not known to be idle."""
         self.ticked_at = 0.0
+        self.told_at = 0.0
+        """When the scheduler was last told of the tokens of all streams."""
         self.kv_usage: dict[str, float] = {}
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self._take(table)
@@ -193,6 +197,10 @@ class Pool:
             ticket.saw_first_token = False
         return verdict
 
+    def _tell_generated(self, ticket: Ticket, now: float) -> None:
+        if ticket.stream is not None:
+            self.scheduler.generated(ticket.request.id, now, ticket.stream.generated_tokens)
+
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
         """The engine answered in full. Impossible counts are treated as missing."""
         if self._end(ticket):
@@ -220,6 +228,7 @@ class Pool:
         """The request was lost after the first byte, or given up."""
         if self._end(ticket):
             self.counters.failed += 1
+            self._tell_generated(ticket, now)
             self._deliver(self.scheduler.fail(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
@@ -232,6 +241,7 @@ class Pool:
         """The client went away."""
         if self._end(ticket):
             self.counters.cancelled += 1
+            self._tell_generated(ticket, now)
             self._deliver(self.scheduler.cancel(ticket.request.id, now), now)
 
     def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
@@ -274,8 +284,13 @@ class Pool:
     def tick(self, now: float) -> None:
         """Called often: lets the scheduler dispatch, expire and rebalance.
 
-        It also lets the scheduler end prefills whose first token the router cannot see.
+        It also lets the scheduler end prefills whose first token the router cannot see, and tells it once a second how
+        many tokens have come.
         """
+        if self.tickets and now - self.told_at >= 1.0:
+            self.told_at = now
+            for ticket in self.tickets.values():
+                self._tell_generated(ticket, now)
         if self._is_used():
             self.used_at = now
         if self.tickets or now - self.ticked_at >= 1.0:

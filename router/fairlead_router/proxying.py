@@ -184,6 +184,8 @@ class Proxy:
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         reader = StreamReader(call.dialect)
+        if call.stream:
+            exchange.ticket.stream = reader
         client.on_writable(connection.resume)
 
         def sink(piece: bytes) -> bool:

@@ -16,7 +16,9 @@ class LoadSample:
     A request is judged by the SLO when it is finished and its first token was seen: it is within the SLO when its TTFT
     and its TPOT were in time (an answer of one token has no TPOT). `prefilled_tokens` are the uncached tokens of the
     prompts that were computed in the second; `prefilling_seconds` is the time in which at least one was being computed,
-    since the instance's last sample. The last six fields are None from a router of before them: not known, not zero.
+    since the instance's last sample. `generated_tokens` are the output tokens that came in the second, of answers that
+    are not complete too; where a stream does not show its tokens, all come when it ends. The last seven fields are None
+    from a router of before them: not known, not zero.
     """
 
     pool: PoolKey
@@ -44,6 +46,7 @@ class LoadSample:
     judged_by_slo: int | None = None
     prefilled_tokens: int | None = None
     prefilling_seconds: float | None = None
+    generated_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

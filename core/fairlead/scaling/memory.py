@@ -53,6 +53,8 @@ class RatioMemory:
     shift: int = 0
     """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
     compared_at: float | None = None
+    comparisons: int = 0
+    """Those that are smoothed in the figures below."""
     prefill_load: float | None = None
     decode_load: float | None = None
     """Smoothed; None before the first comparison after a start or a move."""

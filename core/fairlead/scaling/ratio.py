@@ -24,8 +24,9 @@ from fairlead.scaling.recommendations import Cause, Hold, Imbalance
 from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
-SMOOTHING = 0.3
-"""Weight of the newest figure."""
+SMOOTHING = 0.5
+"""Weight of the newest figure, once there are many. Each older one weighs that much less than the one after it, the
+first one too, so that what was seen before the work began is soon forgotten."""
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
 """Sign in the memory, receiver and donor."""
@@ -63,9 +64,11 @@ def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, 
         return memory, None
     if is_interrupted(memory.compared_at, now, spec.period_seconds):
         memory = RatioMemory(shift=memory.shift, moved_at=memory.moved_at, told=memory.told)
-    prefill_load, decode_load = _smoothed(memory.prefill_load, prefill.load), _smoothed(memory.decode_load, decode.load)
-    prefill_work = None if prefill.work is None else _smoothed(memory.prefill_work, prefill.work)
-    decode_work = None if decode.work is None else _smoothed(memory.decode_work, decode.work)
+    comparisons = memory.comparisons + 1
+    weight = SMOOTHING / (1 - (1 - SMOOTHING) ** comparisons)
+    prefill_load, decode_load = _smoothed(memory.prefill_load, prefill.load, weight), _smoothed(memory.decode_load, decode.load, weight)
+    prefill_work = None if prefill.work is None else _smoothed(memory.prefill_work, prefill.work, weight)
+    decode_work = None if decode.work is None else _smoothed(memory.decode_work, decode.work, weight)
     shares = {
         Role.PREFILL: replace(prefill, load=prefill_load, work=prefill_work),
         Role.DECODE: replace(decode, load=decode_load, work=decode_work),
@@ -77,6 +80,7 @@ def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, 
     memory = replace(
         memory,
         compared_at=now,
+        comparisons=comparisons,
         prefill_load=prefill_load,
         decode_load=decode_load,
         prefill_work=prefill_work,
@@ -109,8 +113,8 @@ def moved(memory: RatioMemory, receiver: Role, now: float) -> RatioMemory:
     return replace(memory, shift=memory.shift + change, moved_at=now, beyond=0, worth=0, prefill_load=None, decode_load=None)
 
 
-def _smoothed(before: float | None, seen: float) -> float:
-    return seen if before is None else SMOOTHING * seen + (1 - SMOOTHING) * before
+def _smoothed(before: float | None, seen: float, weight: float) -> float:
+    return seen if before is None else weight * seen + (1 - weight) * before
 
 
 def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from fairlead.instances import Role
 
+ENOUGH_FINISHED = 20
+"""Finished requests from which the window alone describes them; with fewer, the last 5 minutes do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStep:
@@ -46,7 +49,7 @@ class RoleSignals:
     cached_share: float | None = None
     """Share (0-1) of finished requests' prompt tokens that no instance had to compute."""
     output_tokens_per_second: float
-    """Requests that arrived per second, refused ones included, times the mean output of finished ones."""
+    """Requests that arrived per second, refused ones included, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
     """Prompt tokens that one instance computes per second while it has any to compute. None: too few were computed;
     `engine.prefillTokensPerSecond` stands in."""
@@ -81,6 +84,18 @@ class PoolSignals:
     def of(self, role: Role) -> RoleSignals | None:
         """The signals of a role; None when there are none."""
         return next((one for one in self.roles if one.role is role), None)
+
+
+def mean_output_tokens(generated_tokens: float, finished: float) -> float:
+    """Output tokens per request: all that were generated in some time, of running answers too, over the requests that
+    finished in it; 0 while none finished.
+
+    The mean of finished requests knows long answers only when they end, minutes late under new work. This one estimates
+    a mean lifetime from all that was seen of it, ended or not, as is done of exponential lifetimes that are
+    right-censored; under constant work both are the same. Example: 10 answers of 50 tokens finished while 10 others got
+    their first 150 tokens: 200, where the finished ones say 50.
+    """
+    return generated_tokens / finished if finished > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,11 @@ class Fleet:
                 instance.abort(job, now)
                 self._watch(instance)
 
+    def generated(self, job: Job) -> int:
+        """Tokens of its answer so far, up to the last step that was counted."""
+        found = (self.instances.get(name) for name in (job.instance, job.decode_instance))
+        return max((instance.generated(job) for instance in found if instance is not None), default=0)
+
     def changed_usages(self) -> list[tuple[str, float]]:
         """KV usages of living engines that are not as they were last time."""
         told = self._told

@@ -167,6 +167,8 @@ class Simulation:
         self._close(job)
 
     def _close(self, job: Job) -> None:
+        if self._meter is not None:
+            self._meter.ended(job)
         if job.request is not None:
             del self._jobs[job.request.id]
         self._open -= 1
@@ -262,6 +264,8 @@ class Simulation:
         else:
             self._observe(usages, now)
         if self.autoscaler is not None:
+            for job in self._jobs.values():
+                self.autoscaler.meter.generated(job, self.fleet.generated(job), now)
             for event in self.autoscaler.second(self.scheduler.loads(), now):
                 self._change(event, now)
         if self._changes.draining:

@@ -11,7 +11,7 @@ from math import sqrt
 from fairlead.instances import Role
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
+from fairlead.scaling.signals import ENOUGH_FINISHED, DecodeStep, PoolSignals, RoleSignals, mean_output_tokens
 from fairlead_simulator.engine_model.presets import EnginePreset
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
@@ -67,6 +67,8 @@ class SignalMeter:
         self._preset: EnginePreset = pool.preset
         self._recent = RollingSums(WINDOW_SECONDS)
         self._long = RollingSums(MEMORY_SECONDS)
+        self._generated: dict[int, int] = {}
+        """Output tokens counted so far, by the index of a running job."""
 
     def arrived(self, job: Job, now: float) -> None:
         """A request came, whatever becomes of it."""
@@ -81,14 +83,28 @@ class SignalMeter:
         """Its prompt is computed."""
         in_time = job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
         self._recent.add(now, first=1, first_in_time=in_time)
-        self._long.add(now, prompt=job.input_tokens, hit=job.hit_tokens, computed=job.input_tokens - job.hit_tokens)
+        self._long.add(now, computed=job.input_tokens - job.hit_tokens)
+
+    def generated(self, job: Job, tokens: int, now: float) -> None:
+        """So many tokens of its answer are out."""
+        more = tokens - self._generated.get(job.index, 0)
+        if more > 0:
+            self._generated[job.index] = tokens
+            for window in (self._recent, self._long):
+                window.add(now, generated=more)
 
     def completed(self, job: Job, now: float) -> None:
         """Its last token is out."""
-        self._long.add(now, finished=1, output=job.output_tokens)
+        self.generated(job, job.output_tokens, now)
+        for window in (self._recent, self._long):
+            window.add(now, finished=1, finished_tokens=job.input_tokens, hit=job.hit_tokens)
         if job.output_tokens > 1:
             seconds = (job.finished_at - job.first_token_at) / (job.output_tokens - 1)
             self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
+
+    def ended(self, job: Job) -> None:
+        """However it ended, nothing more comes of it."""
+        self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
         """One more second of all instances."""
@@ -120,7 +136,8 @@ class SignalMeter:
     def _role(self, role: Role, loads: Sequence[InstanceLoad], now: float) -> RoleSignals:
         recent, long, decode = self._recent, self._long, self._preset.decode
         prefills, decodes = role is not Role.DECODE, role is not Role.PREFILL
-        cached = long.mean("hit", "prompt")
+        described = recent if recent.total("finished") >= ENOUGH_FINISHED else long
+        cached = described.mean("hit", "finished_tokens")
         return RoleSignals(
             role=role,
             serving=sum(load.entry.accepting for load in loads),
@@ -130,7 +147,8 @@ class SignalMeter:
             requests_per_second=recent.rate("requests", now),
             prompt_variation=self._prompt_variation(),
             cached_share=None if cached is None else min(1.0, cached),
-            output_tokens_per_second=recent.rate("requests", now) * (long.mean("output", "finished") or 0.0),
+            output_tokens_per_second=recent.rate("requests", now)
+            * mean_output_tokens(described.total("generated"), described.total("finished")),
             prefill_tokens_per_second=long.mean("computed", "busy") if long.total("busy") >= LEAST_BUSY_SECONDS else None,
             pending_prefill_tokens=sum(load.pending_prefill_tokens for load in loads),
             decode_step=DecodeStep(

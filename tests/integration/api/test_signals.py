@@ -64,6 +64,7 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
                 prompt_tokens=400,
                 hit_tokens=100,
                 output_tokens=20,
+                generated_tokens=30,
                 ttft_within_slo=1,
                 ttft_total=2,
                 tpot_seconds=(0.02, 0.04),
@@ -81,7 +82,7 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
     role = await told(api)
     assert (role.serving, role.in_flight, role.waiting) == (2, 8, 3)
     assert role.prompt_tokens_per_second == 2 * 10 * 900 / 30
-    assert role.output_tokens_per_second == pytest.approx(60 * 10 / 30)
+    assert role.output_tokens_per_second == pytest.approx(60 * 15 / 30)
     assert (role.cached_share, role.decode_context_tokens) == (0.25, 205)
     assert role.prefill_tokens_per_second == 500 / 0.25
     assert role.pending_prefill_tokens == 4000

@@ -31,6 +31,7 @@ def test_events_are_counted_the_same_however_they_are_cut(count: int, done: bool
     for piece in _pieces(whole, cuts):
         reader.feed(piece)
     assert reader.events == count + done
+    assert reader.generated_tokens == max(0, count + done - 1)
     assert reader.usage() == Usage(count)
     assert not reader.cut
 

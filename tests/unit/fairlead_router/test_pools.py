@@ -15,7 +15,7 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_router.answers import Usage
+from fairlead_router.answers import StreamReader, Usage
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
@@ -41,6 +41,8 @@ class CheckingScheduler:
         self.dispatched: dict[str, RoutingRequest] = {}
         self.ended: dict[str, str] = {}
         self.bindings: list[Binding] = []
+        self.told: list[tuple[str, float, int]] = []
+        """Tokens that came of a request, with the time."""
         self.strays: list[Dispatch | Refusal] = []
         """Verdicts nobody waits for, told with the next tick."""
 
@@ -90,6 +92,10 @@ class CheckingScheduler:
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         assert request_id in self.dispatched
         return ()
+
+    def generated(self, request_id: str, now: float, output_tokens: int) -> None:
+        assert request_id in self.dispatched
+        self.told.append((request_id, now, output_tokens))
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
         self._end(request_id, "completed")
@@ -219,6 +225,18 @@ def test_tokens_learnt_from_engines_count_the_next_prompts_and_survive_a_newer_t
     assert (scheduler.table.version, scheduler.table.engine.block_tokens) == (2, 1024)
     pool.update(replace(routing_table(["127.0.0.1:1"], version=3), model="another"), 4.0)
     assert scheduler.table.engine.block_tokens == 512
+
+
+def test_tokens_of_streams_are_told_once_a_second_and_when_a_stream_is_lost() -> None:
+    pool, scheduler = _pool()
+    ticket, unstreamed = pool.submit(_request("a"), 10.0), pool.submit(_request("b"), 10.0)
+    ticket.stream = StreamReader()
+    for now in (10.0, 10.5, 11.0, 11.5):
+        ticket.stream.feed(b'data: {"choices": []}\n\n')
+        pool.tick(now)
+    pool.fail(ticket, 11.75)
+    pool.cancel(unstreamed, 11.75)
+    assert scheduler.told == [("a", 10.0, 0), ("a", 11.0, 2), ("a", 11.75, 3)]
 
 
 def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:

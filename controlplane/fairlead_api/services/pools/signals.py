@@ -12,14 +12,11 @@ from math import fsum, sqrt
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pools import TableFacts
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL
-from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
+from fairlead.scaling.signals import ENOUGH_FINISHED, DecodeStep, PoolSignals, RoleSignals, mean_output_tokens
 
 WINDOW_SECONDS = 30
 LAG_SECONDS = 2
 """A second is over, collected and sent within this time."""
-
-ENOUGH_FINISHED = 20
-"""Finished requests from which the window alone describes them."""
 
 _ENOUGH_PREFILLING_SECONDS = 1.0
 _ENOUGH_BUCKETS = 6
@@ -30,12 +27,13 @@ _LEAST_SPREAD = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sums over finished requests."""
+    """Sums over finished requests; `generated_tokens` are of running ones too, 0 of routers that do not tell them."""
 
     requests: int = 0
     prompt_tokens: int = 0
     hit_tokens: int = 0
     output_tokens: int = 0
+    generated_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +141,7 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
     serving = {instance.id for instance in mine if instance.state in ACCEPTING}
     prefills, decodes = role is not Role.DECODE, role is not Role.PREFILL
     finished = measured.window if measured.window.requests >= ENOUGH_FINISHED or not measured.longer.requests else measured.longer
-    mean_output = finished.output_tokens / finished.requests if finished.requests else 0.0
+    mean_output = mean_output_tokens(finished.generated_tokens or finished.output_tokens, finished.requests)
     throughput = _throughput(samples) if prefills else None
     speed = throughput or facts.engine.prefill_tokens_per_second
     step = decode_step([one for one in measured.steps if one.instance in ids]) if decodes else None

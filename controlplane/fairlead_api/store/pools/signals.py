@@ -22,8 +22,8 @@ WITH by_router AS (
     avg(pending_prefill_tokens) AS pending_mean, avg(running) AS running_mean,
     (array_agg(pending_prefill_tokens ORDER BY second DESC, sent_at DESC))[1] AS pending,
     sum(completed) AS completed, sum(prompt_tokens) AS prompt_tokens, sum(hit_tokens) AS hit_tokens,
-    sum(output_tokens) AS output_tokens, sum(coalesce(prefilled_tokens, 0)) AS prefilled_tokens,
-    sum(coalesce(prefilling_seconds, 0)) AS prefilling_seconds,
+    sum(output_tokens) AS output_tokens, sum(coalesce(generated_tokens, 0)) AS generated_tokens,
+    sum(coalesce(prefilled_tokens, 0)) AS prefilled_tokens, sum(coalesce(prefilling_seconds, 0)) AS prefilling_seconds,
     sum(ttft_within_slo) AS ttft_within_slo, sum(ttft_total) AS ttft_total,
     sum(coalesce(tpot_within_slo, 0)) AS tpot_within_slo, sum(coalesce(tpot_total, 0)) AS tpot_total
   FROM load_samples WHERE {_IN_WINDOW} GROUP BY instance, router
@@ -37,7 +37,7 @@ WITH by_router AS (
     sum(tpot_within_slo) AS tpot_within_slo, sum(tpot_total) AS tpot_total
   FROM by_router LEFT JOIN tpots USING (instance) GROUP BY instance
 ), buckets AS (
-  SELECT instance, bucket, completed, prompt_tokens, hit_tokens, output_tokens,
+  SELECT instance, bucket, completed, prompt_tokens, hit_tokens, output_tokens, generated_tokens,
     running_sum / nullif(running_n, 0) AS running, tpot_p95_sum / nullif(tpot_p95_n, 0) AS y
   FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :earlier AND bucket < :end
 ), ended AS (
@@ -62,9 +62,11 @@ SELECT json_build_object(
     'squares', coalesce(sum(prompt_tokens_squared), 0)) FROM arrivals
     WHERE pool_id = :pool AND second >= :earlier AND second < :end AND prompt_tokens_squared IS NOT NULL),
   'window', (SELECT json_build_object('requests', coalesce(sum(completed), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
-    'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0)) FROM by_router),
+    'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0),
+    'generated_tokens', coalesce(sum(generated_tokens), 0)) FROM by_router),
   'longer', (SELECT json_build_object('requests', coalesce(sum(completed), 0), 'prompt_tokens', coalesce(sum(prompt_tokens), 0),
-    'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0)) FROM buckets))
+    'hit_tokens', coalesce(sum(hit_tokens), 0), 'output_tokens', coalesce(sum(output_tokens), 0),
+    'generated_tokens', coalesce(sum(generated_tokens), 0)) FROM buckets))
 """)  # noqa: S608 (the condition is this module's own)
 
 

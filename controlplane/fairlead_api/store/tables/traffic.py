@@ -85,7 +85,10 @@ load_samples = Table(
     Column("tpot_seconds", ARRAY(REAL), nullable=False),
     count_column("ttft_within_slo"),
     count_column("ttft_total"),
-    *(Column(name, BigInteger) for name in ("tpot_within_slo", "tpot_total", "within_slo", "judged_by_slo", "prefilled_tokens")),
+    *(
+        Column(name, BigInteger)
+        for name in ("tpot_within_slo", "tpot_total", "within_slo", "judged_by_slo", "prefilled_tokens", "generated_tokens")
+    ),
     Column("prefilling_seconds", REAL),
     Index(None, "pool_id", "second"),
     postgresql_partition_by="RANGE (second)",
@@ -118,6 +121,7 @@ SUMS = (
     "tpot_total",
     "within_slo",
     "judged_by_slo",
+    "generated_tokens",
 )
 """Counts that a rollup sums, besides the maximum, sum and number of every heatmap metric's seconds."""
 

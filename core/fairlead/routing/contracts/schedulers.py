@@ -105,6 +105,12 @@ class Scheduler(Protocol):
         Optional: its first token says it too.
         """
 
+    def generated(self, request_id: str, now: float, output_tokens: int) -> None:
+        """So many tokens of its answer have come so far.
+
+        Optional: `complete` says it too. What is said before lets the load of long answers be known in time.
+        """
+
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
         """Finished well.
 

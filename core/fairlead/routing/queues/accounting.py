@@ -60,6 +60,8 @@ class TrackedRequest:
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
     """What its instance had decoded and prefilled when it began to decode there; only while that is learnt from."""
+    generated_tokens: int = 0
+    """Output tokens known to have come."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
     """Of those that it was sent to, to prefill or to decode, the ones that refused the connection."""

@@ -56,6 +56,7 @@ class SecondOfLoad:
     judged_by_slo: int = 0
     prefilled_tokens: int = 0
     prefilling_seconds: float = 0.0
+    generated_tokens: int = 0
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
@@ -113,6 +114,11 @@ class LoadSeconds:
         """So many uncached tokens of a prompt were computed on the instance."""
         if self._kept:
             self._current(load, now).prefilled_tokens += tokens
+
+    def generated(self, load: InstanceLoad, now: float, tokens: int) -> None:
+        """So many more output tokens came from the instance."""
+        if self._kept:
+            self._current(load, now).generated_tokens += tokens
 
     def completed(
         self,
@@ -235,5 +241,6 @@ class LoadSeconds:
                 judged_by_slo=running.judged_by_slo,
                 prefilled_tokens=running.prefilled_tokens,
                 prefilling_seconds=running.prefilling_seconds,
+                generated_tokens=running.generated_tokens,
             )
         )

@@ -4,6 +4,7 @@ of them.
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
@@ -67,6 +68,12 @@ class Progress:
         self._dispatching.prefilled(tracked, now)
         return True
 
+    def generated(self, request_id: str, now: float, output_tokens: int) -> None:
+        """So many tokens of its answer have come so far; what was counted already is not counted again."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is not None and tracked.stage is Stage.DECODING:
+            self._count_generated(tracked, self._state.loads[tracked.decodes_on], now, output_tokens)
+
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
         state = self._state
@@ -82,6 +89,7 @@ class Progress:
             self._moving.touch_session(tracked.session, now)
             state.bindings.set_context(tracked.session, tracked.request.prompt_tokens + output_tokens)
         decoded_on = state.loads[tracked.decodes_on]
+        self._count_generated(tracked, decoded_on, now, output_tokens)
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now)
         learn_decode(state, tracked, decoded_on, now, output_tokens)
         state.recorder.loads.completed(
@@ -96,6 +104,12 @@ class Progress:
             slo=state.table.slo,
         )
         return self._outcomes.take((instance,), now)
+
+    def _count_generated(self, tracked: TrackedRequest, load: InstanceLoad, now: float, output_tokens: int) -> None:
+        more = output_tokens - tracked.generated_tokens
+        if more > 0:
+            tracked.generated_tokens = output_tokens
+            self._state.recorder.loads.generated(load, now, more)
 
     def abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
         """The request ends without having been served: failed, cancelled, or refused by the engine."""

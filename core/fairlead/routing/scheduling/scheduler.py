@@ -122,6 +122,10 @@ class PoolScheduler:
         if tracked is not None:
             self._state.accounting.transferred(tracked)
 
+    def generated(self, request_id: str, now: float, output_tokens: int) -> None:
+        """So many tokens of its answer have come so far."""
+        self._progress.generated(request_id, now, output_tokens)
+
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
         """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)

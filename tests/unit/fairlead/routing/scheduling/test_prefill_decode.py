@@ -56,6 +56,29 @@ def test_a_request_counts_as_incoming_until_its_prompt_is_computed_and_then_wher
     assert sum(one.prompt_tokens for one in samples if one.instance == "p0") == 1_000
 
 
+def test_output_tokens_are_counted_once_and_where_they_are_decoded_as_they_come() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1), "router-0", 1)
+    for name in ("ends", "fails"):
+        scheduler.submit(request(name, 1_000), 0.0)
+        scheduler.generated(name, 0.1, 7)  # nothing can have come yet
+        scheduler.first_token(name, 0.2)
+    for second in (1, 2, 3):
+        scheduler.generated("ends", second + 0.5, 20 * second)
+    scheduler.generated("ends", 3.75, 60)
+    scheduler.generated("fails", 3.75, 5)
+    scheduler.fail("fails", 4.0)
+    scheduler.complete("ends", 4.5, 70, None)
+    scheduler.generated("ends", 4.75, 80)
+    samples = scheduler.take_records(9.0, final=True).loads
+    assert {(one.instance, one.second): one.generated_tokens for one in samples if one.generated_tokens} == {
+        ("x0", 1): 20,
+        ("x0", 2): 20,
+        ("x0", 3): 25,
+        ("x0", 4): 10,
+    }
+    assert sum(one.output_tokens for one in samples) == 70
+
+
 def test_select_decoding_takes_the_shortest_step_with_the_request_where_it_fits() -> None:
     loads = [decoder("x1", 90_000, 2), decoder("x2", 10_000, 9), decoder("x3", 0, 0, InstanceState.DRAINING)]
     by_context = view_over(loads, kv_cache_tokens=100_000, decode_seconds_per_context_token=1e-6)
