@@ -28,12 +28,14 @@ _LEAST_LESS_BUSY = 0.05
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """What is known of all that arrives. `prompt_variation` is the standard deviation of prompt lengths over their
-    mean; `refuses_late` says whether early rejection refuses by predicted TTFT.
+    mean; `refuses_late` says whether early rejection refuses by predicted TTFT. Rates were measured over
+    `window_seconds`.
     """
 
     requests_per_second: float | None = None
     prompt_variation: float | None = None
     refuses_late: bool = False
+    window_seconds: float = 0.0
 
     def error(self, seconds: float) -> float:
         """Standard error of a role's work measured for so long, as a share of it; 0 where it is not known."""

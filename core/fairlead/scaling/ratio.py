@@ -10,8 +10,8 @@ nothing moves for `cooldown_seconds`, and the loads are smoothed anew.
 Loads that swing against each other, as prefill and decode do under early rejection, fill no such row unless half a
 swing outlasts it. And a move must be worth it: by the work that arrives (`sizing`), or by the loads where that is not
 known, the pool must serve more requests after it, or as many with its busier role less busy; so in each comparison of
-the row, and smoothed even if the work is wrong by its standard error. Of two neighbouring splits at most one is better
-than the other, so under constant work no move is ever taken back.
+the row, and smoothed even if the work is wrong by its standard error, which is smaller the longer the row is. Of two
+neighbouring splits at most one is better than the other, so under constant work no move is ever taken back.
 """
 
 from collections.abc import Mapping
@@ -131,7 +131,7 @@ def _short(shares: Shares, seen: Shares, demand: Demand, spec: RatioSpec) -> int
     now_served, _ = _outlooks(shares, Role.PREFILL, Role.DECODE, demand)
     if any(share.work is None for share in shares.values()) or now_served is None or now_served.busiest <= 1:
         return 0
-    error = _error(demand, spec)
+    error = _error(demand, spec, 0)
     for sign, taker, giver in _MOVES:
         if _is_worth_it(shares, taker, giver, demand, error) and _is_worth_it(seen, taker, giver, demand):
             return sign
@@ -142,16 +142,20 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
     giver, taker = shares[donor], shares[receiver]
     if giver.replicas - 1 < max(1, giver.least) or taker.replicas + 1 > taker.most:
         return Hold.AT_BOUND
-    if memory.worth < spec.periods or not _is_worth_it(shares, receiver, donor, demand, _error(demand, spec)):
+    if memory.worth < spec.periods or not _is_worth_it(shares, receiver, donor, demand, _error(demand, spec, memory.worth)):
         return Hold.NOT_WORTH_IT
     if memory.moved_at is not None and now - memory.moved_at < spec.cooldown_seconds:
         return Hold.COOLDOWN
     return None
 
 
-def _error(demand: Demand, spec: RatioSpec) -> float:
-    """Of smoothed work: an exponential mean is as good as one over (2 - a) / a periods."""
-    return demand.error(spec.period_seconds * (2 - SMOOTHING) / SMOOTHING)
+def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
+    """Of smoothed work after `row` comparisons that all found a move worth it: the longer the row, the surer it is.
+
+    An exponential mean is as good as one over (2 - a) / a figures.
+    """
+    figures = max((2 - SMOOTHING) / SMOOTHING, row)
+    return demand.error(demand.window_seconds + spec.period_seconds * (figures - 1))
 
 
 def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:

@@ -12,6 +12,8 @@ from fairlead.instances import Role
 ENOUGH_FINISHED = 20
 """Finished requests from which the window alone describes them; with fewer, the last 5 minutes do."""
 
+_MOST_BEYOND_FINISHED = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStep:
@@ -86,16 +88,20 @@ class PoolSignals:
         return next((one for one in self.roles if one.role is role), None)
 
 
-def mean_output_tokens(generated_tokens: float, finished: float) -> float:
-    """Output tokens per request: all that were generated in some time, of running answers too, over the requests that
-    finished in it; 0 while none finished.
+def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: float) -> float:
+    """Output tokens per request, from requests that finished in some time, their output tokens, and all tokens that
+    were generated in it, of running answers too (0 = not told). 0 while none finished.
 
-    The mean of finished requests knows long answers only when they end, minutes late under new work. This one estimates
-    a mean lifetime from all that was seen of it, ended or not, as is done of exponential lifetimes that are
-    right-censored; under constant work both are the same. Example: 10 answers of 50 tokens finished while 10 others got
-    their first 150 tokens: 200, where the finished ones say 50.
+    The mean of finished requests knows long answers only when they end, minutes late under new work. Generated tokens
+    over finished requests estimates a mean lifetime from all that was seen of it, ended or not, as is done of
+    exponential lifetimes that are right-censored; under constant work it is the same. Lengths vary less than
+    exponential ones, so at first it is too large, and counts only up to twice the finished ones' mean. Example: 10
+    answers of 100 tokens finished while 10 others got their first 50: 150.
     """
-    return generated_tokens / finished if finished > 0 else 0.0
+    if finished <= 0:
+        return 0.0
+    told = generated_tokens or output_tokens
+    return min(told, _MOST_BEYOND_FINISHED * output_tokens) / finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,7 @@ class _Round:
     declared: Declared
     bounds: Mapping[Role, BoundsInForce]
     signals: Mapping[Role, RoleSignals]
+    window_seconds: float
     now: float
 
 
@@ -118,6 +119,7 @@ def step(
         declared=declared,
         bounds={role.role: bounds_in_force(role, declared.windows) for role in declared.roles},
         signals={one.role: one for one in signals.roles} if signals is not None and fresh else {},
+        window_seconds=signals.window_seconds if signals is not None else 0.0,
         now=now,
     )
     memory = rewound(memory, now)
@@ -225,6 +227,7 @@ def _demand(this: _Round) -> Demand:
         requests_per_second=seen.requests_per_second,
         prompt_variation=seen.prompt_variation,
         refuses_late=this.declared.refuses_late,
+        window_seconds=this.window_seconds,
     )
 
 

@@ -97,7 +97,7 @@ class SignalMeter:
         """Its last token is out."""
         self.generated(job, job.output_tokens, now)
         for window in (self._recent, self._long):
-            window.add(now, finished=1, finished_tokens=job.input_tokens, hit=job.hit_tokens)
+            window.add(now, finished=1, finished_tokens=job.input_tokens, hit=job.hit_tokens, output=job.output_tokens)
         if job.output_tokens > 1:
             seconds = (job.finished_at - job.first_token_at) / (job.output_tokens - 1)
             self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
@@ -138,6 +138,7 @@ class SignalMeter:
         prefills, decodes = role is not Role.DECODE, role is not Role.PREFILL
         described = recent if recent.total("finished") >= ENOUGH_FINISHED else long
         cached = described.mean("hit", "finished_tokens")
+        mean_output = mean_output_tokens(described.total("finished"), described.total("output"), described.total("generated"))
         return RoleSignals(
             role=role,
             serving=sum(load.entry.accepting for load in loads),
@@ -147,8 +148,7 @@ class SignalMeter:
             requests_per_second=recent.rate("requests", now),
             prompt_variation=self._prompt_variation(),
             cached_share=None if cached is None else min(1.0, cached),
-            output_tokens_per_second=recent.rate("requests", now)
-            * mean_output_tokens(described.total("generated"), described.total("finished")),
+            output_tokens_per_second=recent.rate("requests", now) * mean_output,
             prefill_tokens_per_second=long.mean("computed", "busy") if long.total("busy") >= LEAST_BUSY_SECONDS else None,
             pending_prefill_tokens=sum(load.pending_prefill_tokens for load in loads),
             decode_step=DecodeStep(

@@ -94,12 +94,33 @@ def test_work_that_swings_faster_than_instances_can_follow_moves_none() -> None:
 def test_of_two_overloaded_roles_the_one_that_refuses_anyone_gets_the_instance() -> None:
     """Prefill lacks 13 % and decode 23 %; after the move prefill lacks 35 %, but that is 8 % of the requests."""
     pool = replace(SPLIT, prefill_instances=4, decode_instances=2)
-    jobs = jobs_of(phases.Phase(seconds=900.0, requests_per_second=6.0, input_median=7300, output_median=324, sigma=1.0))
-    simulation = simulated(pool, jobs, AUTO)
+    work = phases.Phase(seconds=600.0, requests_per_second=6.0, input_median=7300, output_median=324, sigma=1.0)
+    left, moved = jobs_of(work), jobs_of(work)
+    simulated(pool, left, SimulatedScaling())
+    simulation = simulated(pool, moved, AUTO)
     assert sizes(simulation, Role.PREFILL) == [3]
     assert simulation.autoscaler is not None
-    moved = simulation.autoscaler.changes[0].at
-    assert attainment(jobs, pool, moved - 60, moved) < 0.85 < 0.88 < attainment(jobs, pool, moved + 60)
+    begin = simulation.autoscaler.changes[0].at + 60
+    assert attainment(left, pool, begin) < 0.85 < 0.88 < attainment(moved, pool, begin)
+
+
+def test_the_output_that_arrives_is_known_while_most_answers_are_still_running() -> None:
+    jobs = jobs_of(phases.Phase(seconds=150.0, requests_per_second=4.0, input_median=1000, output_median=3000))
+    known: dict[float, tuple[float, float]] = {}
+
+    def look(simulation: Simulation, now: float) -> None:
+        assert simulation.autoscaler is not None
+        found = simulation.autoscaler.meter.signals(simulation.scheduler.loads(), now).of(Role.DECODE)
+        assert found is not None
+        ended = [job.output_tokens for job in jobs if job.phase is Phase.FINISHED]
+        known[now] = found.output_tokens_per_second / (found.requests_per_second or 1.0), sum(ended) / max(1, len(ended))
+
+    Simulation(replace(SPLIT, early_rejection="Disabled"), jobs, scaling=AUTO, probe=look).run()
+    mean = sum(job.output_tokens for job in jobs) / len(jobs)
+    by_all, by_ended = known[90.0]
+    print(mean, {k: v for k, v in known.items() if k % 10 == 0})
+    assert by_ended < 0.6 * mean
+    assert 0.75 * mean < by_all < 1.25 * mean
 
 
 def test_constant_work_is_split_once() -> None:

@@ -141,7 +141,7 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
     serving = {instance.id for instance in mine if instance.state in ACCEPTING}
     prefills, decodes = role is not Role.DECODE, role is not Role.PREFILL
     finished = measured.window if measured.window.requests >= ENOUGH_FINISHED or not measured.longer.requests else measured.longer
-    mean_output = mean_output_tokens(finished.generated_tokens or finished.output_tokens, finished.requests)
+    mean_output = mean_output_tokens(finished.requests, finished.output_tokens, finished.generated_tokens)
     throughput = _throughput(samples) if prefills else None
     speed = throughput or facts.engine.prefill_tokens_per_second
     step = decode_step([one for one in measured.steps if one.instance in ids]) if decodes else None

@@ -91,11 +91,11 @@ def test_refused_requests_are_demand_and_miss_the_target() -> None:
 
 def test_the_output_of_requests_is_known_before_the_long_ones_end() -> None:
     arrived = Arrived(requests=60, prompt_tokens=60_000, refused={})
-    ended = Finished(requests=30, prompt_tokens=30_000, output_tokens=1500, generated_tokens=9000)
+    ended = Finished(requests=30, prompt_tokens=30_000, output_tokens=6000, generated_tokens=9000)
     pool = measured(measures("a"), arrived=arrived, window=ended)
     assert of(Role.BOTH, pool, present("a")).output_tokens_per_second == 2 * 300
     untold = replace(pool, window=replace(ended, generated_tokens=0))  # by routers of before
-    assert of(Role.BOTH, untold, present("a")).output_tokens_per_second == 2 * 50
+    assert of(Role.BOTH, untold, present("a")).output_tokens_per_second == 2 * 200
 
 
 def test_the_variation_of_prompts_is_known_from_enough_of_them() -> None:
