@@ -69,8 +69,8 @@ class Fleet:
 
     def generated(self, job: Job) -> int:
         """Tokens of its answer so far, up to the last step that was counted."""
-        found = (self.instances.get(name) for name in (job.instance, job.decode_instance))
-        return max((instance.generated(job) for instance in found if instance is not None), default=0)
+        names = {job.instance, job.decode_instance or job.instance}
+        return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
     def changed_usages(self) -> list[tuple[str, float]]:
         """KV usages of living engines that are not as they were last time."""

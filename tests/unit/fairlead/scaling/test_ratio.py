@@ -140,6 +140,31 @@ def test_work_of_few_requests_must_differ_more() -> None:
         assert numbers(rounds) == expected
 
 
+def test_a_long_row_of_comparisons_makes_up_for_few_requests() -> None:
+    spec = replace(AUTO, period_seconds=5.0, cooldown_seconds=30.0)
+    rare = {"requests_per_second": 1.7, "prompt_variation": 0.7}
+    seen = pool_signals(
+        role_signals(Role.PREFILL, prefill_load=1.6, prompt_tokens_per_second=3000, **rare),
+        role_signals(Role.DECODE, decode_load=0.3, output_tokens_per_second=1556 * 1.7, **rare),
+    )
+    often = replace(seen, roles=tuple(replace(role, requests_per_second=170.0) for role in seen.roles))
+    known, unsure = Rounds(split_pool(3, 3, spec)), Rounds(split_pool(3, 3, spec))
+    known.rounds(often, 15)
+    unsure.rounds(seen, 15)
+    assert (numbers(known), numbers(unsure)) == ((4, 2), (3, 3))
+    unsure.rounds(seen, 300)
+    assert numbers(unsure) == (4, 2)
+    unsure.rounds(seen, 3600)
+    assert unsure.history(Role.PREFILL) == [3, 4]
+
+
+def test_what_was_seen_before_the_work_began_is_soon_forgotten() -> None:
+    rounds = Rounds(replace(split_pool(prefill=8, decode=4), refuses_late=True))
+    rounds.round(overload(9.1, 1.0))
+    rounds.rounds(overload(9.1, 4.9), 150)
+    assert numbers(rounds) == (7, 5)
+
+
 def test_loads_that_swing_against_each_other_move_nothing() -> None:
     rounds = Rounds(split_pool())
     for _ in range(120):
