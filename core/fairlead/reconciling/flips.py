@@ -4,7 +4,7 @@ one too few.
 A flip under way is known by its pod alone, so it goes on after a restart. Where the drained instance goes is decided
 anew in each round: into the role it was drained for while that lacks an instance, else back into its own, else it is
 deleted like any other drained instance. An instance whose requested drain is withdrawn goes back into its own at once,
-if that lacks one that was ready before.
+if that lacks one that was ready before, or has one that can be given up for it in this round.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
     for instance in sorted(plan.free(), key=lambda item: item.id):
         own = desired.role(instance.role)
         if own is not None and is_withdrawn(instance):
-            unborn = sum(1 for one in plan.live(own.role) if one.state in UNBORN)
+            unborn = sum(1 for one in plan.live(own.role) if one.state in UNBORN and one.id not in plan.actions)
             is_current = instance.spec_hash == own.spec_hash or own.rollout.halt is not None
             if is_current and _lack(plan, own, found) + unborn > 0:
                 found[instance.id] = own.role

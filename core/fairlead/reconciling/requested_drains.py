@@ -12,15 +12,21 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Begin the drains that may begin. Returns how many others wait for a successor."""
+    """Begin the drains that may begin. Returns how many successors the others wait for.
+
+    While the routers' side is not known, no drain begins and no successor is made for one, but those that were made
+    already stay.
+    """
     asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions]
     for instance in asked:
         if instance.state in UNBORN:
             plan.delete(instance, DeletionReason.NEVER_SERVED)
         elif instance.state is InstanceState.LOST:
             plan.drain(instance.id, DrainReason.REQUESTED, 0.0)
-    waiting = 0
     able = [one for one in asked if one.id not in plan.actions]
+    if plan.observations is None:
+        return min(len(able), max(0, len(plan.live(desired.role)) - desired.replicas))
+    waiting = 0
     idle = {one.id for one in able if one.state is InstanceState.CORDONED}
     for cost, victim in plan.victims(desired, able):
         if victim in idle or _spare(plan, desired, victim):

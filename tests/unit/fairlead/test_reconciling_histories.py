@@ -5,6 +5,7 @@ FAIRLEAD_HISTORIES=5000 tries so many histories instead of a few hundred.
 
 import os
 from dataclasses import replace
+from enum import Enum
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,16 @@ regressions = st.builds(Halt, former_hash=st.sampled_from([None, "one", "two", "
 bounds = st.builds(
     RolloutBounds, max_surge=st.integers(0, 2), max_unavailable=st.integers(0, 2), halt=st.one_of(st.none(), halts, regressions)
 )
+
+
+class Trouble(Enum):
+    """What may come between an operator and its plan while nobody changes the pool."""
+
+    CRASH = "the operator ends in the middle of its plan"
+    REFUSAL = "the Kubernetes API refuses a call"
+    SILENCE = "the control API does not answer"
+    LONG_REQUESTS = "what runs on an instance goes on"
+    SLOW_START = "time passes, and the kubelet has not begun"
 
 
 class Histories(RuleBasedStateMachine):
@@ -155,6 +166,24 @@ class Histories(RuleBasedStateMachine):
     def crash(self) -> None:
         self.world.crash()
 
+    @precondition(lambda self: is_at_rest(self.world))
+    @rule(chosen=st.sets(picks, min_size=1, max_size=3), troubles=st.lists(st.sampled_from(Trouble), max_size=12))
+    def drains_and_nothing_else(self, chosen: set[int], troubles: list[Trouble]) -> None:
+        """Instances of a pool at rest are asked to drain, and nothing else is changed until they are gone."""
+        asked = {self._pod(pick) for pick in chosen} - {""}
+        began = len(self.world.history)
+        for name in asked:
+            self.world.change(name, drain_requested=True)
+        for trouble in troubles:
+            have_trouble(self.world, trouble)
+            check_successors(self.world, began, len(asked))
+        for _ in range(LONGEST_QUIET_ROUNDS):
+            self.world.quiet_round()
+            check_successors(self.world, began, len(asked))
+            if self.world.is_settled() and not asked & set(self.world.pods):
+                return
+        raise AssertionError(f"they never go: {asked} of {self.world.pods}")
+
     @rule(rounds=st.integers(1, 6), finish=st.booleans())
     def calm(self, rounds: int, finish: bool) -> None:
         """Seconds in which all goes well; long requests do not `finish` within them."""
@@ -180,6 +209,41 @@ class Histories(RuleBasedStateMachine):
     def _pod(self, pick: int) -> str:
         names = sorted(self.world.pods)
         return names[pick % len(names)] if names else ""
+
+
+def is_at_rest(world: ClusterWorld) -> bool:
+    """Whether the pool is settled, and nobody has asked for anything that the operator has not seen yet."""
+    untouched = all(
+        pod.health is PodHealth.READY and not (pod.terminating or pod.cordoned or pod.drain_requested) for pod in world.pods.values()
+    )
+    halted = any(role.rollout.halt is not None for role in world.desired.roles)
+    return world.api_up and not world.plan and bool(world.pods) and untouched and not halted and world.is_settled()
+
+
+def have_trouble(world: ClusterWorld, trouble: Trouble) -> None:
+    """One round with this trouble."""
+    match trouble:
+        case Trouble.CRASH | Trouble.REFUSAL:
+            world.observe()
+            if world.plan:
+                world.act(done=trouble is Trouble.CRASH)
+            world.crash()
+        case Trouble.SILENCE:
+            world.api_up = False
+            world.round()
+            world.api_up = True
+        case Trouble.LONG_REQUESTS:
+            world.requests_arrive()
+            world.quiet_round(finish=False)
+        case Trouble.SLOW_START:
+            world.now += 20.0
+            world.round()
+
+
+def check_successors(world: ClusterWorld, began: int, asked: int) -> None:
+    """At most one successor is ever made for each drain that was asked for."""
+    created = [action for action in world.history[began:] if isinstance(action, CreateInstance)]
+    assert len(created) <= asked, f"{len(created)} successors for {asked} drains: {created}"
 
 
 def settle(world: ClusterWorld) -> None:

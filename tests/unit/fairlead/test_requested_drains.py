@@ -13,6 +13,7 @@ from fairlead.reconciling.actions import (
     Drain,
     DrainReason,
     EndDrain,
+    RecordState,
 )
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, Halt, ObservedInstance, PodHealth, RolloutBounds
@@ -50,6 +51,11 @@ def test_the_last_that_serves_waits_for_its_successor(others: tuple[ObservedInst
     assert [type(action) for action in actions] == [CreateInstance]
     there = (*others, instance("s", S.PENDING, since=NOW - 9))
     assert plan(1 + len(others), asked(), *there) == [], "one successor is enough"
+
+
+def test_a_successor_stays_while_the_control_api_is_silent() -> None:
+    assert plan(1, asked(), instance("s", S.PENDING, since=NOW - 9), api=False) == []
+    assert plan(2, asked(), instance("b"), instance("s", S.STARTING, since=NOW - 9), api=False) == []
 
 
 @pytest.mark.parametrize("halt", [Halt(former_hash="old", regressed=True), Halt(former_hash="old"), None])
@@ -104,6 +110,13 @@ def test_withdrawn_while_it_drains_it_serves_again_and_its_unborn_successor_goes
     assert EndDrain(instance="a") in actions
     assert DeleteInstance(instance="s", reason=DeletionReason.NEVER_SERVED) in actions
     assert len(actions) == 2
+
+
+def test_withdrawn_while_its_successor_comes_a_step_nearer_it_is_not_put_back_beside_it() -> None:
+    starting = replace(instance("s", S.PENDING, since=NOW), health=PodHealth.RUNNING)
+    [drained, record] = sorted(plan(2, draining(), instance("b"), starting), key=lambda action: type(action).__name__)
+    assert drained == DeleteInstance(instance="a", reason=DeletionReason.DRAINED)
+    assert isinstance(record, RecordState), "it cannot be given up in the same round, so both would serve"
 
 
 def test_withdrawn_when_its_successor_serves_already_it_goes_all_the_same() -> None:
