@@ -52,6 +52,7 @@ VIEWER = "benchmark-viewer-0123456789"
 LIMIT_SECONDS = 900.0
 PARTS = ("create", "restart", "rest", "delete", "steady")
 THREADS = 4
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairlead-operator"
 
 
 def say(words: str) -> None:
@@ -236,6 +237,11 @@ class Bench:
         assert self.operator.process is not None
         return self.operator.process.pid
 
+    def is_led(self) -> bool:
+        """Whether an operator holds the Lease."""
+        response = self.client.session.get(self.client.server + LEASE, timeout=30)
+        return response.status_code == 200 and bool(response.json()["spec"].get("holderIdentity"))
+
     def used(self) -> dict[str, float]:
         """CPU seconds so far of everything that runs, by name; a Kubernetes API given from outside is not among it."""
         server, database = child_running("fairlead_sandbox.kubernetes_api.main"), child_running("bin/postgres")
@@ -254,7 +260,8 @@ class Bench:
     def create(self) -> None:
         say(f"create: {self.pools} pools")
         self.operator.start()
-        time.sleep(5)
+        wait(self.is_led, 1, "create: the operator leads")
+        time.sleep(3)  # kopf begins to watch
         began, before = time.monotonic(), self.used()
         self.for_all(lambda number: self.client.call("POST", POOLS, pool(number)), self.pools)
         self.figures["create, s until all exist"] = time.monotonic() - began
