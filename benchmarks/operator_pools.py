@@ -336,8 +336,8 @@ class Bench:
         self.client.merge(f"{path}/{body['metadata']['name']}/status", {"status": status})
 
 
-def measure(parts: Iterable[str], pools: int, instances: int, rest_seconds: float, folder: Path) -> dict[str, float]:
-    """The parts' figures by name."""
+def measure(parts: Iterable[str], pools: int, instances: int, rest_seconds: float, folder: Path) -> None:
+    """Print the parts' figures by name, those found so far also when a part fails."""
     (folder / "kubernetes").mkdir()
     (folder / "pg").mkdir()
     with running_kubernetes_api(folder / "kubernetes") as kubeconfig, running_control_api(folder / "pg", kubeconfig) as (url, api):
@@ -360,7 +360,7 @@ def measure(parts: Iterable[str], pools: int, instances: int, rest_seconds: floa
             bench.run(parts)
         finally:
             operator.kill()
-        return bench.figures
+            print(json.dumps({name: round(value, 2) for name, value in bench.figures.items()}, indent=1), flush=True)
 
 
 def main() -> None:
@@ -375,8 +375,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory(prefix="fairlead-pools-") as folder:
-        figures = measure(arguments.parts or PARTS, arguments.pools, arguments.instances, arguments.rest_seconds, Path(folder))
-    print(json.dumps({name: round(value, 2) for name, value in figures.items()}, indent=1))
+        measure(arguments.parts or PARTS, arguments.pools, arguments.instances, arguments.rest_seconds, Path(folder))
 
 
 if __name__ == "__main__":
