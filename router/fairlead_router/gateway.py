@@ -23,6 +23,7 @@ from fairlead_router.metrics import RouterMetrics
 from fairlead_router.paths import Endpoint, Handling
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
+from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.proxying import Proxy
 from fairlead_router.refusals import BadRequest, ErrorAnswer, error_answer, shutting_down
 from fairlead_router.requests import forwarded_headers, parse_request, request_head, session_name
@@ -54,6 +55,7 @@ class Gateway:
         direct: DirectRelay,
         held: HeldResponses,
         informing: Informing,
+        prompt_tokens: PromptTokens,
         metrics: RouterMetrics,
         now: Callable[[], float],
     ) -> None:
@@ -64,6 +66,7 @@ class Gateway:
         self._direct = direct
         self._held = held
         self._informing = informing
+        self._prompt_tokens = prompt_tokens
         self._metrics = metrics
         self._now = now
         self._keys = GatewayKeys(settings.gateway_keys)
@@ -119,11 +122,12 @@ class Gateway:
         session = session_value.decode("latin-1") if session_value else parsed.user
         prompt = parsed.prompt
         blocks = block_hashes(prompt, pool.block_bytes)
+        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, pool.token_sizes.tokens(len(prompt)))
         divisible = not pool.divides or (endpoint.divides and is_divisible(parsed.document))
         request = RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived,
-            prompt_tokens=pool.token_sizes.tokens(len(prompt)),
+            prompt_tokens=known.prompt_tokens,
             prompt_bytes=len(prompt),
             blocks=blocks,
             first_bytes_hash=first_bytes_hash(prompt, pool.block_bytes, blocks),
@@ -132,6 +136,7 @@ class Gateway:
             streamed=parsed.stream,
             divisible=divisible,
             body_bytes=len(body),
+            engine_blocks=known.engine_blocks,
         )
         if parsed.model != pool.table.model:
             body = parsed.renamed(pool.table.model)

@@ -31,8 +31,10 @@ from fairlead_router.engine_metrics import SCRAPE_SECONDS, EngineScraper
 from fairlead_router.gateway import Gateway
 from fairlead_router.held_responses import HeldResponses
 from fairlead_router.informing import Informing
+from fairlead_router.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.metrics import RouterMetrics
 from fairlead_router.pools import Pools, SchedulerFactory
+from fairlead_router.prompt_tokens import PromptTokens
 from fairlead_router.proxying import Proxy
 from fairlead_router.reporting.batches import spooled_changes
 from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector
@@ -84,6 +86,7 @@ class Router:
             DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1),
             held,
             self.informing,
+            PromptTokens(self.upstream),
             self.metrics,
             self.now,
         )
@@ -99,6 +102,7 @@ class Router:
         )
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.cache, self.metrics, self._synced)
         self.scraper = EngineScraper(self.pools, self.upstream, self.metrics, self.now)
+        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
         self._tasks = Tasks()
         self._ticks = 0
 
@@ -134,6 +138,7 @@ class Router:
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
         self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
+        self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
 
     async def _tick(self) -> None:
         self._ticks += 1
@@ -155,7 +160,8 @@ class Router:
     async def stop(self) -> None:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         await self.calls.wait_until_idle(1.0)
-        await self._tasks.stop("stream", "collect", "send", "scrape")
+        await self._tasks.stop("stream", "collect", "send", "scrape", "kv events")
+        self.kv_events.close()
         await self.collector.collect(final=True)
         await self.delivery.finish(GOODBYE_SECONDS)
         await self._tasks.stop()

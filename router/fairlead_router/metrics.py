@@ -8,8 +8,8 @@ client chose becomes a label.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,6 +18,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
+from fairlead_router.kv_events.instances import EventReading
+from fairlead_router.kv_events.metrics import Belief, belief_families, event_families, token_families
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -47,6 +49,7 @@ class PoolCounters:
     """What happened in one pool since the router started."""
 
     __slots__ = (
+        "beliefs",
         "cancelled",
         "decode_only",
         "direct",
@@ -54,6 +57,7 @@ class PoolCounters:
         "handover",
         "hit_tokens",
         "implausible_usages",
+        "known_prompts",
         "lost_moves",
         "output_tokens",
         "prefill",
@@ -64,6 +68,7 @@ class PoolCounters:
         "retries",
         "served",
         "submitted",
+        "tokenizing",
         "ttft",
         "unfetched",
         "upstream_errors",
@@ -86,6 +91,12 @@ class PoolCounters:
         self.lost_moves = 0
         self.decode_only: Counter[str] = Counter()
         self.unfetched = 0
+        self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
+        """By instance, and by what the belief came from: `events` or `history`."""
+        self.known_prompts: Counter[str] = Counter()
+        """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
+        self.tokenizing: Counter[str] = Counter()
+        """Questions for a prompt's tokens, by outcome."""
         self.prefill = Distribution()
         self.handover = Distribution()
         self.ttft = Distribution()
@@ -121,6 +132,8 @@ class RouterMetrics(Collector):
         self.tables: dict[str, int] = {}
         self.readings: list[InstanceReading] = []
         self.pool_readings: list[PoolReading] = []
+        self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
+        """What is known of instances' KV events, by pool and instance."""
         self.client_errors: Counter[str] = Counter()
         self.report_drops: Counter[str] = Counter()
         self.reports_sent = 0
@@ -150,6 +163,9 @@ class RouterMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._pool_families()
         yield from self._instance_families()
+        yield from event_families(self.event_readings())
+        yield from belief_families({pool: counters.beliefs for pool, counters in self.pools.items()})
+        yield from token_families({pool: (counters.known_prompts, counters.tokenizing) for pool, counters in self.pools.items()})
         drops = CounterMetricFamily(
             "fairlead_router_report_records_dropped", "Records dropped because the spool was full or the API refused them.", labels=["kind"]
         )

@@ -67,7 +67,7 @@ class Pool:
     """
 
     __slots__ = (
-        "addresses", "block_bytes", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
+        "__weakref__", "addresses", "block_bytes", "counters", "direct", "divides", "header", "key", "kv_usage", "metrics",
         "pass_credentials", "scheduler",
         "session_header", "table", "ticked_at", "tickets", "token_sizes", "told_at", "used_at", "waiting", "waiting_room",
     )  # fmt: skip
@@ -106,6 +106,9 @@ class Pool:
         self.metrics.tables[str(table.pool)] = table.version
         for gone in self.kv_usage.keys() - self.addresses.keys():
             del self.kv_usage[gone]
+        for instance, basis in tuple(self.counters.beliefs):
+            if instance not in self.addresses:
+                del self.counters.beliefs[instance, basis]
 
     def update(self, table: RoutingTable, now: float) -> None:
         """Take a newer table live. Raises FairleadError and changes nothing when the scheduler cannot use it."""
@@ -206,6 +209,8 @@ class Pool:
         if self._end(ticket):
             output_tokens = self._plausible(usage.output_tokens) or 0
             cached_tokens, prompt_tokens = self._plausible(usage.cached_tokens), self._plausible(usage.prompt_tokens)
+            if cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
+                self._compare(ticket.verdict, cached_tokens)
             self.counters.served += 1
             self.counters.output_tokens += output_tokens
             self._deliver(self.scheduler.complete(ticket.request.id, now, output_tokens, cached_tokens), now)
@@ -243,6 +248,15 @@ class Pool:
             self.counters.cancelled += 1
             self._tell_generated(ticket, now)
             self._deliver(self.scheduler.cancel(ticket.request.id, now), now)
+
+    def _compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
+        """Count how far what was believed of the instance's cache is from what its engine found there.
+
+        Not of a prompt that another instance computed or sent: then the engine counts what it was given as cached.
+        """
+        if dispatch.decode is None and not dispatch.transfer_tokens:
+            basis = "events" if dispatch.by_events else "history"
+            self.counters.beliefs[dispatch.instance, basis].compare(dispatch.hit_tokens, cached_tokens)
 
     def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
         if self._end(ticket):

@@ -88,20 +88,25 @@ class UpstreamPool:
                 connection.close()
         self._idle.clear()
 
-    async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"") -> bytes:
-        """GET a small document from an engine, with these header lines.
+    async def fetch(
+        self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"", body: bytes | None = None
+    ) -> bytes:
+        """GET a small document from an engine, with these header lines; with a body of JSON, POST it.
 
         Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes.
         """
         connection = self.take_idle(address) or await self.connect(address)
         try:
             async with asyncio.timeout(seconds):
-                connection.send(f"GET {path} HTTP/1.1\r\nhost: {address}\r\n".encode() + headers + b"\r\n", b"")
+                if body is not None:
+                    headers += b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+                method = "GET" if body is None else "POST"
+                connection.send(f"{method} {path} HTTP/1.1\r\nhost: {address}\r\n".encode() + headers + b"\r\n", body or b"")
                 await connection.first()
-                body = bytearray()
+                answer = bytearray()
                 while piece := await connection.read():
-                    body += piece
-                    if len(body) > limit:
+                    answer += piece
+                    if len(answer) > limit:
                         raise UpstreamFailure("protocol", f"{address}{path} answered more than {limit} bytes")
         except TimeoutError:
             raise UpstreamFailure("timeout", f"{address}{path} did not answer within {seconds:g} s") from None
@@ -112,4 +117,4 @@ class UpstreamPool:
                 connection.abort()
         if connection.status != 200:
             raise UpstreamFailure("status", f"{address}{path} answered {connection.status}")
-        return bytes(body)
+        return bytes(answer)

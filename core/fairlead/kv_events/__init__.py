@@ -4,6 +4,7 @@
     playing         a recording, played to an index in the recorder's time
     unseen_blocks   what a cache must have held though no event of the recording says so
     recordings      what a recording holds
+    engine_caches   how much of a prompt an instance holds, by events or else by what a router remembers
     block_index     the index that events feed and prompts ask
     block_keys | engine_hashes | sequences
                     keys of prompts; the engine's own hashes, recomputed; gaps, replays and restarts

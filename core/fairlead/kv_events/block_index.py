@@ -15,6 +15,9 @@ from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, Even
 MOST_BLOCKS_PER_HOLDING = 4_000_000
 """An H200's cache holds some 100,000 blocks of 16 tokens, a node's memory some millions."""
 
+SWEPT_AT_ONCE = 1_000
+"""Larger holdings are cleared little by little: to forget 100,000 blocks at once would hold requests up."""
+
 _GPU = "GPU"
 _EXPECTED = "expected"
 _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
@@ -89,10 +92,12 @@ class BlockIndex:
         self._added: dict[int, list[_Holding]] = {}
         """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
         self._bits_in_use = 0
+        self._cleared: list[_Holding] = []
+        """What was cleared and is not swept; no source has their bits any more, so no prompt finds them."""
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
-        """Distinct blocks that some source holds or is expected to."""
+        """Distinct blocks that some source holds or is expected to, and those cleared that wait to be swept."""
         return len(self._holders)
 
     @property
@@ -110,15 +115,24 @@ class BlockIndex:
         cache = self._caches.get(source)
         return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != _EXPECTED}
 
-    def apply(self, source: Source, events: Iterable[KvEvent]) -> None:
-        """Take a batch of events in their order. What cannot be used is counted in `counts`."""
+    def apply(self, source: Source, events: Iterable[KvEvent]) -> bool:
+        """Take a batch of events in their order; whether one of them cleared the source.
+
+        What cannot be used is counted in `counts`.
+        """
+        if self._cleared:
+            self.sweep(SWEPT_AT_ONCE)
+        cache = self._cache(source)
+        cleared = False
         for event in events:
             if event.kind is EventKind.STORED:
-                self._store(source, event)
+                self._store(cache, event)
             elif event.kind is EventKind.REMOVED:
-                self._remove(source, event)
+                self._remove(cache, event)
             else:
                 self.clear(source)
+                cleared = True
+        return cleared
 
     def match(self, source: Source, keys: Sequence[int]) -> int:
         """How many leading blocks of a prompt the source holds, in any tier."""
@@ -126,44 +140,76 @@ class BlockIndex:
         return 0 if cache is None else self._leading(cache.mask, keys)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
-        """Leading blocks held, for each source that holds at least the first. O(blocks + sources)."""
-        found = {}
-        anyone = self._holders.get(keys[0], 0) if keys else 0
-        for source, cache in self._caches.items():
-            if cache.mask & anyone:
-                found[source] = self._leading(cache.mask, keys)
+        """Leading blocks held, for each source that holds at least the first.
+
+        O(blocks + sources that hold some, each time it changes who holds the next block).
+        """
+        found: dict[Source, int] = {}
+        get = self._holders.get
+        before = get(keys[0], 0) if keys else 0
+        alive = [(source, cache.mask) for source, cache in self._caches.items() if cache.mask & before]
+        for depth, key in enumerate(keys):
+            here = get(key, 0)
+            if here == before:
+                continue
+            before = here
+            still = []
+            for each in alive:
+                if each[1] & here:
+                    still.append(each)
+                else:
+                    found[each[0]] = depth
+            alive = still
+            if not alive:
+                return found
+        for source, _ in alive:
+            found[source] = len(keys)
         return found
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: str = _GPU) -> None:
         """The source holds this block, known from elsewhere than its events."""
-        self._add(self._holding(source, tier), block_hash, key)
+        self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int]) -> None:
         """The source will hold these blocks before its events say so: a request with this prompt was sent there."""
-        holding = self._holding(source, _EXPECTED)
+        holding = self._holding(self._cache(source), _EXPECTED)
         for key in keys:
             self._add(holding, key, key)
 
     def no_longer_expect(self, source: Source, keys: Sequence[int]) -> None:
         """Take back one `expect` of the same keys."""
-        holding = self._holding(source, _EXPECTED)
+        holding = self._holding(self._cache(source), _EXPECTED)
         for key in keys:
             self._take(holding, key)
 
     def clear(self, source: Source) -> None:
-        """The source holds nothing any more; what is expected of it stays."""
+        """The source holds nothing now, and may begin again with another block size. What is expected of it stays."""
         cache = self._caches.get(source)
         if cache is not None:
-            for tier, holding in cache.holdings.items():
+            cache.block_size = None
+            for tier, holding in tuple(cache.holdings.items()):
                 if tier != _EXPECTED:
-                    self._empty(holding)
+                    self._clear(cache, holding)
+
+    def sweep(self, most_blocks: int) -> bool:
+        """Forget so many blocks of what was cleared; whether some are left. Every batch that is applied does a part."""
+        while self._cleared and most_blocks > 0:
+            holding = self._cleared[-1]
+            keys = holding.keys
+            for _ in range(min(most_blocks, len(keys))):
+                self._release(keys.popitem()[1], holding)
+                most_blocks -= 1
+            if not keys:
+                self._bits_in_use &= ~holding.bit
+                self._cleared.pop()
+        return bool(self._cleared)
 
     def drop(self, source: Source) -> None:
         """Forget the source: its instance is gone."""
         cache = self._caches.pop(source, None)
         if cache is not None:
-            for holding in cache.holdings.values():
-                self._empty(holding)
+            for holding in tuple(cache.holdings.values()):
+                self._clear(cache, holding)
             self._bits_in_use &= ~cache.mask
 
     def _leading(self, mask: int, keys: Sequence[int]) -> int:
@@ -179,8 +225,7 @@ class BlockIndex:
             cache = self._caches[source] = _Cache()
         return cache
 
-    def _holding(self, source: Source, tier: str) -> _Holding:
-        cache = self._cache(source)
+    def _holding(self, cache: _Cache, tier: str) -> _Holding:
         holding = cache.holdings.get(tier)
         if holding is None:
             bit = ~self._bits_in_use & (self._bits_in_use + 1)  # the lowest that is free
@@ -189,12 +234,11 @@ class BlockIndex:
             holding = cache.holdings[tier] = _Holding(bit, tier)
         return holding
 
-    def _store(self, source: Source, event: BlockStored) -> None:
-        cache = self._cache(source)
+    def _store(self, cache: _Cache, event: BlockStored) -> None:
         if event.kv_cache_spec_kind is not None and event.kv_cache_spec_kind not in _PREFIX_KINDS:
             cache.groups_left_out.add(event.group_idx)
             return
-        holding = self._holding(source, event.medium or _GPU)
+        holding = self._holding(cache, event.medium or _GPU)
         hashes = event.block_hashes
         if not event.token_ids:
             self._store_named(cache, holding, hashes)
@@ -236,17 +280,28 @@ class BlockIndex:
             else:
                 self._add(holding, block_hash, key)
 
-    def _remove(self, source: Source, event: BlockRemoved) -> None:
-        cache = self._cache(source)
+    def _remove(self, cache: _Cache, event: BlockRemoved) -> None:
         if event.group_idx in cache.groups_left_out:
             return
         holding = cache.holdings.get(event.medium or _GPU)
         if holding is None:
             self.counts.unknown_removed += len(event.block_hashes)
             return
+        keys, copies = holding.keys, holding.copies
+        plain = self._most_holders is None
+        holders, others = self._holders, ~holding.bit
         for block_hash in event.block_hashes:
-            if not self._take(holding, block_hash):
+            if not plain or block_hash in copies:
+                if not self._take(holding, block_hash):
+                    self.counts.unknown_removed += 1
+                continue
+            key = keys.pop(block_hash, None)
+            if key is None:
                 self.counts.unknown_removed += 1
+            elif mask := holders.get(key, 0) & others:
+                holders[key] = mask
+            else:
+                holders.pop(key, None)
 
     def _add(self, holding: _Holding, block_hash: BlockHash, key: int) -> None:
         held = holding.keys
@@ -302,7 +357,12 @@ class BlockIndex:
             self._release(holding.keys.pop(oldest), holding)
             self.counts.forgotten += 1
 
-    def _empty(self, holding: _Holding) -> None:
+    def _clear(self, cache: _Cache, holding: _Holding) -> None:
+        if len(holding.keys) > SWEPT_AT_ONCE:
+            del cache.holdings[holding.tier]
+            cache.mask &= ~holding.bit
+            self._cleared.append(holding)
+            return
         for key in holding.keys.values():
             self._release(key, holding)
         holding.keys.clear()

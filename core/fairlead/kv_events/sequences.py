@@ -56,12 +56,13 @@ class SequenceCounts:
 class SequenceTracker(Generic[Batch]):
     """The batches of one source, put in order.
 
-    Without `can_replay` a gap is final at once. `first` is the number a source begins with. A recording that begins in
-    the middle passes None: whatever comes first is taken.
+    Without `can_replay` a gap is final at once. `most_waiting` bounds the batches kept during a replay. `first` is the
+    number a source begins with. A recording that begins in the middle passes None: whatever comes first is taken.
     """
 
-    def __init__(self, *, can_replay: bool, first: int | None = 0) -> None:
+    def __init__(self, *, can_replay: bool, first: int | None = 0, most_waiting: int = MOST_WAITING) -> None:
         self._can_replay = can_replay
+        self._most_waiting = most_waiting
         self._next = first
         self._newest_stamp: float | None = None
         """Of the batch before `_next`; None if that is not known."""
@@ -91,7 +92,7 @@ class SequenceTracker(Generic[Batch]):
             return self._restarted(number, stamp, batch)
         self._waiting[number] = (stamp, batch)
         if self._replaying:
-            return self.replay_ended() if len(self._waiting) > MOST_WAITING else Step()
+            return self.replay_ended() if len(self._waiting) > self._most_waiting else Step()
         if number == self._next:
             return Step(batches=self._in_line())
         self.counts.gaps += 1
@@ -126,9 +127,18 @@ class SequenceTracker(Generic[Batch]):
         batches = self._in_line()
         return self._give_up() if self._waiting else Step(batches=batches)
 
+    def unanswered(self) -> Step[Batch]:
+        """The replay that was asked for does not come: ask once more."""
+        return self._ask() if self._replaying else Step()
+
     def reconnected(self) -> Step[Batch]:
         """The connection was down. Whether batches were missed, or the engine restarted, only a replay tells."""
         return self._ask() if self._can_replay and self._next is not None else Step()
+
+    @property
+    def waiting(self) -> int:
+        """Batches that wait for those before them."""
+        return len(self._waiting)
 
     def cleared(self) -> None:
         """The source said that it holds nothing: whatever was lost before no longer matters."""

@@ -1,1 +1,6 @@
-"""KV events of engines: what their bytes mean."""
+"""KV events of engines, from their sockets into the index of a pool; and the blocks of prompts, to ask it by.
+
+`instances` follows an instance's sources by `subscriptions`, which `reading` lets read in short slices; `sources` says
+where an engine publishes, `wire` what its bytes mean. `known_prompts` keeps the blocks of prompts whose tokens are
+known, by `alignment` of texts and tokens; `prompt_texts` says what tokens depend on. `metrics` counts.
+"""

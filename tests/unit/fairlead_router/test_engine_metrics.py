@@ -40,7 +40,9 @@ class OnePage(UpstreamPool):
         super().__init__(lambda: 0.0, connect_seconds=1.0)
         self._page = page
 
-    async def fetch(self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"") -> bytes:
+    async def fetch(
+        self, address: str, path: str, *, seconds: float, limit: int = 0, headers: bytes = b"", body: bytes | None = None
+    ) -> bytes:
         return self._page
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
+from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
@@ -35,6 +36,7 @@ class CheckingScheduler:
         if table.routing.policy == "bad":
             raise InvalidInput("spec.routing.policy", "bad", "use another")
         self.table = table
+        self.caches = EngineCaches()
         self.slots = slots
         self.refuse: set[str] = set()
         self.queue: list[RoutingRequest] = []

@@ -32,6 +32,10 @@ class RoutingRequest:
     """Bytes of the text that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     body_bytes: int = 0
     """Memory that it takes while it waits."""
+    engine_blocks: tuple[int, ...] = ()
+    """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
+    tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.
+    """
 
 
 class QueuedRequest(Protocol):

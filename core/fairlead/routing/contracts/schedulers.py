@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
@@ -39,6 +40,8 @@ class Dispatch:
     transfer_from: str | None = None
     """The instance to fetch KV blocks of the prompt from before computing the rest."""
     transfer_tokens: int = 0
+    by_events: bool = False
+    """Whether `hit_tokens` is what the instance's own events say, and not what its router remembers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,10 @@ class Scheduler(Protocol):
     A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is
     counted somewhere, and after that nowhere.
     """
+
+    @property
+    def caches(self) -> EngineCaches:
+        """What engines say they hold; the caller feeds it with their events, if they send any."""
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that

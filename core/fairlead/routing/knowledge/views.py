@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 
 from fairlead.instances import Role
+from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -32,6 +33,7 @@ class LiveView:
         table: RoutingTable,
         loads: Mapping[str, InstanceLoad],
         prefixes: PrefixIndex,
+        caches: EngineCaches,
         bindings: SessionBindings,
         changed: set[str],
         prefill_times: PrefillTimes,
@@ -51,6 +53,7 @@ class LiveView:
         self._places_of_slots: IntVector = np.zeros(0, dtype=np.int64)
         self._slots_version = -1
         self.prefixes = prefixes
+        self.caches = caches
         self.prefill_times = prefill_times
         self.decode_times = decode_times
         self.table = table
@@ -79,14 +82,18 @@ class LiveView:
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         blocks = self.prefixes.match(instance, request.blocks)
-        return max(0, min(blocks * self.table.engine.block_tokens, request.prompt_tokens - 1))
+        remembered = max(0, min(blocks * self.table.engine.block_tokens, request.prompt_tokens - 1))
+        return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
         block_tokens = self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:
             return {}
-        return {instance: min(blocks * block_tokens, most) for instance, blocks in self.prefixes.match_everywhere(request.blocks).items()}
+        found = {instance: min(blocks * block_tokens, most) for instance, blocks in self.prefixes.match_everywhere(request.blocks).items()}
+        if not self.caches.heard or not request.engine_blocks:
+            return found
+        return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         load = self._loads.get(instance)
@@ -116,6 +123,9 @@ class LiveView:
 
     def hit_vector(self, request: RoutingRequest) -> IntVector:
         self.vectors()
+        if self.caches.heard and request.engine_blocks:
+            found = self.hit_tokens_everywhere(request)
+            return np.fromiter((found.get(instance, 0) for instance in self._places), dtype=np.int64, count=len(self._places))
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:
             self._place_slots()

@@ -80,6 +80,7 @@ class Dispatching:
             decode_address=None if tracked.decode is None else state.loads[tracked.decode].entry.address,
             transfer_from=tracked.transfer_from,
             transfer_tokens=tracked.transfer_tokens,
+            by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
         )
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:

@@ -11,6 +11,7 @@ dispatches and refusals leave through `Outcomes`.
 
 from collections.abc import Collection, Sequence
 
+from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.moves import MoveOutcome
@@ -214,6 +215,11 @@ class PoolScheduler:
     def table(self) -> RoutingTable:
         """The table version in force."""
         return self._state.table
+
+    @property
+    def caches(self) -> EngineCaches:
+        """What engines say they hold; the caller feeds it with their events, if they send any."""
+        return self._state.caches
 
     def load(self, instance: str) -> InstanceLoad | None:
         """The live counters of an instance; read only."""

@@ -6,6 +6,7 @@ Every part of the scheduler works on this one object and keeps no copy of it. A 
 
 from collections.abc import Collection
 
+from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.choosing.binding_reasons import reason_to_leave
@@ -58,9 +59,18 @@ class SchedulerState:
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
+        self.caches = EngineCaches()
         self.bindings = SessionBindings(table.pool, table.session.ttl_seconds, self.loads, settings.bindings_limit)
         self.view = LiveView(
-            table, self.loads, self.prefixes, self.bindings, self.accounting.changed, self.prefill_times, self.decode_times, self.drained
+            table,
+            self.loads,
+            self.prefixes,
+            self.caches,
+            self.bindings,
+            self.accounting.changed,
+            self.prefill_times,
+            self.decode_times,
+            self.drained,
         )
 
     def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:

@@ -136,6 +136,7 @@ def _decode_in_place(state: SchedulerState, instance: str) -> None:
 
 def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     state.prefixes.drop(load.entry.id)
+    state.caches.ignore(load.entry.id)
     state.circuits.pop(load.entry.id, None)
     load.broken_until = 0.0
     load.kv_usage = None

@@ -109,6 +109,9 @@ class ScriptedEngine:
                 if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")
                     continue
+                if head[0].startswith("GET /kv_event_sources"):
+                    self._write(writer, 404, b'{"error": {"message": "not found"}}')
+                    continue
                 is_form = headers.get("content-type", "").startswith("multipart/")
                 document = json.loads(body) if body and not is_form else {}
                 self.seen.append({"line": head[0], "headers": headers, "body": document, "size": len(body), "raw": body})

@@ -186,3 +186,28 @@ def test_the_index_equals_a_naive_model(steps: list[tuple[str, Source, Prefix, P
         everywhere = index.match_everywhere(block_keys(prompt, 1))
         assert everywhere == {source: depth for source in SOURCES if (depth := index.match(source, block_keys(prompt, 1)))}
     assert len(index) == len({prefix for held in model.values() for prefix, copies in held.items() if copies})
+
+
+def test_a_large_holding_is_cleared_little_by_little_and_found_by_nobody_from_then_on() -> None:
+    index = BlockIndex()
+    tokens = tuple(range(4 * 5_000))
+    everything = Stored(block_hashes=range(5_000), token_ids=tokens)
+    index.apply(A, [everything])
+    index.apply(B, [stored(11)])
+    index.clear(A)
+    assert index.match_everywhere(KEYS) == {B: 1} and index.blocks(A) == {} and len(index) == 5_000
+    index.apply(A, [Stored(block_hashes=range(5_000, 10_000), token_ids=tokens)])
+    assert index.match(A, block_keys(tokens, 4)) == 5_000
+    while index.sweep(700):
+        pass
+    assert index.match(A, block_keys(tokens, 4)) == 5_000 and len(index) == 5_000
+    index.drop(A)
+    while index.sweep(700):
+        pass
+    assert len(index) == 1 and list(index.sources) == [B]
+
+
+def test_a_cleared_source_may_begin_again_with_another_block_size() -> None:
+    index = BlockIndex()
+    index.apply(A, [stored(11), Cleared(), Stored(block_hashes=[21], token_ids=PROMPT[:6], block_size=6)])
+    assert index.block_size(A) == 6 and index.match(A, block_keys(PROMPT, 6)) == 1

@@ -147,3 +147,19 @@ def test_after_any_loss_a_replay_brings_everything_back(seed: int, restarts: int
     if made.counts.applied:
         assert applied == [batch for _, batch in published]
     assert made.counts.lost == 0
+
+
+def test_a_replay_that_does_not_come_is_asked_for_again() -> None:
+    made = after(0, 1)
+    assert made.unanswered() == Step()
+    assert made.live(4, 4.0, "b4") == Step(replay_from=1)
+    assert made.unanswered() == Step(replay_from=1)
+    assert made.waiting == 1 and made.counts.replays == 2
+
+
+def test_a_replay_is_given_up_when_more_waits_for_it_than_may() -> None:
+    made: SequenceTracker[str] = SequenceTracker(can_replay=True, most_waiting=2)
+    made.live(0, 0.0, "b0")
+    for number in (2, 3):
+        assert not made.live(number, float(number), f"b{number}").batches
+    assert made.live(4, 4.0, "b4") == Step(reset=True, replay_from=0)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role
+from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.vectors import PoolVectors, bits_of, highest, lowest, normalised
 from fairlead.routing.knowledge.bindings import SessionBindings
@@ -31,7 +32,7 @@ class Stage:
         self.index = PrefixIndex(6)
         times = PrefillTimes(self.table.engine), DecodeTimes(self.table.engine)
         bindings = SessionBindings(POOL, 60.0, self.accounting.loads)
-        self.view = LiveView(self.table, self.accounting.loads, self.index, bindings, self.accounting.changed, *times)
+        self.view = LiveView(self.table, self.accounting.loads, self.index, EngineCaches(), bindings, self.accounting.changed, *times)
         self.tracked: list[TrackedRequest] = []
         self.counted = 0
 

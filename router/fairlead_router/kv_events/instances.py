@@ -1,0 +1,110 @@
+"""The KV events of one instance: a subscription per data-parallel rank, and whether what they say counts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import zmq
+
+from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sequences import SourceState
+from fairlead_router.kv_events.reading import SlicedReader, Socket
+from fairlead_router.kv_events.sources import EventSource
+from fairlead_router.kv_events.subscriptions import Subscription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventReading:
+    """What is known of one rank's events, for metrics."""
+
+    rank: int
+    state: str
+    """A `SourceState`, `disconnected` or `wrong-block-size`."""
+    events: int
+    lag_seconds: float | None
+    blocks: int
+    gaps: int
+    replays: int
+    restarts: int
+    batches_lost: int
+    unreadable: int
+
+
+STATES = (*SourceState, "disconnected", "wrong-block-size")
+
+
+class InstanceEvents:
+    """Follows all sources of one instance of the pool of `caches`, from now until `close`.
+
+    Its events count (`EngineCaches.heard`) while every rank is settled and has the pool's block size.
+    """
+
+    def __init__(
+        self,
+        context: "zmq.Context[Socket]",
+        instance: str,
+        told: Sequence[EventSource],
+        caches: EngineCaches,
+        now: Callable[[], float],
+        reader: SlicedReader,
+    ) -> None:
+        self.instance = instance
+        self.told = tuple(told)
+        self._caches = caches
+        self._wrong_size = False
+        self.subscriptions = [
+            Subscription(context, one, Source(instance=instance, rank=one.rank), caches, now, reader, self._judge) for one in told
+        ]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether every source can be reached."""
+        return all(one.connected for one in self.subscriptions)
+
+    @property
+    def has_wrong_size(self) -> bool:
+        """Whether its blocks are of another size than those of its pool."""
+        return self._wrong_size
+
+    def check(self) -> None:
+        """Ask again for replays that do not come, and judge anew; done about once a second."""
+        for one in self.subscriptions:
+            one.check_replay()
+        self._judge()
+
+    def close(self) -> None:
+        """Follow it no more; the pool forgets what it told."""
+        for one in self.subscriptions:
+            one.close()
+            self._caches.index.drop(one.source)
+        self._caches.ignore(self.instance)
+
+    def readings(self) -> list[EventReading]:
+        """One per rank."""
+        return [self._reading(one) for one in self.subscriptions]
+
+    def _reading(self, one: Subscription) -> EventReading:
+        counts = one.counts
+        state = "wrong-block-size" if self._wrong_size else one.state.value if one.connected else "disconnected"
+        return EventReading(
+            rank=one.source.rank,
+            state=state,
+            events=one.events,
+            lag_seconds=one.lag_seconds,
+            blocks=sum(self._caches.index.blocks(one.source).values()),
+            gaps=counts.gaps,
+            replays=counts.replays,
+            restarts=counts.restarts,
+            batches_lost=counts.lost,
+            unreadable=one.unreadable,
+        )
+
+    def _judge(self) -> None:
+        sources = [one.source for one in self.subscriptions]
+        sizes = {size for source in sources if (size := self._caches.index.block_size(source)) is not None}
+        self._wrong_size = any(not self._caches.takes_size(size) for size in sizes)
+        if self._wrong_size or not all(one.is_settled for one in self.subscriptions):
+            self._caches.ignore(self.instance)
+        else:
+            complete = all(one.state is not SourceState.INCOMPLETE for one in self.subscriptions)
+            self._caches.hear(self.instance, sources, complete=complete)

@@ -1,0 +1,137 @@
+"""The blocks of prompts whose tokens are known, found by the prompts' texts.
+
+A prompt's tokens come from its engine, later than the prompt. The next prompt that begins with the same text has the
+same tokens there, so what is kept is, for every beginning of a text in chunks of bytes, the keys of the engine's blocks
+that end in it. That a lookup costs one hash a chunk, and no tokenizing, is llm-d's idea (its prefix store); what
+differs: a beginning is one of the same model, roles and template, and all is counted in bytes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xxhash import xxh3_64_intdigest
+
+from fairlead.kv_events.block_keys import block_keys
+from fairlead_router.kv_events.alignment import aligned
+
+CHUNK_BYTES = 256
+MOST_CHUNKS = 200_000
+"""Some 50 MB of text; those not used for longest are forgotten."""
+
+UNSURE_TOKENS = 8
+"""So many tokens before the end of a chunk may be cut otherwise when another text follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptText:
+    """A prompt as it determines its tokens: texts, each with what stands before it (as a role)."""
+
+    root: bytes
+    """What else the tokens depend on: the form, the template's arguments."""
+    heads: tuple[bytes, ...]
+    texts: tuple[bytes, ...]
+    cache_salt: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all texts."""
+        return sum(map(len, self.texts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBeginning:
+    """How much of a prompt is known: the keys of its engine's blocks, and how many bytes and tokens that is."""
+
+    blocks: tuple[int, ...] = ()
+    tokens: int = 0
+    size: int = 0
+    whole: bool = False
+    """Nothing of the prompt is unknown, and `tokens` are all its tokens."""
+
+
+NOTHING_KNOWN = KnownBeginning()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    blocks: tuple[int, ...]
+    """Keys of the blocks that end in it."""
+    tokens: int
+    """Of the prompt, up to its end."""
+
+
+class KnownPrompts:
+    """Prompts of engines with blocks of `block_tokens`."""
+
+    def __init__(self, block_tokens: int, *, most_chunks: int = MOST_CHUNKS) -> None:
+        self.block_tokens = block_tokens
+        self._most = max(1, most_chunks // 2)
+        self._young: dict[int, _Chunk] = {}
+        """Used or learnt since the other half became old."""
+        self._old: dict[int, _Chunk] = {}
+
+    def __len__(self) -> int:
+        """Chunks kept."""
+        return len(self._young) + len(self._old)
+
+    def find(self, prompt: PromptText) -> KnownBeginning:
+        """What is known of the prompt's beginning."""
+        blocks: list[int] = []
+        tokens = size = 0
+        leads = True
+        for name, _, end, more in _chunks(prompt):
+            chunk = self._get(name) if leads or end < 0 else None
+            if chunk is None:
+                leads = False
+            elif end >= 0:
+                blocks += chunk.blocks
+                tokens, size = chunk.tokens, size + more
+            elif leads or len(chunk.blocks) == chunk.tokens // self.block_tokens:
+                all_blocks = (*blocks, *chunk.blocks) if leads else chunk.blocks
+                return KnownBeginning(blocks=all_blocks, tokens=chunk.tokens, size=prompt.size, whole=True)
+        return KnownBeginning(blocks=tuple(blocks), tokens=tokens, size=size) if tokens else NOTHING_KNOWN
+
+    def learn(self, prompt: PromptText, token_ids: Sequence[int], token_strings: Sequence[str]) -> bool:
+        """Keep the prompt's blocks. False if its tokens' strings do not fit its texts; then only all of it is known.
+
+        Raises OverflowError or TypeError for a token id that is none.
+        """
+        keys = block_keys(token_ids, self.block_tokens, cache_salt=prompt.cache_salt)
+        found = aligned(prompt.texts, token_strings) if len(token_strings) == len(token_ids) else None
+        begins, ends = found or ((), ())
+        known = 0
+        for name, piece, end, _ in _chunks(prompt):
+            if end < 0:
+                self._put(name, _Chunk(keys[known:], len(token_ids)))
+            elif found is not None:
+                tokens = bisect_right(ends, begins[piece] + end)
+                full = max(known, (tokens - UNSURE_TOKENS) // self.block_tokens)
+                self._put(name, _Chunk(keys[known:full], tokens))
+                known = full
+        return found is not None
+
+    def _get(self, name: int) -> _Chunk | None:
+        chunk = self._young.get(name)
+        if chunk is None and (chunk := self._old.get(name)) is not None:
+            self._put(name, chunk)
+        return chunk
+
+    def _put(self, name: int, chunk: _Chunk) -> None:
+        if len(self._young) >= self._most:
+            self._old, self._young = self._young, {}
+        self._young[name] = chunk
+
+
+def _chunks(prompt: PromptText) -> Iterator[tuple[int, int, int, int]]:
+    """Name, number of the text, where in that text it ends, and size of each chunk; the last, all of it, ends at -1."""
+    name = xxh3_64_intdigest(prompt.root)
+    for piece, (head, text) in enumerate(zip(prompt.heads, prompt.texts, strict=True)):
+        name = xxh3_64_intdigest(head, name)
+        for end in range(CHUNK_BYTES, len(text) + 1, CHUNK_BYTES):
+            name = xxh3_64_intdigest(text[end - CHUNK_BYTES : end], name)
+            yield name, piece, end, CHUNK_BYTES
+        rest = len(text) % CHUNK_BYTES
+        name = xxh3_64_intdigest(text[len(text) - rest :], name ^ 1)
+        yield name, piece, len(text), rest
+    yield xxh3_64_intdigest(b"", name ^ 2), 0, -1, 0

@@ -1,0 +1,107 @@
+"""Metrics of KV events: how far each instance's are heard, and whether what is believed of its cache is true."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from fairlead_router.kv_events.instances import STATES, EventReading
+
+_LABELS = ("pool", "instance", "rank")
+_COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
+    ("events", "KV events taken into the index.", lambda reading: reading.events),
+    ("event_gaps", "Times that batches of KV events were missing.", lambda reading: reading.gaps),
+    ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
+    ("event_restarts", "Restarts of engines that their KV events told.", lambda reading: reading.restarts),
+    ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
+    ("event_messages_unreadable", "Messages that are no batch of KV events.", lambda reading: reading.unreadable),
+)
+
+
+class Belief:
+    """What was believed to be cached of prompts, against what their engine counted."""
+
+    __slots__ = ("difference_tokens", "exact", "predicted_tokens", "reported_tokens", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.exact = 0
+        self.predicted_tokens = 0
+        self.reported_tokens = 0
+        self.difference_tokens = 0
+        """Of each request by itself, without sign."""
+
+    def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
+        """One more request."""
+        self.requests += 1
+        self.exact += predicted_tokens == reported_tokens
+        self.predicted_tokens += predicted_tokens
+        self.reported_tokens += reported_tokens
+        self.difference_tokens += abs(predicted_tokens - reported_tokens)
+
+
+def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -> Iterator[Metric]:
+    """Readings by pool and instance; nothing where no instance sends events."""
+    rows = [((pool, instance, str(one.rank)), one) for (pool, instance), ranks in readings.items() for one in ranks]
+    if not rows:
+        return
+    for name, text, read in _COUNTERS:
+        counter = CounterMetricFamily(f"fairlead_router_kv_{name}", text, labels=_LABELS)
+        for labels, one in rows:
+            counter.add_metric(labels, read(one))
+        yield counter
+    blocks = GaugeMetricFamily("fairlead_router_kv_blocks", "Blocks that the instance holds, by its events.", labels=_LABELS)
+    lag = GaugeMetricFamily(
+        "fairlead_router_kv_event_lag_seconds",
+        "From when an engine made its newest batch of KV events until it arrived, by both clocks.",
+        labels=_LABELS,
+    )
+    state = GaugeMetricFamily("fairlead_router_kv_event_state", "1 at how far the events are heard.", labels=(*_LABELS, "state"))
+    for labels, one in rows:
+        blocks.add_metric(labels, one.blocks)
+        if one.lag_seconds is not None:
+            lag.add_metric(labels, one.lag_seconds)
+        for each in STATES:
+            state.add_metric((*labels, each), float(each == one.state))
+    yield from (blocks, lag, state)
+
+
+def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
+    """By pool, then by instance and by what the belief came from (`events` or `history`)."""
+    labels = ("pool", "instance", "basis")
+    requests = CounterMetricFamily(
+        "fairlead_router_cache_beliefs", "Answered requests of which the engine told how much was cached.", labels=labels
+    )
+    exact = CounterMetricFamily("fairlead_router_cache_beliefs_exact", "Those of them that were believed to the token.", labels=labels)
+    tokens = CounterMetricFamily(
+        "fairlead_router_cache_belief_tokens",
+        "Cached prompt tokens of these requests: predicted, reported by the engine, and the sum of what they differ by.",
+        labels=(*labels, "kind"),
+    )
+    for pool, by_instance in beliefs.items():
+        for (instance, basis), belief in by_instance.items():
+            row = (pool, instance, basis)
+            requests.add_metric(row, belief.requests)
+            exact.add_metric(row, belief.exact)
+            tokens.add_metric((*row, "predicted"), belief.predicted_tokens)
+            tokens.add_metric((*row, "reported"), belief.reported_tokens)
+            tokens.add_metric((*row, "difference"), belief.difference_tokens)
+    yield from (requests, exact, tokens)
+
+
+def token_families(pools: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Metric]:
+    """By pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
+    prompts = CounterMetricFamily(
+        "fairlead_router_known_prompts",
+        "Requests to pools with KV events, by how much of the prompt's tokens was known when they were routed.",
+        labels=("pool", "known"),
+    )
+    asked = CounterMetricFamily(
+        "fairlead_router_tokenizing", "Prompts that an engine was to tokenize for the router, by outcome.", labels=("pool", "outcome")
+    )
+    for pool, (known, outcomes) in pools.items():
+        for share, count in known.items():
+            prompts.add_metric((pool, share), count)
+        for outcome, count in outcomes.items():
+            asked.add_metric((pool, outcome), count)
+    yield from (prompts, asked)

@@ -1,0 +1,75 @@
+"""Reads ZMQ sockets on the event loop, in slices that end before a request would notice them.
+
+Why not in a thread: decoding and indexing hold the interpreter's lock, and the event loop would wait for it up to its
+switch interval of 5 ms. ZMQ itself receives in a thread of its own, without the lock.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from time import perf_counter
+from typing import Protocol
+
+import zmq
+
+Socket = zmq.Socket[bytes]
+
+SLICE_SECONDS = 0.0005
+
+logger = logging.getLogger(__name__)
+
+
+class Readable(Protocol):
+    """Something with sockets."""
+
+    def read(self, until: float) -> bool:
+        """Take what has arrived, until this moment of `time.perf_counter`. Whether there may be more."""
+
+    def give_up(self) -> None:
+        """Reading failed by a fault of ours: do without it."""
+
+
+class SlicedReader:
+    """Lets readables read when their sockets have something, each in its turn. Make it inside a running event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready: deque[Readable] = deque()
+        self._scheduled = False
+
+    def watch(self, socket: Socket, readable: Readable) -> None:
+        """Read when something arrives at this socket."""
+        self._loop.add_reader(_descriptor(socket), self.wake, readable)
+        self.wake(readable)  # what came before is not told: a ZMQ socket tells changes only
+
+    def unwatch(self, socket: Socket) -> None:
+        """To be called before the socket is closed."""
+        self._loop.remove_reader(_descriptor(socket))
+
+    def wake(self, readable: Readable) -> None:
+        """Read in one of the next slices."""
+        if readable not in self._ready:
+            self._ready.append(readable)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._slice)
+
+    def _slice(self) -> None:
+        """One slice for all; the loop serves requests before the next."""
+        self._scheduled = False
+        until = perf_counter() + SLICE_SECONDS
+        while self._ready and perf_counter() < until:
+            readable = self._ready.popleft()
+            try:
+                if readable.read(until):
+                    self.wake(readable)
+            except Exception:
+                logger.exception("reading KV events failed; the router goes by its own history there")
+                readable.give_up()
+        if self._ready and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._slice)
+
+
+def _descriptor(socket: Socket) -> int:
+    return int(socket.getsockopt(zmq.FD))

@@ -1,0 +1,252 @@
+"""One source of KV events: from its sockets, through its numbers, into the index of its pool.
+
+Nothing here waits. What arrives is taken in slices (`Subscription.read`), so that a burst of events delays no request.
+A batch that was lost is asked for at the engine's replay socket; one that nobody can bring back costs accuracy only.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sequences import SequenceCounts, SequenceTracker, SourceState, Step
+from fairlead_router.kv_events.reading import SlicedReader, Socket
+from fairlead_router.kv_events.sources import EventSource
+from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode
+
+REPLAY_SECONDS = 2.0
+"""So long a replay may say nothing before it is asked for again."""
+
+MOST_TRIES = 3
+"""An engine that publishes and does not answer so many times has no replay to give."""
+
+MOST_BATCHES_WAITING = 5_000
+MOST_MESSAGES_WAITING = 10_000
+"""Kept by ZMQ for a source; what comes after is lost, and asked for again."""
+
+MOST_MESSAGE_BYTES = 64 * 1024 * 1024
+
+_RECONNECT_MS, _LONGEST_RECONNECT_MS = 100, 1_000
+_LAST = (-1).to_bytes(8, "big", signed=True)
+_CONNECTION_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+_CLEARED = object()
+"""Stands between batches: what the source held before is no longer."""
+
+
+class Subscription:
+    """Follows one source, and reads when `reader` says so.
+
+    `changed` is called when it begins or ceases to be settled, and when its block size changes.
+
+    `now` is the router's clock in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        context: "zmq.Context[Socket]",
+        told: EventSource,
+        source: Source,
+        caches: EngineCaches,
+        now: Callable[[], float],
+        reader: SlicedReader,
+        changed: Callable[[], None],
+    ) -> None:
+        self.told = told
+        self.source = source
+        self.events = 0
+        self.unreadable = 0
+        self.lag_seconds: float | None = None
+        """How long ago the newest batch was made, when it arrived; the engine's clock against ours."""
+        self.connected = False
+        self._context = context
+        self._caches = caches
+        self._now = now
+        self._reader = reader
+        self._changed = changed
+        self._tracker: SequenceTracker[WireBatch] = SequenceTracker(
+            can_replay=told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING
+        )
+        self._heard_out = False
+        """Whether a replay has ended since the connection stood: an engine that told nothing then holds nothing."""
+        self._unapplied: deque[WireBatch | object] = deque()
+        self._replay: Socket | None = None
+        self._replay_due = 0.0
+        self._tries = 0
+        self._closed = False
+        self._live = self._opened(zmq.SUB)
+        self._live.subscribe(told.topic)
+        self._monitor: Socket = self._live.get_monitor_socket(_CONNECTION_EVENTS)
+        self._known: tuple[bool, int | None] = (False, None)
+        """Whether it was settled, and its block size, when `changed` was last called."""
+        self._live.connect(told.endpoint)
+        for socket in (self._monitor, self._live):
+            reader.watch(socket, self)
+
+    @property
+    def state(self) -> SourceState:
+        """How far the source's events can be trusted."""
+        return self._tracker.state
+
+    @property
+    def counts(self) -> SequenceCounts:
+        return self._tracker.counts
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the index has all that could be heard of the source."""
+        if self._closed:
+            return False
+        return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
+
+    def read(self, until: float) -> bool:
+        """Take what has arrived, until this moment of `time.perf_counter`. Whether there may be more."""
+        while perf_counter() < until and not self._closed:
+            if self._unapplied:
+                self._apply(self._unapplied.popleft())
+            elif not (self._take_live() or self._take_replayed() or self._take_connection()):
+                return self._caches.index.sweep(500)
+        return not self._closed
+
+    def check_replay(self) -> None:
+        """Ask again for a replay that does not come; done about once a second."""
+        if self._replay is None or self._now() < self._replay_due:
+            return
+        if self._tries < MOST_TRIES or not self._tracker.waiting:
+            self._do(self._tracker.unanswered())
+        else:
+            self._end_replay()
+
+    def give_up(self) -> None:
+        """Do without this source."""
+        self.close()
+        self._changed()
+
+    def close(self) -> None:
+        """Close its sockets; the index keeps what the source told until it is dropped there."""
+        if self._closed:
+            return
+        self._closed = True
+        self._live.disable_monitor()
+        self._close_replay()
+        for socket in (self._monitor, self._live):
+            self._reader.unwatch(socket)
+            socket.close(linger=0)
+
+    # ── what arrives ──
+
+    def _take_live(self) -> bool:
+        frames = _received(self._live)
+        if frames is None:
+            return False
+        if len(frames) != 3 or len(frames[1]) != 8:
+            self.unreadable += 1
+            return True
+        batch = self._decoded(frames[2])
+        if batch is not None:
+            self.lag_seconds = max(0.0, self._now() - batch.ts)
+            self._do(self._tracker.live(int.from_bytes(frames[1], "big"), batch.ts, batch))
+        return True
+
+    def _take_replayed(self) -> bool:
+        frames = None if self._replay is None else _received(self._replay)
+        if frames is None:
+            return False
+        if frames[-2:-1] == [_LAST]:
+            self._end_replay()
+            return True
+        self._replay_due, self._tries = self._now() + REPLAY_SECONDS, 0
+        batch = self._decoded(frames[-1]) if len(frames) >= 2 else None
+        if batch is not None:
+            self._do(self._tracker.replayed(int.from_bytes(frames[-2], "big"), batch.ts, batch))
+        return True
+
+    def _take_connection(self) -> bool:
+        frames = _received(self._monitor)
+        if frames is None:
+            return False
+        if parse_monitor_message(frames)["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self.connected = True
+            self._do(self._tracker.reconnected())
+        else:
+            self.connected = self._heard_out = False
+            self._note_state()
+        return True
+
+    def _decoded(self, payload: bytes) -> WireBatch | None:
+        try:
+            return decode(payload)
+        except BatchUnreadable:
+            self.unreadable += 1
+            return None
+
+    # ── what is done with it ──
+
+    def _do(self, step: Step[WireBatch]) -> None:
+        if step.reset:
+            self._unapplied.append(_CLEARED)
+        self._unapplied.extend(step.batches)
+        if step.replay_from is not None:
+            self._ask(step.replay_from)
+        elif self._replay is not None and self.state is not SourceState.REPLAYING:
+            self._close_replay()
+        elif self._known[0] and not step.reset:
+            return
+        self._note_state()
+
+    def _apply(self, batch: WireBatch | object) -> None:
+        if not isinstance(batch, WireBatch):
+            self._caches.index.clear(self.source)
+            return
+        self.events += len(batch.events)
+        cleared = self._caches.index.apply(self.source, batch.events)
+        if cleared:
+            self._tracker.cleared()
+        if cleared or self._known[1] is None:
+            self._note_state()
+
+    def _ask(self, begin: int) -> None:
+        """On a socket of its own, so that no late answer to an earlier question is taken for one to this."""
+        assert self.told.replay_endpoint is not None
+        self._close_replay()
+        self._replay = self._opened(zmq.DEALER)
+        self._replay.connect(self.told.replay_endpoint)
+        self._replay.send_multipart((b"", begin.to_bytes(8, "big")))
+        self._replay_due = self._now() + REPLAY_SECONDS
+        self._tries += 1
+        self._reader.watch(self._replay, self)
+
+    def _end_replay(self) -> None:
+        self._tries = 0
+        self._heard_out = True
+        self._do(self._tracker.replay_ended())
+
+    def _close_replay(self) -> None:
+        if self._replay is not None:
+            self._reader.unwatch(self._replay)
+            self._replay.close(linger=0)
+            self._replay = None
+
+    def _note_state(self) -> None:
+        known = self.is_settled, self._caches.index.block_size(self.source)
+        if known != self._known:
+            self._known = known
+            self._changed()
+
+    def _opened(self, kind: int) -> Socket:
+        socket = self._context.socket(kind)
+        socket.linger = 0
+        socket.rcvhwm = MOST_MESSAGES_WAITING
+        socket.maxmsgsize = MOST_MESSAGE_BYTES
+        socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _LONGEST_RECONNECT_MS
+        return socket
+
+
+def _received(socket: Socket) -> list[bytes] | None:
+    with suppress(zmq.Again):
+        return socket.recv_multipart(zmq.NOBLOCK)
+    return None

@@ -1,0 +1,86 @@
+"""How much of a prompt an instance holds: by events where they can know, by own history where they cannot."""
+
+from dataclasses import dataclass
+
+from fairlead.kv_events.block_index import Source
+from fairlead.kv_events.block_keys import block_keys
+from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead_testing.builders.kv_events import Stored
+
+A, B = Source(instance="a"), Source(instance="b")
+TOKENS = tuple(range(100))
+
+
+@dataclass(frozen=True)
+class Prompt:
+    prompt_tokens: int
+    engine_blocks: tuple[int, ...]
+
+
+def prompt(tokens: int, known: int | None = None) -> Prompt:
+    """The first `tokens` of TOKENS, of which the first `known` are known."""
+    keys = block_keys(TOKENS[: tokens if known is None else known], 4)
+    return Prompt(tokens, keys[: (tokens - 1) // 4])
+
+
+def caches(*, a: int = 0, complete: bool = True) -> EngineCaches:
+    """`a` holds so many blocks of TOKENS; `b` holds none, and both are heard."""
+    made = EngineCaches()
+    assert made.takes_size(4)
+    for source, blocks in ((A, a), (B, 0)):
+        if blocks:
+            made.index.apply(source, [Stored(block_hashes=range(1, blocks + 1), token_ids=TOKENS[: 4 * blocks])])
+        made.hear(source.instance, [source], complete=complete)
+    return made
+
+
+def test_events_are_believed_against_own_history() -> None:
+    heard = caches(a=3)
+    assert heard.hit_tokens(prompt(40), "a", 36) == 12
+    assert heard.hit_tokens(prompt(40), "b", 36) == 0
+    assert heard.hits_everywhere(prompt(40), {"a": 36, "b": 36, "c": 8}) == {"a": 12, "b": 0, "c": 8}
+
+
+def test_an_instance_that_is_not_heard_is_left_to_own_history() -> None:
+    heard = caches(a=3)
+    heard.ignore("a")
+    assert heard.hit_tokens(prompt(40), "a", 36) == 36
+    assert heard.hits_everywhere(prompt(40), {"a": 36}) == {"a": 36, "b": 0}
+
+
+def test_a_prompt_of_unknown_tokens_is_left_to_own_history() -> None:
+    heard = caches(a=3)
+    assert heard.hit_tokens(prompt(40, known=0), "a", 20) == 20
+    assert heard.hits_everywhere(prompt(40, known=0), {"a": 20}) == {"a": 20}
+
+
+def test_behind_the_tokens_that_are_known_own_history_goes_on() -> None:
+    heard = caches(a=8)
+    assert heard.hit_tokens(prompt(40, known=20), "a", 32) == 32
+    assert heard.hit_tokens(prompt(40, known=20), "a", 8) == 20
+    assert caches(a=3).hit_tokens(prompt(40, known=20), "a", 32) == 12, "the fourth block is known not to be there"
+
+
+def test_at_least_one_token_is_computed() -> None:
+    assert caches(a=10).hit_tokens(prompt(40), "a", 0) == 36
+
+
+def test_what_was_stored_before_anybody_listened_is_believed_of_own_history() -> None:
+    heard = caches(a=3, complete=False)
+    assert heard.hit_tokens(prompt(40), "a", 32) == 32
+    heard.hear("a", [A], complete=True)
+    assert heard.hit_tokens(prompt(40), "a", 32) == 12
+
+
+def test_of_an_engines_ranks_the_mean_is_expected() -> None:
+    heard = caches(a=6)
+    heard.hear("a", [A, Source(instance="a", rank=1)], complete=True)
+    assert heard.hit_tokens(prompt(40), "a", 0) == 12
+    assert heard.hits_everywhere(prompt(40), {})["a"] == 12
+
+
+def test_the_first_block_size_is_the_pools_until_nobody_has_it() -> None:
+    heard = caches(a=1)
+    assert not heard.takes_size(8)
+    heard.index.clear(A)
+    assert heard.takes_size(8) and heard.block_tokens == 8
