@@ -151,17 +151,17 @@ class HolderBand:
     ticks: tuple[str, ...]
 
 
-def holder_band(history: Sequence[BindingHistoryItem], until: datetime, width: int = 1000) -> HolderBand:
-    """Bars from the first binding to the last release; one that was not released ends at `until`."""
+def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
+    """Bars from the first binding to the last release, or to now if it is still held."""
     if not history:
         return HolderBand(width=width, lanes=(), ticks=())
     start = min(item.bound_at for item in history)
-    end = max(max((item.released_at or until) for item in history), start + timedelta(seconds=1))
+    end = max(max((item.released_at or now) for item in history), start + timedelta(seconds=1))
     scale = width / (end - start).total_seconds()
     lanes: dict[str, list[Bar]] = {}
     for item in sorted(history, key=lambda item: item.bound_at):
         bars = lanes.setdefault(item.instance, [])
-        held = ((item.released_at or until) - item.bound_at).total_seconds()
+        held = ((item.released_at or now) - item.bound_at).total_seconds()
         label = f"{item.instance}: {formats.span(held)}, {formats.words(item.reason)}"
         x, wide = (item.bound_at - start).total_seconds() * scale, max(3.0, held * scale)
         series = list(lanes).index(item.instance) % 8

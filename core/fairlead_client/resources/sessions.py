@@ -8,12 +8,6 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session, and the instance whose KV cache it is bound to (None = the binding expired).
-
-    `instance_gone_at` is when that instance ceased to exist; None while it exists. Nobody holds the session from then
-    on: its next request binds it elsewhere.
-    """
-
     pool: str
     session: str
     instance: str | None
@@ -23,7 +17,6 @@ class SessionSummary:
     last_seen_at: datetime
     migrations: int
     context_tokens: int
-    instance_gone_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

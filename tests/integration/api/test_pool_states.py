@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -171,18 +171,6 @@ async def test_missing_instances_are_gone_and_their_story_stays(api: ApiInstance
     assert [item.id for item in (await api.viewer.instances(CHAT)).items] == ["b"]
     story = await api.viewer.instance(CHAT, "a")
     assert [(change.before, change.after) for change in story.transitions] == [("Serving", "Gone"), (None, "Serving")]
-
-
-async def test_sessions_of_a_gone_instance_are_told_from_those_that_are_held(api: ApiInstance) -> None:
-    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
-    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "b"))))
-    gone_after = api.clock()
-    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("b"), version=2))
-    found = {item.session: item for item in (await api.viewer.sessions({"q": "s"})).items}
-    assert found["s"].instance == "a"
-    assert gone_after <= (found["s"].instance_gone_at or gone_after - timedelta(1)) <= api.clock()
-    assert [item.instance_gone_at for item in (await api.viewer.sessions({"instance": "b", "pool": str(CHAT)})).items] == [None]
-    assert (await api.viewer.session(CHAT, "s")).session == found["s"]
 
 
 async def test_spec_changes_and_events_are_audited_with_their_actor_once(api: ApiInstance) -> None:

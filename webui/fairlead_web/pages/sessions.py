@@ -63,7 +63,7 @@ async def show(visit: Visit) -> Response:
         SessionPage(
             shell=shell,
             detail=detail,
-            band=holder_band(detail.history, detail.session.instance_gone_at or visit.now),
+            band=holder_band(detail.history, visit.now),
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,

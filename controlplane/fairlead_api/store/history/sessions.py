@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Select, and_, func, select, tuple_
+from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.tables import PoolKey
@@ -12,7 +12,7 @@ from fairlead_api.services.spans import Span
 from fairlead_api.store.database import Database
 from fairlead_api.store.history.lists import Lists, narrowed, readable
 from fairlead_api.store.records import read
-from fairlead_api.store.tables import bindings, instances, session_names, sessions
+from fairlead_api.store.tables import bindings, session_names, sessions
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
 
@@ -21,13 +21,6 @@ NAMED = 1_000
 
 TRIGRAM = 3
 """Length, in characters, of the shortest part of a name that the index of names can find."""
-
-_SESSIONS = (
-    select(sessions, instances.c.gone_at.label("instance_gone_at"))
-    .outerjoin_from(sessions, instances, and_(instances.c.pool_id == sessions.c.pool_id, instances.c.id == sessions.c.instance))
-    .where(sessions.c.version > 0)
-)
-"""Sessions that were ever bound, with the time when their instance went."""
 
 
 class PostgresSessions:
@@ -38,7 +31,7 @@ class PostgresSessions:
 
     async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
         keys = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
-        query = _SESSIONS
+        query = select(sessions).where(sessions.c.version > 0)
         async with self._lists.database.reading() as connection:
             pool = await self._lists.pool_id(connection, wanted.pool)
             query, also = narrowed(query, [(sessions.c.instance, wanted.instance), (sessions.c.pool_id, pool)])
@@ -58,7 +51,7 @@ class PostgresSessions:
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
         async with self._lists.database.reading() as connection:
             of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
-            query = _SESSIONS.where(of_pool, sessions.c.session == session)
+            query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
             row = (await connection.execute(query)).one_or_none()
             if row is None:
                 raise NotFound("session", session)
