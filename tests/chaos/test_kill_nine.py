@@ -79,8 +79,7 @@ def check_records(sandbox: RunningSandbox) -> None:
         history = sorted(detail["history"], key=lambda item: item["version"])
         assert [item["version"] for item in history] == list(range(1, len(history) + 1)), history
         for earlier, later in itertools.pairwise(history):
-            assert earlier["released_at"] == later["bound_at"], history
-        # a session that never came back after its instance left is held by nobody
+            assert earlier["bound_at"] <= earlier["released_at"] <= later["bound_at"], history  # nobody holds it while its instance is gone
         holder = history[-1]["instance"] if history[-1]["released_at"] is None else None
         assert detail["session"]["instance"] == holder
 
