@@ -20,7 +20,7 @@ test: .venv/ready ## set everything up and pass every test
 
 test-cluster: .venv/ready ## the operator's tests against the cluster that KUBECONFIG=<file> names; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
-	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator $(ARGS)
+	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/contract/crds $(ARGS)
 
 unit: .venv/ready ## pure and single-process tests, in parallel
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)

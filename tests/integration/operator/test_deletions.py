@@ -2,6 +2,7 @@
 
 from fairlead.tables import PoolKey
 from fairlead_testing.running.operator_process import POOLS, Stage, eventually
+from fairlead_testing.worlds.pod_phases import bind
 
 FINALIZER = "fairlead.dev/finalizer"
 
@@ -11,18 +12,12 @@ def finalizers(stage: Stage, name: str) -> list[str]:
     return found
 
 
-def bind(stage: Stage, pod: str) -> None:
-    """Give the pod a node: one without is gone at once when it is deleted, one with a node has its grace period."""
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"kind": "Node", "name": "somewhere"}}
-    stage.client.call("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", body)
-
-
 def test_a_foreground_deletion_drains_like_any_other(stage: Stage) -> None:
     stage.apply("argo", replicas=2)
     stage.settle("argo", 2)
     busy = stage.names("argo")
     for name in busy:
-        bind(stage, name)
+        bind(stage.client, name, "somewhere")
     stage.api.state.pretence.in_flight = dict.fromkeys(busy, 1)
     stage.phases.ends = False
     stage.client.call("DELETE", f"{POOLS}/argo", {"propagationPolicy": "Foreground"})

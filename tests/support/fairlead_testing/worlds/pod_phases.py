@@ -59,6 +59,12 @@ def _written(data: str, kubeconfig: str, name: str) -> str:
     return str(path)
 
 
+def bind(client: KubernetesClient, pod: str, node: str) -> None:
+    """Give a pod a node: one without is gone at once when it is deleted, one with a node has its grace period."""
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
+    client.call("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", body)
+
+
 @dataclass(slots=True)
 class PodPhases:
     """Moves pods on. `frozen` pods are left as they are; with `starts` off, new pods stay pending, with `ends`

@@ -1,0 +1,68 @@
+"""`kubectl drain NODE`, unmodified, empties a node of a pool's instances within the pool's budget."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_testing.running.operator_process import Stage, eventually
+from fairlead_testing.worlds.pod_phases import bind
+
+KUBECTL = shutil.which("kubectl")
+NODE = "/api/v1/nodes/to-be-emptied"
+
+
+@pytest.fixture
+def node(stage: Stage) -> Iterator[str]:
+    """A node without a kubelet, which never was ready; so nobody calls it lost while the test lasts."""
+    name = NODE.rpartition("/")[2]
+    stage.client.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    yield name
+    stage.client.call("DELETE", NODE, {})
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
+def test_kubectl_drains_a_node_one_instance_at_a_time_and_each_is_replaced_first(stage: Stage, node: str, tmp_path: Path) -> None:
+    stage.apply("housed", replicas=3, routing={"warming": {"duration": "0s"}})
+    stage.settle("housed", 3)
+    *leaving, staying = sorted(stage.names("housed"))
+    for name in leaving:
+        bind(stage.client, name, node)
+    stage.phases.ends = False
+
+    def told_draining() -> set[str]:
+        state = stage.told_state("default/housed")
+        return {item.id for item in state.instances if item.state == "Draining"} if state is not None else set()
+
+    def serving() -> int:
+        pods = [pod for pod in stage.pods("housed") if not pod["metadata"].get("deletionTimestamp")]
+        return sum(1 for pod in pods if (pod.get("status") or {}).get("podIP"))
+
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": stage.operator.kubeconfig}
+    with (tmp_path / "kubectl.log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen([str(KUBECTL), "drain", node, "--timeout=240s"], env=environment, stdout=log, stderr=subprocess.STDOUT)
+        fewest = 3
+
+        def both_are_told() -> bool:
+            nonlocal fewest
+            fewest = min(fewest, serving())
+            return told_draining() >= set(leaving)
+
+        try:
+            eventually(both_are_told, "the routers are told of each that leaves, while it ends")
+            assert fewest >= 2, "the budget holds"
+            stage.phases.ends = True
+            assert process.wait(90) == 0, "kubectl waits until they are gone"
+        finally:
+            process.kill()
+            process.wait()
+            log.seek(0)
+            said = log.read()
+            print(said)
+    assert stage.client.call("GET", NODE)["spec"]["unschedulable"] is True
+    stage.settle("housed", 3)
+    assert staying in stage.names("housed")
+    assert not stage.names("housed") & set(leaving)
