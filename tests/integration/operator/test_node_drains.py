@@ -1,4 +1,4 @@
-"""`kubectl drain NODE`, unmodified, empties a node of a pool's instances within the pool's budget."""
+"""`kubectl drain NODE`, unmodified, empties a node of a pool's instances."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def node(stage: Stage) -> Iterator[str]:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
-def test_kubectl_drains_a_node_one_instance_at_a_time_and_each_is_replaced_first(stage: Stage, node: str, tmp_path: Path) -> None:
+def test_kubectl_drains_a_node_and_the_instances_it_evicts_are_drained_and_replaced(stage: Stage, node: str, tmp_path: Path) -> None:
     stage.apply("housed", replicas=3, routing={"warming": {"duration": "0s"}})
     stage.settle("housed", 3)
     *leaving, staying = sorted(stage.names("housed"))
