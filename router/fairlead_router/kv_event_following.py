@@ -26,7 +26,10 @@ from fairlead_router.upstream_connections import UpstreamFailure
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Engines are asked so often where they publish; one that is not reached, each time."""
+"""Engines that publish are asked so often where; one that is not reached, each time."""
+
+SILENT_SECONDS = 60.0
+"""Engines that never published are asked so often whether they do: mostly this takes another pod."""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
@@ -43,6 +46,7 @@ class _Followed:
     instance: str
     address: str
     ask_at: float = 0.0
+    has_published: bool = False
     events: InstanceEvents | None = None
     complaint: str = ""
     """What is wrong with its answer or its blocks; told in the log once."""
@@ -109,7 +113,8 @@ class KvEventFollower:
             except SourcesUnreadable as error:
                 sources = ()
                 self._complain(followed, str(error))
-        followed.ask_at = self._now() + ASK_AGAIN_SECONDS
+        followed.has_published = followed.has_published or bool(sources)
+        followed.ask_at = self._now() + (ASK_AGAIN_SECONDS if followed.has_published else SILENT_SECONDS)
         if sources != (() if followed.events is None else followed.events.told):
             self._leave(followed)
             if sources:
