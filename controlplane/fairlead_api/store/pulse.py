@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -98,6 +99,8 @@ class Pulse:
         self._connecting: set[asyncio.Timeout] = set()
         self._heard_at: float | None = None
         self._away: str | None = None
+        self.lost_at = 0.0
+        """When the database was last found away (`time.monotonic`); no connection from before is to be trusted."""
         self._read_only = False
 
     @property
@@ -190,6 +193,7 @@ class Pulse:
         if self._away is None:
             _log.warning("the database does not answer", extra={"error": lines[0] if lines else type(error).__name__})
         self._away = lines[0] if lines else type(error).__name__
+        self.lost_at = time.monotonic()
         for connection in list(self._in_use):
             shut(connection)
         for limit in self._connecting:
