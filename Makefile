@@ -28,9 +28,9 @@ unit: .venv/ready ## pure and single-process tests, in parallel
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation $(ARGS)
 
-integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes
+integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integration $(ARGS)
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
