@@ -43,7 +43,8 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead_operator.manifests import PoolIdentity, pod, state_annotations
 from fairlead_operator.times import format_time
-from fairlead_testing.running.operator_process import POOLS, OperatorProcess, free_port, running_kubernetes_api
+from fairlead_testing.running.operator_process import POOLS, OperatorProcess, running_kubernetes_api
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases
 

@@ -17,6 +17,7 @@ from fairlead_client.internal import SystemApi
 from fairlead_client.lines import BindingsLine, SyncedLine
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import NotTaken, StrictSystemApi, taken
@@ -123,12 +124,6 @@ async def test_router_streams_survive_a_postgres_restart_and_miss_nothing(own_po
         assert not follower.done()
         follower.cancel()
         await asyncio.wait([follower])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

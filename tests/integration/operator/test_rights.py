@@ -16,7 +16,8 @@ from fairlead_api.services.errors import NotFound
 from fairlead_api.services.plans.objects import Target, TargetKind
 from fairlead_operator.manifests import PoolIdentity
 from fairlead_testing.fakes.system_api import running_fake_system_api
-from fairlead_testing.running.operator_process import ROLES, ROOT, OperatorProcess, Stage, eventually, free_port, health
+from fairlead_testing.running.operator_process import ROLES, ROOT, OperatorProcess, Stage, eventually, health
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.recording_proxy import RecordingProxy, Right, recording_proxy
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient, running_pod_phases

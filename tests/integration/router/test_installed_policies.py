@@ -5,7 +5,6 @@ and the operator knows it.
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 from itertools import islice
@@ -17,6 +16,7 @@ import pytest
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.workloads.kinds import KINDS
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World
 
@@ -85,13 +85,6 @@ def installed(directory: Path, entry_points: str) -> dict[str, str]:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     return installed(tmp_path / "site", "from-end = acme_policies:ENTRY")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def is_ready(client: httpx.AsyncClient) -> bool:

@@ -11,15 +11,9 @@ import httpx
 import pytest
 
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World, until
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _environment(world: World, name: str = "router-0", **changes: str) -> dict[str, str]:
@@ -57,7 +51,7 @@ def _document(**more: object) -> dict[str, object]:
 async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_and_goodbye_are_sent(world: World) -> None:
     (engine,) = await world.start_engines(1)
     world.api.state.set_table(world.table())
-    port = _free_port()
+    port = free_port()
     process = await _start(_environment(world), port)
     try:
         await _ready(port)
@@ -88,7 +82,7 @@ async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_an
 async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arrive_once(world: World) -> None:
     await world.start_engines(3)
     world.api.state.set_table(world.table(policy="ear"))
-    port = _free_port()
+    port = free_port()
     process = await _start(_environment(world), port)
     sessions = [f"s{number}" for number in range(6)]
     homes: dict[str, str] = {}
@@ -124,7 +118,7 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
 async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
     await world.start_engines(2)
     world.api.state.set_table(world.table())
-    port = _free_port()
+    port = free_port()
     processes = [await _start(_environment(world, name), port, "--socket-reuse") for name in ("router-0", "router-1")]
     try:
         await _ready(port)
@@ -151,7 +145,7 @@ async def test_two_processes_share_a_port_when_told_so(world: World) -> None:
 async def test_bad_settings_are_one_clear_line_and_exit_code_2(
     world: World, changes: dict[str, str], options: tuple[str, ...], message: str
 ) -> None:
-    process = await _start(_environment(world, **changes), _free_port(), *options)
+    process = await _start(_environment(world, **changes), free_port(), *options)
     _, errors = await process.communicate()
     assert process.returncode == 2
     assert errors.decode().startswith("fairlead router: ")

@@ -1,5 +1,4 @@
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow, write_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 from fairlead_testing.running.engine import StartEngine
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 COMMAND = [sys.executable, "-m", "fairlead_simulator.replay"]
@@ -22,12 +22,6 @@ FAST = ("--time-scale", "100", "--prefill-tokens-per-second", "40000")
 
 def replay(*flags: str, timeout: float = PATIENCE_SECONDS) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *flags], check=False, capture_output=True, text=True, timeout=timeout)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def figures(path: Path) -> dict[str, Any]:

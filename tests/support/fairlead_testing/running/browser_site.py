@@ -1,7 +1,6 @@
 """Runs the web UI in a real server over the fake public API, and makes browser contexts for it."""
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
 
@@ -46,9 +46,7 @@ def running_site() -> Iterator[RunningSite]:
             holder["loop"] = asyncio.get_running_loop()
             ready.set()
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     app = create_web_app(httpx.ASGITransport(fake.app), "http://api", url)
     server = Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1))

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -89,14 +88,6 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(timeout=PATIENCE_SECONDS)
-
-
-def free_port() -> int:
-    """A port of loopback nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def health(port: int, path: str) -> tuple[int, dict[str, str]] | None:

@@ -15,7 +15,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from fairlead_testing.running.operator_process import free_port
+from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.pod_phases import KubernetesClient
 
