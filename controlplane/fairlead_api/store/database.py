@@ -102,7 +102,7 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
     def check(connection: Any, record: Any, _: object) -> None:
         raw = connection.driver_connection
         pulse.taken(raw, ping_seconds)
-        if not pulse.lost_at < record.info["heard_at"] > time.monotonic() - PING_SECONDS:
+        if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS):
             try:
                 engine.sync_engine.dialect.do_ping(connection)
             except psycopg.Error as error:
