@@ -1,6 +1,8 @@
 """Run reproductions and write their sections of docs/benchmarks.md.
 
 .venv/bin/python -m benchmarks.reproductions [--conversation TRACE] [--seeds N] [--jobs N] [--docs FOLDER] [SECTION ...]
+
+The section `default_policy_grid` can be run in parts: `--only "vllm-h100-8b" --only "8 instances" --rows grid.jsonl`.
 """
 
 import argparse
@@ -24,6 +26,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the page")
+    parser.add_argument("--first-seed", type=int, default=0, help="of default_policy_grid")
+    parser.add_argument("--whole", action="store_true", help="all of default_policy_grid (hours), not the settings that span it")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="TEXT", help="settings of default_policy_grid with this in their name"
+    )
+    parser.add_argument("--rows", type=Path, help="JSONL of default_policy_grid's rows: those there are not run again, new ones are added")
     parser.add_argument("--quick", action="store_true", help="smallest runs; the figures mean nothing")
     options = parser.parse_args()
     unknown = [name for name in options.sections if name not in names]
@@ -36,7 +44,16 @@ def main() -> None:
         print(line, file=sys.stderr, flush=True)
 
     context = Context(
-        docs=options.docs, conversation=options.conversation, seeds=options.seeds, jobs=options.jobs, quick=options.quick, say=say
+        docs=options.docs,
+        conversation=options.conversation,
+        seeds=options.seeds,
+        jobs=options.jobs,
+        quick=options.quick,
+        say=say,
+        first_seed=options.first_seed,
+        whole=options.whole,
+        only=tuple(options.only),
+        rows=options.rows,
     )
     for section in SECTIONS:
         if not options.sections or section.name in options.sections:

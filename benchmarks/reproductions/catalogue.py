@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from benchmarks.reproductions import default_policy, dualmap, ear, heimdall, mooncake, scaling, staleness
+from benchmarks.reproductions import default_policy, default_policy_grid, dualmap, ear, heimdall, mooncake, scaling, staleness
 from benchmarks.reproductions.sections import Section
 
 SECTIONS: Sequence[Section] = (
     default_policy.SECTION,
+    default_policy_grid.SECTION,
     dualmap.SECTION,
     mooncake.SECTION,
     ear.SECTION,

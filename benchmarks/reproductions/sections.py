@@ -14,6 +14,10 @@ class Context:
 
     `conversation` is a trace file in Mooncake's format, None to generate one. `quick` asks for the smallest runs that
     still go through all of a section's code, for its test: their figures mean nothing.
+
+    Seeds are those from `first_seed` on. The last three are for sections that take long: a `whole` grid in place of a
+    subset that spans it, only what has all words of `only` in its name, and a file of `rows` already found, to which
+    new ones are added.
     """
 
     docs: Path
@@ -22,6 +26,10 @@ class Context:
     jobs: int = 1
     quick: bool = False
     say: Callable[[str], None] = print
+    first_seed: int = 0
+    whole: bool = False
+    only: tuple[str, ...] = ()
+    rows: Path | None = None
 
     def image(self, name: str) -> Path:
         """The file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""

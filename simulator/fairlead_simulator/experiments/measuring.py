@@ -32,6 +32,8 @@ class Figures:
     """Measured requests per second of their arrivals."""
     attainment: float
     """Share of all that arrived which was served in time; refused and failed ones were not."""
+    ttft_attainment: float
+    """The same by the TTFT target alone."""
     rejected_share: float
     ttft_p50: float | None
     ttft_p90: float | None
@@ -75,6 +77,7 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         failed=sum(job.phase is Phase.FAILED for job in measured),
         rate_achieved=(len(arrived) - 1) / (end - begin) if end > begin else 0.0,
         attainment=sum(in_time(job, targets) for job in served) / total if total else 0.0,
+        ttft_attainment=sum(one < targets.ttft_seconds for one in ttft) / total if total else 0.0,
         rejected_share=sum(job.phase is Phase.REFUSED for job in measured) / total if total else 0.0,
         ttft_p50=_percentile(ttft, 50),
         ttft_p90=_percentile(ttft, 90),

@@ -39,6 +39,7 @@ def result(rate: float, attainment: float, seed: int = 0, ttft_p90: float | None
         failed=0,
         rate_achieved=rate,
         attainment=attainment,
+        ttft_attainment=attainment,
         rejected_share=0.0,
         ttft_p50=ttft_p90,
         ttft_p90=ttft_p90,

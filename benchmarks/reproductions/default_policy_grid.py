@@ -1,0 +1,162 @@
+"""Where is `fairlead` not the best? By TTFT and by goodput, on long and impossible prompts, three engines and SLOs.
+
+The whole grid has 144 settings and takes hours; `SPANNING`, which the page shows, minutes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from benchmarks.reproductions.default_policy_grid_cells import (
+    LONG_MEDIAN,
+    OURS,
+    POSSIBLE,
+    REQUESTS,
+    RIVALS,
+    WHOLE,
+    GridRow,
+    Rows,
+    Setting,
+    cells_of,
+    measure,
+    settings_of,
+)
+from benchmarks.reproductions.runs import percent, table
+from benchmarks.reproductions.sections import Context, Section
+
+TIE = 0.005
+"""What another policy may be ahead."""
+LONGEST_WAIT = 3.0
+"""What the P99 TTFT of served requests may be, as a multiple of the SLO, up to `CALM` times saturation."""
+CALM = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`fairlead` in one setting at one rate against the best other, by each of the two targets; means over seeds."""
+
+    setting: Setting
+    rate: float
+    ours: GridRow
+    first: str
+    """The other policy with the most first tokens in time, and its row."""
+    by_ttft: GridRow
+    best: str
+    """The other policy with the most goodput, and its row."""
+    by_goodput: GridRow
+
+    @property
+    def most_in_time(self) -> bool:
+        """Whether no other policy has half a point more first tokens in time."""
+        return self.ours.in_time >= self.by_ttft.in_time - TIE
+
+    @property
+    def most_goodput(self) -> bool:
+        """Whether no other policy has half a point more goodput."""
+        return self.ours.goodput >= self.by_goodput.goodput - TIE
+
+    @property
+    def nobody_starves(self) -> bool:
+        """Whether the longest waits are bounded; asked up to 0.9 of the saturation."""
+        return self.rate > CALM or self.ours.ttft_p99 <= LONGEST_WAIT * self.setting.slo
+
+
+def verdicts(rows: Rows) -> list[Verdict]:
+    """One for each setting and rate of which rows are there, in the grid's order."""
+    places = {setting: place for place, setting in enumerate(WHOLE)}
+    seen = sorted({(places.get(cell.setting, len(WHOLE)), cell.setting, cell.rate) for cell in rows})
+    found: list[Verdict] = []
+    for _, setting, rate in seen:
+        means = {policy: _mean(rows, setting, rate, policy) for policy in (OURS, *RIVALS)}
+        ours = means.pop(OURS)
+        others = {policy: row for policy, row in means.items() if row is not None}
+        if ours is not None and others:
+            first = max(others, key=lambda policy: others[policy].in_time)
+            best = max(others, key=lambda policy: others[policy].goodput)
+            one = Verdict(setting=setting, rate=rate, ours=ours, first=first, by_ttft=others[first], best=best, by_goodput=others[best])
+            found.append(one)
+    return found
+
+
+def write(context: Context) -> str:
+    """Run the cells asked for and describe them."""
+    settings = settings_of(context)
+    return describe(context, settings, verdicts(measure(context, cells_of(context, settings))))
+
+
+def describe(context: Context, settings: Sequence[Setting], found: Sequence[Verdict]) -> str:
+    """The section's text."""
+    heading = ["", "in time: `fairlead` / best other", "goodput: `fairlead` / best other", "P99 of served", "refused"]
+    tables = "\n\n".join(
+        f"**{setting}**\n\n{table(heading, (_line(one) for one in found if one.setting == setting))}" for setting in settings
+    )
+    return f"""
+`fairlead` with its default parameters against {", ".join(f"`{name}`" for name in RIVALS)}, in {len(settings)} of the {len(WHOLE)} settings of the grid
+two workloads × two mixes of prompts × SLO 2, 5, 10 s × three presets × 8 and 32 instances × early rejection off and predicted (`--whole` runs them all,
+`--only TEXT` some). Mix `long`: a median opening prompt of {LONG_MEDIAN:,.0f} tokens, but none that alone takes more than {POSSIBLE:g} of the SLO;
+`impossible`: the generator's own prompts as long as the engine takes them, some of which cannot be in time on an idle instance.
+{REQUESTS[8]:,} requests for 8 instances, {REQUESTS[32]:,} for 32; {_seeds(context)}.
+
+*In time*: first token within the SLO, in % of all that arrived. *Goodput*: the same, and each further token within the preset's TPOT SLO in the mean.
+P99 (of the TTFT of served requests) and refused: `fairlead` / the best other by goodput.
+
+{_conclusion(found)}
+
+{tables}
+"""
+
+
+def _seeds(context: Context) -> str:
+    last = context.first_seed + context.seeds - 1
+    return f"seed {last}" if context.seeds == 1 else f"seeds {context.first_seed} to {last}"
+
+
+def _line(one: Verdict) -> Sequence[str]:
+    ours, theirs = one.ours, one.by_goodput
+    return [
+        f"{one.rate:g}×",
+        f"**{100 * ours.in_time:.1f}** / {100 * one.by_ttft.in_time:.1f} {one.first}",
+        f"**{100 * ours.goodput:.1f}** / {100 * theirs.goodput:.1f} {one.best}",
+        f"{ours.ttft_p99:.1f} / {theirs.ttft_p99:.1f} s",
+        f"{100 * ours.refused:.1f} / {100 * theirs.refused:.1f} %",
+    ]
+
+
+def _conclusion(found: Sequence[Verdict]) -> str:
+    calm = [one for one in found if one.rate <= CALM]
+    lines = [
+        f"- By TTFT no other policy is more than half a point ahead in {sum(one.most_in_time for one in found)} of {len(found)} cells.",
+        f"- By goodput in {sum(one.most_goodput for one in found)} of {len(found)}.",
+        f"- Up to {CALM:g}× its P99 is at most {LONGEST_WAIT:g} × the SLO in {sum(one.nobody_starves for one in calm)} of {len(calm)}.",
+    ]
+    return "\n".join([*lines, *_lost(found)])
+
+
+def _lost(found: Sequence[Verdict]) -> Iterator[str]:
+    for one in found:
+        place = f"{one.setting}, {one.rate:g}×"
+        if not one.most_in_time:
+            yield f"- Lost by TTFT: {place}: {percent(one.ours.in_time)} against {percent(one.by_ttft.in_time)} of `{one.first}`."
+        if not one.most_goodput:
+            yield f"- Lost by goodput: {place}: {percent(one.ours.goodput)} against {percent(one.by_goodput.goodput)} of `{one.best}`."
+        if not one.nobody_starves:
+            yield f"- Longest waits: {place}: P99 {one.ours.ttft_p99:.1f} s (`{one.best}` {one.by_goodput.ttft_p99:.1f} s)."
+
+
+def _mean(rows: Rows, setting: Setting, rate: float, policy: str) -> GridRow | None:
+    same = [row for cell, row in rows.items() if (cell.setting, cell.rate, cell.policy) == (setting, rate, policy)]
+    if not same:
+        return None
+
+    def mean(values: Iterator[float]) -> float:
+        return fsum(values) / len(same)
+
+    return GridRow(
+        in_time=mean(row.in_time for row in same),
+        goodput=mean(row.goodput for row in same),
+        ttft_p99=mean(row.ttft_p99 for row in same),
+        refused=mean(row.refused for row in same),
+    )
+
+
+SECTION = Section(name="default_policy_grid", title="The default policy by both targets, and where it loses", write=write)

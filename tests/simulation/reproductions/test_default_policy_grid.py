@@ -1,0 +1,79 @@
+"""The section on the default policy by both targets: its grid, its verdicts, and that a run can be taken up again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.reproductions.default_policy_grid import SECTION, describe, verdicts
+from benchmarks.reproductions.default_policy_grid_cells import (
+    OURS,
+    RIVALS,
+    SPANNING,
+    WHOLE,
+    GridCell,
+    GridRow,
+    Rows,
+    Setting,
+    cells_of,
+    measure,
+    settings_of,
+)
+from benchmarks.reproductions.sections import Context
+
+SETTING = Setting(preset="vllm-h100-8b", kind="conversation", mix="impossible", slo=2.0, instances=8, mode="Disabled")
+FINE = GridRow(in_time=0.9, goodput=0.8, ttft_p99=5.0, refused=0.0)
+
+
+def rows(ours: GridRow, theirs: GridRow, rate: float = 0.75, name: str = "ear") -> Rows:
+    others = {policy: GridRow(in_time=0.1, goodput=0.1, ttft_p99=1.0, refused=0.0) for policy in RIVALS} | {name: theirs}
+    return {GridCell(setting=SETTING, rate=rate, policy=policy, seed=0): row for policy, row in (others | {OURS: ours}).items()}
+
+
+def test_the_subset_has_each_value_of_each_dimension_beside_each_preset() -> None:
+    assert set(SPANNING) <= set(WHOLE)
+    for preset in {setting.preset for setting in WHOLE}:
+        here = [setting for setting in SPANNING if setting.preset == preset]
+        for dimension in ("slo", "kind", "mix", "instances", "mode"):
+            assert {getattr(one, dimension) for one in here} == {getattr(one, dimension) for one in WHOLE}, (preset, dimension)
+
+
+def test_settings_are_chosen_by_words_of_their_names() -> None:
+    asked = Context(docs=Path(), whole=True, only=("vllm-h100-8b", "SLO 2 s", "8 instances", "off"))
+    assert {(one.preset, one.slo, one.instances, one.mode) for one in settings_of(asked)} == {("vllm-h100-8b", 2.0, 8, "Disabled")}
+    assert len(settings_of(asked)) == 4, "two workloads, two mixes"
+
+
+def test_half_a_point_less_is_a_tie_and_more_is_lost_by_either_target() -> None:
+    (tie,) = verdicts(rows(FINE, replace(FINE, in_time=0.905, goodput=0.805)))
+    assert (tie.most_in_time, tie.most_goodput, tie.best) == (True, True, "ear")
+    (lost,) = verdicts(rows(FINE, replace(FINE, goodput=0.806)))
+    assert (lost.most_in_time, lost.most_goodput) == (True, False)
+
+
+def test_long_waits_count_up_to_nine_tenths_of_the_saturation() -> None:
+    starved = replace(FINE, ttft_p99=6.1)
+    assert [verdicts(rows(starved, FINE, rate))[0].nobody_starves for rate in (0.5, 0.9, 1.0)] == [False, False, True]
+
+
+def test_what_is_lost_is_told() -> None:
+    text = describe(Context(docs=Path(), seeds=1), [SETTING], verdicts(rows(replace(FINE, ttft_p99=9.0), replace(FINE, in_time=0.95))))
+    assert "more than half a point ahead in 0 of 1 cells" in text
+    assert (
+        "- Lost by TTFT: vllm-h100-8b, conversation, impossible, SLO 2 s, 8 instances, rejection off, 0.75×: 90.0 % against 95.0 %" in text
+    )
+    assert "P99 9.0 s" in text
+    assert "Lost by goodput" not in text
+
+
+def test_rows_that_are_there_are_not_run_again(tmp_path: Path) -> None:
+    context = Context(docs=tmp_path, seeds=1, quick=True, rows=tmp_path / "rows.jsonl", say=lambda _: None)
+    cells = cells_of(context, [SETTING])[:2]
+    found = measure(context, cells)
+    told: list[str] = []
+    again = measure(replace(context, say=told.append), cells)
+    assert again == found
+    assert told == []
+
+
+def test_the_section_is_written_from_every_spanning_setting(tmp_path: Path) -> None:
+    text = SECTION.write(Context(docs=tmp_path, seeds=1, quick=True, say=lambda _: None))
+    assert text.count("| 0.75× |") == len(SPANNING)
