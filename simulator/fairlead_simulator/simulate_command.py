@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
+from fairlead.instances import Role
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.engine_model.settings import Mode
 from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Spread, Workload, check_closed_loop, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, CellResult, check_fits, run_cells
-from fairlead_simulator.experiments.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates
+from fairlead_simulator.experiments.choices import HIGHEST_RATE, early_rejection_modes, parse_policies, parse_rates, parse_speeds
 from fairlead_simulator.experiments.feasibility import check_duration, check_outputs, check_policies
 from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
@@ -44,6 +45,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--instances", type=_INSTANCES, default=8, show_default=True, help="Instances that prefill and decode.")
 @click.option("--prefill-instances", type=_INSTANCES, help="With --decode-instances: separate pools instead.")
 @click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
+@click.option("--speeds", help="How many times as fast as the preset the instances are, in turn, as 1,1,0.5; all alike without it.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
     "--policies", default="round-robin,dualmap,ear,fairlead", show_default=True, help="Names, with parameters as name:key=value;key=value."
@@ -115,7 +117,9 @@ def _simulate(options: dict[str, Any]) -> None:
     if options["closed_loop"]:
         check_closed_loop(workload)
     ideal, cache = ideal_hits(workload)
-    saturation = estimate_saturation(workload, ideal, spec.preset, spec.instances, spec.prefill_instances, spec.decode_instances)
+    saturation = estimate_saturation(
+        workload, ideal, spec.preset, *(spec.capacity(role) for role in (Role.BOTH, Role.PREFILL, Role.DECODE))
+    )
     spec = replace(spec, prefill_tokens_per_second=believed_speed(workload, ideal, spec.preset))
     rates = parse_rates(options["rates"], saturation.requests_per_second)
     check_duration(len(workload.rows), rates, options["warmup"], options["warmup_rate"])
@@ -169,6 +173,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
         prefill_instances=prefill or 0,
         decode_instances=decode or 0,
         prefills_in_flight=options["prefills_in_flight"],
+        speeds=() if options["speeds"] is None else parse_speeds(options["speeds"]),
         fetching=not options["no_fetch"],
         slo_ttft_seconds=options["slo_ttft"] or chosen.slo_ttft_seconds,
         slo_tpot_seconds=options["slo_tpot"] or chosen.slo_tpot_seconds,
@@ -197,6 +202,8 @@ def _heading(workload: Workload, saturation: Saturation, ideal: float, options: 
     pool = (
         f"{spec.instances} instances" if spec.instances else f"{spec.prefill_instances} prefill + {spec.decode_instances} decode instances"
     )
+    if spec.speeds:
+        pool += f" (at {', '.join(f'{speed:g}' for speed in spec.speeds)} times the speed, in turn)"
     kept = f"{len(workload.rows):,} requests of {options['trace']}"
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"

@@ -13,6 +13,15 @@ class PrefillCost:
     per_context: float = 0.0
     per_pair: float = 0.0
 
+    def at_speed(self, speed: float) -> "PrefillCost":
+        """The cost on hardware so many times as fast."""
+        return PrefillCost(
+            fixed=self.fixed / speed,
+            per_token=self.per_token / speed,
+            per_context=self.per_context / speed,
+            per_pair=self.per_pair / speed,
+        )
+
     def seconds(self, new_tokens: int, sequence_tokens: int) -> float:
         """One prompt alone."""
         return self.fixed + self.variable(new_tokens, sequence_tokens)
@@ -29,6 +38,12 @@ class DecodeCost:
     fixed: float
     per_context_token: float
     per_sequence: float
+
+    def at_speed(self, speed: float) -> "DecodeCost":
+        """The cost on hardware so many times as fast."""
+        return DecodeCost(
+            fixed=self.fixed / speed, per_context_token=self.per_context_token / speed, per_sequence=self.per_sequence / speed
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

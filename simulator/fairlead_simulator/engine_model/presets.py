@@ -5,7 +5,7 @@ from the hardware's bandwidth and memory and are good to a few ten percent: they
 of policies hardly depend on them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairlead.errors import UnknownName
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost, TransferCost
@@ -28,6 +28,10 @@ class EnginePreset(EngineSettings):
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float
+
+    def at_speed(self, speed: float) -> "EnginePreset":
+        """The same on hardware that computes so many times as fast; memory and links stay as they are."""
+        return self if speed == 1.0 else replace(self, prefill=self.prefill.at_speed(speed), decode=self.decode.at_speed(speed))
 
     @property
     def cache_tokens(self) -> int:

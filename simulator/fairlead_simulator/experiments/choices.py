@@ -9,6 +9,9 @@ from fairlead_process.policies import installed_policies
 HIGHEST_RATE = 1e6
 """Requests per second; at higher rates a whole trace comes at once."""
 
+SLOWEST, FASTEST = 0.01, 100.0
+"""Speeds of instances, as multiples of the preset's."""
+
 EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
 """Spellings on the command line → modes of a routing table."""
 
@@ -45,6 +48,17 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
         rates.append(rate)
     _refuse_twice("--rates", [f"{rate:.12g}" for rate in rates])
     return tuple(rates)
+
+
+def parse_speeds(text: str) -> tuple[float, ...]:
+    """`1,1,0.5`: how fast instances are, as multiples of the preset. Raises InvalidInput."""
+    speeds: list[float] = []
+    for part in (part.strip() for part in text.split(",")):
+        speed = _number(part)
+        if speed is None or not SLOWEST <= speed <= FASTEST:
+            raise InvalidInput("--speeds", part, f"write numbers from {SLOWEST:g} to {FASTEST:g}, as 1,1,0.5")
+        speeds.append(speed)
+    return tuple(speeds)
 
 
 def early_rejection_modes(text: str) -> tuple[str, ...]:

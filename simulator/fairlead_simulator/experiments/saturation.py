@@ -22,9 +22,17 @@ class Saturation:
 
 
 def estimate_saturation(
-    workload: Workload, ideal: Sequence[int], preset: EnginePreset, instances: int, prefill_instances: int, decode_instances: int
+    workload: Workload,
+    ideal: Sequence[int],
+    preset: EnginePreset,
+    instances: float,
+    prefill_instances: float,
+    decode_instances: float,
 ) -> Saturation:
-    """An upper bound: no policy has an endless shared cache, nor always the largest batch."""
+    """An upper bound: no policy has an endless shared cache, nor always the largest batch.
+
+    Instances of another speed than the preset's count as so many times one.
+    """
     rows = workload.rows
     count = len(rows)
     misses = [max(1, row.input_length - hit) for row, hit in zip(rows, ideal, strict=True)]

@@ -12,11 +12,14 @@ StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """Instances by name. Their steps end on `events`; what a step brought is told to `step_ended`."""
+    """Instances by name, each of the preset that `preset_of` gives.
 
-    def __init__(self, preset: EnginePreset, names: Iterable[str], events: EventQueue, step_ended: StepEnded) -> None:
-        self.instances: dict[str, SimulatedInstance] = {name: SimulatedInstance(name, preset) for name in names}
-        self._preset = preset
+    Their steps end on `events`; what a step brought is told to `step_ended`.
+    """
+
+    def __init__(self, preset_of: Callable[[str], EnginePreset], names: Iterable[str], events: EventQueue, step_ended: StepEnded) -> None:
+        self.instances: dict[str, SimulatedInstance] = {name: SimulatedInstance(name, preset_of(name)) for name in names}
+        self._preset_of = preset_of
         self._dead: set[str] = set()
         self._events = events
         self._step_ended = step_ended
@@ -35,7 +38,7 @@ class Fleet:
     def start(self, name: str) -> None:
         """A new engine with empty memory, also in place of a dead one."""
         self._dead.discard(name)
-        self.instances[name] = SimulatedInstance(name, self._preset)
+        self.instances[name] = SimulatedInstance(name, self._preset_of(name))
 
     def die(self, name: str) -> list[Job]:
         """The engine is gone; the requests lost with it, in order of arrival."""

@@ -60,7 +60,7 @@ class Simulation:
             table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False), policies=installed_policies()
         )
         self._events = EventQueue()
-        self.fleet = Fleet(spec.preset, (entry.id for entry in table.instances), self._events, self._step_ended)
+        self.fleet = Fleet(spec.preset_of, (entry.id for entry in table.instances), self._events, self._step_ended)
         self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.scheduler, self._lost)
         self._recorder = RunRecorder(self.scheduler, self.result)
         self._changes = PoolChanges(spec, timeline, self._cheapest_first)

@@ -38,12 +38,29 @@ class SimulatedPool:
     anchors: int = 160
     slo_ttft_seconds: float = 5.0
     slo_tpot_seconds: float = 0.1
+    speeds: tuple[float, ...] = ()
+    """How many times as fast as the preset the instances compute, in order of their numbers and then again from the
+    first; empty = all alike.
+    """
     prefill_tokens_per_second: float
-    """The speed the router believes in."""
+    """The speed the router believes in, of every instance."""
     fetching: bool = True
     """Whether engines can fetch prefix blocks from each other. Going from prefill to decode is always possible."""
     session_ttl_seconds: float = 1800.0
     seed: int = 0
+
+    def preset_of(self, instance: str) -> EnginePreset:
+        """The engine of an instance, by its id."""
+        return self.preset.at_speed(self.speed_of(instance))
+
+    def speed_of(self, instance: str) -> float:
+        """How many times as fast as the preset an instance is, by its id."""
+        number = int(instance[1:].partition("-")[0])
+        return self.speeds[number % len(self.speeds)] if self.speeds else 1.0
+
+    def capacity(self, role: Role) -> float:
+        """How many instances of the preset's speed those of a role are worth."""
+        return sum(self.speed_of(entry.id) for entry in self.first_table().instances if entry.role is role)
 
     def first_table(self) -> RoutingTable:
         """Version 1: every instance Serving. Instance ids carry the seed, so that rings differ from seed to seed."""

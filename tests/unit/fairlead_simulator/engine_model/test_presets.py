@@ -2,9 +2,11 @@
 
 import pytest
 
+from fairlead.instances import Role
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.experiments.arrival_plans import load_workload
 from fairlead_simulator.experiments.saturation import believed_speed, estimate_saturation
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.rows import TraceRow
 
 
@@ -47,6 +49,23 @@ def test_separate_pools_saturate_where_the_first_of_them_does() -> None:
     assert prefill_bound.requests_per_second == pytest.approx(2.0)
     decode_bound = estimate_saturation(workload, hits, one, 0, 1000, 2)
     assert decode_bound.requests_per_second == pytest.approx(2 / decode_bound.decode_seconds)
+
+
+def test_an_instance_of_half_the_speed_takes_twice_as_long_for_everything_it_computes() -> None:
+    one = preset("vllm-h100-8b")
+    slow = one.at_speed(0.5)
+    assert slow.prefill.seconds(1_000, 4_000) == pytest.approx(2 * one.prefill.seconds(1_000, 4_000))
+    assert slow.decode.fixed + 8 * slow.decode.per_sequence == pytest.approx(2 * (one.decode.fixed + 8 * one.decode.per_sequence))
+    assert slow.decode.per_context_token == pytest.approx(2 * one.decode.per_context_token)
+    assert (slow.transfer, slow.kv_tokens, slow.name) == (one.transfer, one.kv_tokens, one.name)
+
+
+def test_instances_get_their_speeds_in_turn_also_those_that_come_later() -> None:
+    pool = SimulatedPool(preset=preset("vllm-h100-8b"), instances=5, speeds=(1.0, 1.0, 0.5), prefill_tokens_per_second=1.0, seed=7)
+    assert [pool.speed_of(entry.id) for entry in pool.first_table().instances] == [1, 1, 0.5, 1, 1]
+    assert pool.speed_of(pool.entry(5, Role.BOTH).id) == 0.5
+    assert pool.capacity(Role.BOTH) == 4.5
+    assert pool.preset_of("b002-7").prefill.fixed == pytest.approx(2 * pool.preset.prefill.fixed)
 
 
 @pytest.mark.parametrize("name", PRESETS)
