@@ -1,0 +1,57 @@
+"""Which samples to remember: a small set that stands for many, chosen by the gradients they would give (a coreset).
+
+A sample's gradient feature is the last hidden layer's answer to it times its residual: how much it would pull, and in
+which direction. Greedy k-centre: start at the largest, then always take what is most unlike all that was taken.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+
+from fairlead.predictors.models import Model
+from fairlead.predictors.samples import Floats, Indexes, Samples
+
+NEVER_ZERO = np.float32(1e-8)
+
+
+class Selection(StrEnum):
+    """How unlike is measured.
+
+    `published` by direction alone, as Lodestar's code has it: only the first pick knows of residuals. `corrected` by
+    residual x (1 - similarity), so that what the model still mispredicts is kept, as the paper says. `fifo` keeps no
+    replay at all.
+    """
+
+    PUBLISHED = "published"
+    CORRECTED = "corrected"
+    FIFO = "fifo"
+
+
+def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
+    """Directions [n, width] of unit length (or zero) and sizes [n]."""
+    inputs = model.scales.normalised(samples.features)
+    hidden = model.network.last_hidden(inputs)
+    answers = -((hidden @ model.network.weights[-1])[:, 0] + model.network.biases[-1])
+    residuals: Floats = np.abs(answers - samples.ttft_seconds)
+    lengths: Floats = np.linalg.norm(hidden, axis=1).astype(np.float32)
+    directions: Floats = (hidden / np.maximum(lengths, NEVER_ZERO)[:, None]).astype(np.float32)
+    directions[residuals <= NEVER_ZERO] = 0.0
+    return directions, residuals * lengths
+
+
+def coreset(directions: Floats, sizes: Floats, count: int, selection: Selection) -> Indexes:
+    """Rows of `count` samples, ascending; all of them when there are no more."""
+    total = len(sizes)
+    if total <= count:
+        return np.arange(total)
+    weights = np.maximum(sizes, NEVER_ZERO) if selection is Selection.CORRECTED else np.ones(total, dtype=np.float32)
+    chosen = np.zeros(total, dtype=np.bool_)
+    pick = int(sizes.argmax())
+    closest = np.full(total, -1.0, dtype=np.float32)
+    for _ in range(count):
+        chosen[pick] = True
+        np.maximum(closest, directions @ directions[pick], out=closest)
+        unlike = weights * (np.float32(1.0) - closest)
+        unlike[chosen] = -np.inf
+        pick = int(unlike.argmax())
+    return np.flatnonzero(chosen)

@@ -1,0 +1,100 @@
+"""A learner: takes samples as they come, and trains a model whenever enough are new.
+
+Plain state and arithmetic; who owns it decides in which process and at which moment a round is run.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.predictors.coresets import Selection
+from fairlead.predictors.fitting import FitSettings, fit
+from fairlead.predictors.memories import TwoPools
+from fairlead.predictors.models import Model, Scales, evaluate
+from fairlead.predictors.networks import Network
+from fairlead.predictors.samples import Samples
+
+HELD_OUT = 5
+"""Every n-th part of the samples is kept for the evaluation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerSettings:
+    """How much is learnt from and when.
+
+    The first round comes after `first_samples`, each further one after `round_samples` new ones; samples above
+    `longest_ttft_seconds` are left out, as they say more of an overload than of an instance.
+    """
+
+    feature_names: tuple[str, ...]
+    first_samples: int = 1000
+    round_samples: int = 1000
+    recent_samples: int = 5000
+    replay_samples: int = 5000
+    selection: Selection = Selection.CORRECTED
+    longest_ttft_seconds: float = 15.0
+    width: int = 128
+    from_scratch: bool = False
+    fit: FitSettings = field(default_factory=FitSettings)
+
+
+class Learner:
+    """Learns one pool's TTFTs. Deterministic given its seed and its samples."""
+
+    def __init__(self, settings: LearnerSettings, seed: int) -> None:
+        self._settings = settings
+        self._seed = seed
+        self._pools = TwoPools(len(settings.feature_names), settings.recent_samples, settings.replay_samples, settings.selection)
+        self._new = 0
+        self.model: Model | None = None
+        """Of the last round."""
+        self.samples_seen = 0
+
+    def add(self, samples: Samples) -> None:
+        """Take samples, oldest first."""
+        self.samples_seen += len(samples)
+        kept = samples.below(self._settings.longest_ttft_seconds)
+        self._pools.add(kept)
+        self._new += len(kept)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is enough that is new for a round."""
+        return self._new >= (self._settings.first_samples if self.model is None else self._settings.round_samples)
+
+    @property
+    def remembered(self) -> Samples:
+        """What the next round would train on, the replay first."""
+        return self._pools.everything()
+
+    def steps(self, samples: int) -> int:
+        """Steps that a round on so many samples takes."""
+        return self._settings.fit.epochs_of(samples) * self._settings.fit.steps_of(samples)
+
+    def train(self) -> Model:
+        """Run a round. Raises ValueError without any sample."""
+        settings, before = self._settings, self.model
+        number = 1 if before is None else before.round + 1
+        dice = np.random.default_rng((self._seed, number))
+        self._pools.choose_replay(before, dice)
+        every = self._pools.everything()
+        if not len(every):
+            raise ValueError("there is nothing to train on")
+        order = dice.permutation(len(every))
+        held_out = len(every) // HELD_OUT
+        fitted, kept = every.at(order[held_out:]), every.at(order[:held_out])
+        scales = Scales.of(every.features)
+        begun = None if settings.from_scratch or before is None else before.network
+        begun = begun or Network.initial(len(settings.feature_names), settings.width, dice)
+        network = fit(begun, scales.normalised(fitted.features), -fitted.ttft_seconds, settings.fit, dice)
+        self._new = 0
+        self.model = Model(
+            feature_names=settings.feature_names,
+            scales=scales,
+            network=network,
+            round=number,
+            samples_seen=self.samples_seen,
+            trained_on=len(fitted),
+            evaluation=evaluate(scales, network, kept),
+        )
+        return self.model

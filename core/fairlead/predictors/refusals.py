@@ -1,0 +1,27 @@
+"""Why a model is refused."""
+
+from enum import StrEnum
+
+from fairlead.errors import FairleadError
+
+
+class ModelFault(StrEnum):
+    """Why a model is refused. `corrupt` its bytes are damaged · `features` it was trained on others · `not-finite` a
+    weight is no number.
+    """
+
+    CORRUPT = "corrupt"
+    FEATURES = "features"
+    NOT_FINITE = "not-finite"
+
+
+class ModelRefused(FairleadError):
+    """A model that cannot be used; the one in use stays."""
+
+    def __init__(self, fault: ModelFault, detail: str) -> None:
+        self.fault = fault
+        self.detail = detail
+        super().__init__(f"the model is refused ({fault.value}): {detail}")
+
+    def __reduce__(self) -> tuple[type["ModelRefused"], tuple[ModelFault, str]]:
+        return type(self), (self.fault, self.detail)

@@ -1,0 +1,126 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.predictors.coresets import Selection, coreset, gradient_features
+from fairlead.predictors.fitting import FitSettings
+from fairlead.predictors.learners import Learner, LearnerSettings
+from fairlead.predictors.memories import TwoPools
+from fairlead.predictors.models import Model
+from fairlead.predictors.samples import Floats, Samples
+
+QUICK = FitSettings(epochs=2, least_steps=30)
+
+
+def numbered(begin: int, end: int) -> Samples:
+    """Samples whose only feature is their number."""
+    numbers = np.arange(begin, end, dtype=np.float32)
+    return Samples(features=numbers[:, None], ttft_seconds=np.ones(end - begin, dtype=np.float32))
+
+
+def regime(count: int, centre: float, ttft: float, seed: int) -> Samples:
+    """Samples of one regime: a place in the space of features, and TTFTs that go with it."""
+    dice = np.random.default_rng(seed)
+    features = dice.normal(centre, 1.0, (count, 2)).astype(np.float32)
+    return Samples(features=features, ttft_seconds=(ttft + np.abs(features[:, 0] - centre)).astype(np.float32))
+
+
+def trained(samples: Samples, seed: int = 1) -> Model:
+    learner = Learner(LearnerSettings(feature_names=("a", "b"), first_samples=10, width=16, fit=QUICK), seed)
+    learner.add(samples)
+    return learner.train()
+
+
+def unit(rows: Floats) -> Floats:
+    lengths: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return lengths
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 20), st.integers(0, 20), st.data())
+def test_the_newest_are_exactly_the_newest_and_the_replay_holds_none_of_them(
+    batches: list[int], recent: int, replay: int, data: st.DataObject
+) -> None:
+    pools = TwoPools(1, recent, replay, Selection.CORRECTED)
+    seen = 0
+    for count in batches:
+        pools.add(numbered(seen, seen + count))
+        seen += count
+        if data.draw(st.booleans()):
+            pools.choose_replay(None, np.random.default_rng(seen))
+    newest = pools.recent.features[:, 0].tolist()
+    assert newest == list(range(max(0, seen - recent), seen))
+    kept = pools.replay.features[:, 0].tolist()
+    assert len(kept) <= replay
+    assert len(set(kept)) == len(kept)
+    assert not set(kept) & set(newest)
+
+
+def test_nothing_is_kept_for_replay_before_the_newest_are_full() -> None:
+    pools = TwoPools(1, 100, 50, Selection.CORRECTED)
+    pools.add(numbered(0, 100))
+    pools.choose_replay(None, np.random.default_rng(1))
+    assert len(pools.replay) == 0
+    pools.add(numbered(100, 110))
+    pools.choose_replay(None, np.random.default_rng(1))
+    assert pools.replay.features[:, 0].tolist() == list(range(10))
+
+
+def test_memory_is_bounded_however_long_no_round_is_run() -> None:
+    pools = TwoPools(1, 10, 10, Selection.CORRECTED)
+    for begin in range(0, 60_000, 5_000):
+        pools.add(numbered(begin, begin + 5_000))
+    assert len(pools.recent) + len(pools.replay) + len(pools.leaving) <= 10_020
+
+
+def test_fifo_alone_keeps_no_replay() -> None:
+    pools = TwoPools(1, 10, 10, Selection.FIFO)
+    pools.add(numbered(0, 40))
+    pools.choose_replay(None, np.random.default_rng(1))
+    assert (len(pools.recent), len(pools.replay), len(pools.leaving)) == (10, 0, 0)
+
+
+def test_a_coreset_is_spread_at_least_as_wide_as_a_random_choice() -> None:
+    dice = np.random.default_rng(7)
+    directions = unit(dice.normal(0, 1, (400, 8)).astype(np.float32))
+
+    def spread(rows: Floats) -> float:
+        nearest = rows @ rows.T - 2 * np.eye(len(rows), dtype=np.float32)
+        return float((1 - nearest.max(axis=1)).mean())
+
+    chosen = directions[coreset(directions, np.ones(400, dtype=np.float32), 20, Selection.PUBLISHED)]
+    by_chance = [spread(directions[dice.choice(400, 20, replace=False)]) for _ in range(10)]
+    assert spread(chosen) >= max(by_chance)
+
+
+def test_published_selection_asks_of_residuals_only_for_its_first_pick_and_corrected_for_all() -> None:
+    """Two directions that nobody else has, and one close to the first pick with a large residual."""
+    directions = unit(np.array([[1, 0.0], [0.9, 0.436], [0, 1.0], [-1, 0.0]], dtype=np.float32))
+    sizes = np.array([10, 9.0, 0.1, 0.2], dtype=np.float32)
+    assert coreset(directions, sizes, 2, Selection.PUBLISHED).tolist() == [0, 3]
+    assert coreset(directions, sizes, 2, Selection.CORRECTED).tolist() == [0, 1]
+
+
+def test_samples_that_the_model_predicts_exactly_have_no_direction_and_do_no_harm() -> None:
+    model = trained(regime(50, 0.0, 1.0, 3))
+    samples = regime(30, 0.0, 1.0, 4)
+    exact = Samples(features=samples.features, ttft_seconds=model.ttft_seconds(samples.features))
+    directions, sizes = gradient_features(model, exact)
+    assert np.isfinite(directions).all()
+    assert float(sizes.max()) < 1e-3
+    assert len(coreset(np.zeros_like(directions), np.zeros_like(sizes), 7, Selection.CORRECTED)) == 7
+
+
+def test_after_a_shift_the_replay_still_holds_the_old_regime() -> None:
+    settings = LearnerSettings(
+        feature_names=("a", "b"), first_samples=100, round_samples=100, recent_samples=100, replay_samples=60, width=16, fit=QUICK
+    )
+    learner = Learner(settings, 1)
+    for batch in range(3):
+        learner.add(regime(100, 0.0, 1.0, batch))
+        learner.train()
+    for batch in range(3, 8):
+        learner.add(regime(100, 8.0, 4.0, batch))
+        learner.train()
+    replayed = learner.remembered.features[:60, 0]
+    assert float((replayed < 4.0).mean()) > 0.1
+    assert len(learner.remembered) == 160
