@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from fairlead.kv_events.block_keys import stored_keys
 from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
+from fairlead.kv_events.holders import Holders
+from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
 """An H200's cache holds some 100,000 blocks of 16 tokens, a node's memory some millions."""
@@ -87,18 +89,25 @@ class BlockIndex:
         self._most_blocks = most_blocks
         self._most_holders = most_holders
         self._caches: dict[Source, _Cache] = {}
-        self._holders: dict[int, int] = {}
-        """Request key → mask of the holdings' bits."""
+        self._holders = Holders()
+        self._masks = self._holders.masks
         self._added: dict[int, list[_Holding]] = {}
         """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
-        self._bits_in_use = 0
         self._cleared: list[_Holding] = []
         """What was cleared and is not swept; no source has their bits any more, so no prompt finds them."""
+        self.slots_version = 0
+        """Grows when a source takes or leaves a slot."""
+        self._slots: dict[Source, int] = {}
+        self._alone = 0
+        """The bits of sources with one holding."""
+        self._together: tuple[int, ...] = ()
+        """The masks of the others."""
+        self._slots_of_version = 0
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
         """Distinct blocks that some source holds or is expected to, and those cleared that wait to be swept."""
-        return len(self._holders)
+        return len(self._masks)
 
     @property
     def sources(self) -> Iterable[Source]:
@@ -137,34 +146,29 @@ class BlockIndex:
     def match(self, source: Source, keys: Sequence[int]) -> int:
         """How many leading blocks of a prompt the source holds, in any tier."""
         cache = self._caches.get(source)
-        return 0 if cache is None else self._leading(cache.mask, keys)
+        return 0 if cache is None else self._holders.leading(keys, cache.mask)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
-        """Leading blocks held, for each source that holds at least the first.
+        """Leading blocks held, for each source that holds at least the first."""
+        sources = {slot: source for source, slot in self.slots().items()}
+        return {sources[slot]: depth for mask, depth in self.match_slots(keys) for slot in slots_of(mask)}
 
-        O(blocks + sources that hold some, each time it changes who holds the next block).
+    def match_slots(self, keys: Sequence[int]) -> list[tuple[int, int]]:
+        """(mask of slots, leading blocks held), shallowest first, of all sources that hold at least the first block;
+        each slot is in one mask.
         """
-        found: dict[Source, int] = {}
-        get = self._holders.get
-        before = get(keys[0], 0) if keys else 0
-        alive = [(source, cache.mask) for source, cache in self._caches.items() if cache.mask & before]
-        for depth, key in enumerate(keys):
-            here = get(key, 0)
-            if here == before:
-                continue
-            before = here
-            still = []
-            for each in alive:
-                if each[1] & here:
-                    still.append(each)
-                else:
-                    found[each[0]] = depth
-            alive = still
-            if not alive:
-                return found
-        for source, _ in alive:
-            found[source] = len(keys)
-        return found
+        self.slots()
+        return self._holders.depths(keys, self._alone, self._together)
+
+    def slots(self) -> Mapping[Source, int]:
+        """Source → its slot, of those that hold or held something. Valid while `slots_version` is the same."""
+        if self._slots_of_version != self.slots_version:
+            masks = {source: cache.mask for source, cache in self._caches.items() if cache.mask}
+            self._slots = {source: (mask & -mask).bit_length() - 1 for source, mask in masks.items()}
+            self._together = tuple(mask for mask in masks.values() if mask.bit_count() > 1)
+            self._alone = sum(mask for mask in masks.values() if mask.bit_count() == 1)
+            self._slots_of_version = self.slots_version
+        return self._slots
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: str = _GPU) -> None:
         """The source holds this block, known from elsewhere than its events."""
@@ -200,7 +204,7 @@ class BlockIndex:
                 self._release(keys.popitem()[1], holding)
                 most_blocks -= 1
             if not keys:
-                self._bits_in_use &= ~holding.bit
+                self._holders.free_bits(holding.bit)
                 self._cleared.pop()
         return bool(self._cleared)
 
@@ -210,14 +214,8 @@ class BlockIndex:
         if cache is not None:
             for holding in tuple(cache.holdings.values()):
                 self._clear(cache, holding)
-            self._bits_in_use &= ~cache.mask
-
-    def _leading(self, mask: int, keys: Sequence[int]) -> int:
-        get = self._holders.get
-        for depth, key in enumerate(keys):
-            if not get(key, 0) & mask:
-                return depth
-        return len(keys)
+            self._holders.free_bits(cache.mask)
+            self.slots_version += 1
 
     def _cache(self, source: Source) -> _Cache:
         cache = self._caches.get(source)
@@ -228,9 +226,9 @@ class BlockIndex:
     def _holding(self, cache: _Cache, tier: str) -> _Holding:
         holding = cache.holdings.get(tier)
         if holding is None:
-            bit = ~self._bits_in_use & (self._bits_in_use + 1)  # the lowest that is free
-            self._bits_in_use |= bit
+            bit = self._holders.take_bit()
             cache.mask |= bit
+            self.slots_version += 1
             holding = cache.holdings[tier] = _Holding(bit, tier)
         return holding
 
@@ -260,7 +258,7 @@ class BlockIndex:
         except (ValueError, OverflowError, TypeError):
             self.counts.wrong_size += len(hashes)
             return
-        held, holders, bit = holding.keys, self._holders, holding.bit
+        held, holders, bit = holding.keys, self._masks, holding.bit
         plain = self._most_holders is None
         for block_hash, key in zip(hashes, keys, strict=True):
             if plain and block_hash not in held:
@@ -289,7 +287,7 @@ class BlockIndex:
             return
         keys, copies = holding.keys, holding.copies
         plain = self._most_holders is None
-        holders, others = self._holders, ~holding.bit
+        holders, others = self._masks, ~holding.bit
         for block_hash in event.block_hashes:
             if not plain or block_hash in copies:
                 if not self._take(holding, block_hash):
@@ -309,7 +307,7 @@ class BlockIndex:
             holding.copies[block_hash] = holding.copies.get(block_hash, 1) + 1
             return
         held[block_hash] = key
-        self._holders[key] = self._holders.get(key, 0) | holding.bit
+        self._masks[key] = self._masks.get(key, 0) | holding.bit
         if self._most_holders is not None:
             self._note_added(key, holding)
         if len(held) > self._most_blocks:
@@ -332,11 +330,7 @@ class BlockIndex:
         return True
 
     def _release(self, key: int, holding: _Holding) -> None:
-        mask = self._holders.get(key, 0) & ~holding.bit
-        if mask:
-            self._holders[key] = mask
-        else:
-            self._holders.pop(key, None)
+        self._holders.release(key, holding.bit)
         if self._most_holders is not None and (added := self._added.get(key)) is not None and holding in added:
             added.remove(holding)
             if not added:
@@ -361,6 +355,7 @@ class BlockIndex:
         if len(holding.keys) > SWEPT_AT_ONCE:
             del cache.holdings[holding.tier]
             cache.mask &= ~holding.bit
+            self.slots_version += 1
             self._cleared.append(holding)
             return
         for key in holding.keys.values():

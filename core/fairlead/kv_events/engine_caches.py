@@ -5,9 +5,14 @@ tokens are not known, are left to what the router remembers of its own requests 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from fairlead.kv_events.block_index import BlockIndex, Source
+from fairlead.slot_masks import SlotVector, write_at_slots
 
 
 class KnownPrompt(Protocol):
@@ -19,6 +24,24 @@ class KnownPrompt(Protocol):
     @property
     def engine_blocks(self) -> Sequence[int]:
         """Keys of its leading blocks; empty where its tokens are unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Where the sources of some instances stand in vectors."""
+
+    instances: Sequence[str]
+    version: tuple[int, int]
+    """Of the index's slots and of who is heard."""
+    rows_of_slots: SlotVector
+    """Slot → row. An instance has a row for each of its ranks; one row more takes what is none of theirs."""
+    rows: int
+    first_rows: SlotVector
+    """The first row of each instance."""
+    ranks: SlotVector | None
+    """Ranks of each instance; None where none has several."""
+    heard: npt.NDArray[np.bool_]
+    incomplete: npt.NDArray[np.bool_]
 
 
 class EngineCaches:
@@ -34,6 +57,8 @@ class EngineCaches:
         """Tokens per block; 0 before an engine has told."""
         self._heard: dict[str, tuple[Source, ...]] = {}
         self._incomplete: set[str] = set()
+        self._heard_version = 0
+        self._layout: _Layout | None = None
 
     @property
     def heard(self) -> Mapping[str, Sequence[Source]]:
@@ -54,6 +79,7 @@ class EngineCaches:
 
     def hear(self, instance: str, sources: Sequence[Source], *, complete: bool) -> None:
         """The instance's events count from now on. Not `complete`: it may hold blocks of which nothing was heard."""
+        self._heard_version += 1
         self._heard[instance] = tuple(sources)
         if complete:
             self._incomplete.discard(instance)
@@ -62,6 +88,7 @@ class EngineCaches:
 
     def ignore(self, instance: str) -> None:
         """The instance's events do not count any more; its own history does."""
+        self._heard_version += 1
         self._heard.pop(instance, None)
         self._incomplete.discard(instance)
 
@@ -85,11 +112,60 @@ class EngineCaches:
             hits[instance] = self._judged(prompt, instance, blocks, remembered.get(instance, 0))
         return hits
 
+    def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
+        """`hit_tokens` on each of the instances, in their order. Pass the same object while they are the same."""
+        keys = prompt.engine_blocks
+        if not self._heard or not keys:
+            return remembered
+        layout = self._layout_of(instances)
+        depths = np.zeros(layout.rows + 1, dtype=np.int64)
+        write_at_slots(depths, layout.rows_of_slots, self.index.match_slots(keys))
+        blocks = depths[:-1]
+        if layout.ranks is not None:
+            blocks = np.add.reduceat(blocks, layout.first_rows) // layout.ranks
+        told = np.minimum(blocks * self.block_tokens, prompt.prompt_tokens - 1)
+        unsure = layout.incomplete
+        if self._goes_on(prompt):
+            unsure = unsure | (blocks == len(keys))
+        return np.where(layout.heard, np.where(unsure, np.maximum(told, remembered), told), remembered)
+
+    def _layout_of(self, instances: Sequence[str]) -> _Layout:
+        version = (self.index.slots_version, self._heard_version)
+        layout = self._layout
+        if layout is None or layout.instances is not instances or layout.version != version:
+            layout = self._layout = self._laid_out(instances, version)
+        return layout
+
+    def _laid_out(self, instances: Sequence[str], version: tuple[int, int]) -> _Layout:
+        slots = self.index.slots()
+        sources = [self._heard.get(instance, ()) for instance in instances]
+        ranks = np.array([max(1, len(each)) for each in sources], dtype=np.int64)
+        first_rows = np.cumsum(ranks) - ranks
+        rows = int(ranks.sum())
+        rows_of_slots = np.full(max(slots.values(), default=-1) + 1, rows, dtype=np.int64)
+        for first, each in zip(first_rows.tolist(), sources, strict=True):
+            for rank, source in enumerate(each):
+                if (slot := slots.get(source)) is not None:
+                    rows_of_slots[slot] = first + rank
+        return _Layout(
+            instances=instances,
+            version=version,
+            rows_of_slots=rows_of_slots,
+            rows=rows,
+            first_rows=first_rows,
+            ranks=ranks if ranks.max(initial=1) > 1 else None,
+            heard=np.array([bool(each) for each in sources], dtype=np.bool_),
+            incomplete=np.array([instance in self._incomplete for instance in instances], dtype=np.bool_),
+        )
+
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
         """Events are believed. Own history may say more where they cannot know better: about tokens behind those that
         are known of the prompt, and about blocks that were stored before anybody listened.
         """
-        known = len(prompt.engine_blocks)
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
-        beyond = blocks == known and (known + 1) * self.block_tokens < prompt.prompt_tokens
+        beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
+
+    def _goes_on(self, prompt: KnownPrompt) -> bool:
+        """Whether the prompt has blocks behind those that are known."""
+        return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

@@ -88,12 +88,6 @@ class PoolVectors:
         kv_usage[index] = used
 
 
-def bits_of(mask: int, width: int) -> IntVector:
-    """Positions of the set bits of a mask of at most `width` bits, ascending."""
-    octets = np.frombuffer(mask.to_bytes((width + 7) // 8, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
-
-
 def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
     """Tokens to compute per instance: at least one."""
     return np.maximum(1, prompt_tokens - hits)

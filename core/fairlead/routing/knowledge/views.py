@@ -13,14 +13,12 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, bits_of, misses
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.slot_masks import write_at_slots
 from fairlead.tables import RoutingTable
-
-FEW_HOLDERS = 8
-"""Up to so many holders of a prefix are cheaper one by one."""
 
 
 class LiveView:
@@ -49,6 +47,7 @@ class LiveView:
         self._decode_candidates: tuple[InstanceLoad, ...] = ()
         self._valid_until = 0.0
         self._vectors: PoolVectors | None = None
+        self._ids: tuple[str, ...] = ()
         self._places: dict[str, int] = {}
         self._places_of_slots: IntVector = np.zeros(0, dtype=np.int64)
         self._slots_version = -1
@@ -111,6 +110,7 @@ class LiveView:
         candidates = self.candidates()
         if self._vectors is None or self._vectors.loads is not candidates:
             self._vectors = PoolVectors.of(candidates, self.table.engine.kv_cache_tokens)
+            self._ids = tuple(load.entry.id for load in candidates)
             self._places = {load.entry.id: index for index, load in enumerate(candidates)}
             self._slots_version = -1
         elif self._changed:
@@ -123,27 +123,14 @@ class LiveView:
 
     def hit_vector(self, request: RoutingRequest) -> IntVector:
         self.vectors()
-        if self.caches.heard and request.engine_blocks:
-            found = self.hit_tokens_everywhere(request)
-            return np.fromiter((found.get(instance, 0) for instance in self._places), dtype=np.int64, count=len(self._places))
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:
             self._place_slots()
-        count = len(self._places)
-        hits = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
-        places = self._places_of_slots
-        block_tokens = self.table.engine.block_tokens
-        most = max(0, request.prompt_tokens - 1)
-        for mask, depth in prefixes.match_masks(request.blocks):
-            tokens = min(depth * block_tokens, most)
-            if mask.bit_count() > FEW_HOLDERS:
-                hits[places[bits_of(mask, len(places))]] = tokens
-                continue
-            while mask:
-                lowest = mask & -mask
-                hits[places[lowest.bit_length() - 1]] = tokens
-                mask ^= lowest
-        return hits[:count]
+        count = len(self._ids)
+        blocks = np.zeros(count + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
+        write_at_slots(blocks, self._places_of_slots, prefixes.match_masks(request.blocks))
+        remembered = np.minimum(blocks[:count] * self.table.engine.block_tokens, max(0, request.prompt_tokens - 1))
+        return self.caches.hit_vector(request, self._ids, remembered)
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         vectors = self.vectors()

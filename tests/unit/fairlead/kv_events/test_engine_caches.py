@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_caches import EngineCaches
@@ -84,3 +88,45 @@ def test_the_first_block_size_is_the_pools_until_nobody_has_it() -> None:
     assert not heard.takes_size(8)
     heard.index.clear(A)
     assert heard.takes_size(8) and heard.block_tokens == 8
+
+
+SOURCES = tuple(Source(instance=name, rank=rank) for name in "abcdefghijkl" for rank in range(3))
+STEP = st.one_of(
+    st.tuples(st.just("hold"), st.sampled_from(SOURCES), st.integers(1, 10), st.sampled_from(["GPU", "CPU", "expected"])),
+    st.tuples(st.just("drop"), st.sampled_from(SOURCES), st.integers(0, 10), st.just("")),
+    st.tuples(st.just("clear"), st.sampled_from(SOURCES), st.integers(0, 10), st.just("")),
+    st.tuples(st.just("hear"), st.sampled_from(SOURCES), st.integers(1, 3), st.sampled_from(["complete", ""])),
+    st.tuples(st.just("ignore"), st.sampled_from(SOURCES), st.integers(0, 10), st.just("")),
+)
+
+
+@given(st.lists(STEP, max_size=40), st.integers(1, 45), st.integers(0, 44), st.lists(st.integers(0, 44), min_size=12, max_size=12))
+def test_the_hits_of_all_are_those_of_each(
+    steps: list[tuple[str, Source, int, str]], tokens: int, known: int, remembered: list[int]
+) -> None:
+    """In whatever order sources, ranks and tiers came and went."""
+    made = EngineCaches()
+    assert made.takes_size(4)
+    keys = block_keys(TOKENS, 4)
+    instances = tuple("abcdefghijkl")
+    asked = prompt(tokens, min(known, tokens))
+    for action, source, number, word in steps:
+        if action == "hold" and word == "expected":
+            made.index.expect(source, keys[:number])
+        elif action == "hold":
+            for place in range(number):
+                made.index.hold(source, place, keys[place], tier=word)
+        elif action == "drop":
+            made.index.drop(source)
+        elif action == "clear":
+            made.index.clear(source)
+        elif action == "hear":
+            ranks = [Source(instance=source.instance, rank=rank) for rank in range(number)]
+            made.hear(source.instance, ranks, complete=bool(word))
+        else:
+            made.ignore(source.instance)
+        by_own_history = dict(zip(instances, remembered, strict=True))
+        each = [made.hit_tokens(asked, instance, by_own_history[instance]) for instance in instances]
+        everywhere = made.hits_everywhere(asked, by_own_history)
+        assert made.hit_vector(asked, instances, np.array(remembered)).tolist() == each
+        assert [everywhere[instance] for instance in instances] == each

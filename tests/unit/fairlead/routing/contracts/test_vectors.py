@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role
+from fairlead.kv_events.block_index import Source
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.vectors import PoolVectors, bits_of, highest, lowest, normalised
+from fairlead.routing.contracts.vectors import PoolVectors, highest, lowest, normalised
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.prefixes import PrefixIndex
@@ -100,6 +101,22 @@ def test_a_prefix_held_by_many_is_found_on_each() -> None:
     assert hits == dict.fromkeys(NAMES, 200) | {"i03": 300}
 
 
+def test_events_go_before_own_history_wherever_candidates_stand() -> None:
+    stage = Stage()
+    caches, asked = stage.view.caches, replace(request("r", 450, blocks=(1, 2, 3)), engine_blocks=(7, 8, 9, 10))
+    assert caches.takes_size(100)
+    for name in NAMES:
+        stage.index.insert(name, (1, 2))
+        caches.index.hold(Source(instance=name), 70, 7)
+        caches.hear(name, [Source(instance=name)], complete=True)
+    caches.index.hold(Source(instance="i03"), 80, 8)
+    caches.ignore("i04")
+    expected = dict.fromkeys(NAMES, 100) | {"i03": 200, "i04": 200}
+    assert dict(zip(NAMES, stage.view.hit_vector(asked).tolist(), strict=True)) == expected
+    stage.do("break", NAMES[0], 5)
+    assert stage.view.hit_vector(asked).tolist() == [expected[name] for name in NAMES[1:]]
+
+
 def test_picking_is_stable_and_ties_go_by_the_next_vector() -> None:
     assert lowest(np.array([3, 1, 1, 2]), 3) == [1, 2, 3]
     assert lowest(np.array([3, 1, 1, 2]), 2, np.array([0, 9, 4, 0])) == [2, 1]
@@ -109,8 +126,3 @@ def test_picking_is_stable_and_ties_go_by_the_next_vector() -> None:
 def test_normalising_nothing_gives_nothing() -> None:
     assert normalised(np.array([0, 0])).tolist() == [0.0, 0.0]
     assert normalised(np.array([1, 4])).tolist() == [0.25, 1.0]
-
-
-@given(st.sets(st.integers(0, 600)))
-def test_bits_are_found_wherever_they_are(bits: set[int]) -> None:
-    assert bits_of(sum(1 << bit for bit in bits), 601).tolist() == sorted(bits)
