@@ -248,3 +248,18 @@ def test_unread_formats_are_refused(api: httpx.Client, core: str, widgets: str) 
     assert api.post(f"{core}/configmaps", content=b"x", headers={"Content-Type": "application/cbor"}).status_code == 415
     assert api.get(f"{core}/configmaps", headers={"Accept": "text/html"}).status_code == 406
     assert api.request("PUT", f"{core}/configmaps", json={}).status_code == 405
+
+
+def test_the_data_of_a_revision_stay_the_text_that_was_sent(api: httpx.Client, core: str) -> None:
+    """As seen with Kubernetes 1.36: a merge patch leaves the data as they were, a strategic one writes them anew."""
+    revisions = core.replace("/api/v1/", "/apis/apps/v1/") + "/controllerrevisions"
+    for name, data, strategic in (("in-order", {"a": 1, "b": 2}, 200), ("mixed", {"b": 2, "a": 1}, 422)):
+        body = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1, "data": data}
+        assert api.post(revisions, json=body).status_code == 201
+        assert patch(api, f"{revisions}/{name}", {"revision": 2}).status_code == 200
+        answer = patch(api, f"{revisions}/{name}", {"revision": 3}, STRATEGIC)
+        assert answer.status_code == strategic
+        changed = patch(api, f"{revisions}/{name}", {"data": {"a": 2}})
+        assert changed.status_code == 422
+        assert "data: Invalid value" in changed.json()["message"]
+        assert "field is immutable" in changed.json()["message"]

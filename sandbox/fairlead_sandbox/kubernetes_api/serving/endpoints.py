@@ -36,7 +36,7 @@ from fairlead_sandbox.kubernetes_api.serving.tables import table
 from fairlead_sandbox.kubernetes_api.storing.representations import is_stored_form, to_external
 from fairlead_sandbox.kubernetes_api.storing.store import Stored
 from fairlead_sandbox.kubernetes_api.storing.watches import DEFAULT_TIMEOUT_SECONDS, Watch, WatchRequest
-from fairlead_sandbox.kubernetes_api.writing.patches import json_patch, merge_patch, strategic_merge_patch
+from fairlead_sandbox.kubernetes_api.writing.patches import in_order, json_patch, merge_patch, strategic_merge_patch
 from fairlead_sandbox.kubernetes_api.writing.resources import Resources, Written
 
 _RETURNS_DELETED = frozenset({"Pod", "Service", "Namespace", "PersistentVolumeClaim"})
@@ -270,6 +270,6 @@ def patch_function(media: str, patch: Any, kind: ResourceKind) -> Callable[[Obje
         case "application/strategic-merge-patch+json" if not kind.custom:
             if not isinstance(patch, dict):
                 raise BadRequest("a strategic merge patch is an object")
-            return lambda current: strategic_merge_patch(current, patch, kind.schema)
+            return lambda current: in_order(strategic_merge_patch(current, patch, kind.schema))
     accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
     raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {accepted}")

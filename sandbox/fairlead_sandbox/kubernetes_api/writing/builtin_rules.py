@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Collection, Mapping
 
 from fairlead_sandbox.kubernetes_api.objects.errors import Cause, forbidden_value, invalid_value, not_supported
@@ -141,6 +142,13 @@ def _priority_faults(item: Object, old: Object | None) -> list[Cause]:
     return []
 
 
+def _revision_faults(item: Object, old: Object | None) -> list[Cause]:
+    """A revision's data never change. The server compares texts, so the order of keys counts too."""
+    if old is not None and json.dumps(item.get("data")) != json.dumps(old.get("data")):
+        return [invalid_value("data", item.get("data"), "field is immutable")]
+    return []
+
+
 _DEFAULTS: Mapping[str, Callable[[Object], None]] = {
     "Pod": default_pod,
     "Deployment": default_workload,
@@ -161,6 +169,7 @@ _CHECKS: Mapping[str, Callable[[Object, Object | None], list[Cause]]] = {
     "ReplicaSet": workload_faults,
     "StatefulSet": workload_faults,
     "DaemonSet": workload_faults,
+    "ControllerRevision": _revision_faults,
     "Service": service_faults,
     "ConfigMap": _data_faults,
     "Secret": _secret_faults,

@@ -52,6 +52,13 @@ def json_patch(target: Object, operations: Any) -> Object:
     return patched
 
 
+def in_order(document: Any) -> Any:
+    """The same with all keys sorted, as the real server writes an object after a strategic merge patch."""
+    if isinstance(document, dict):
+        return {name: in_order(document[name]) for name in sorted(document)}
+    return [in_order(item) for item in document] if isinstance(document, list) else document
+
+
 def strategic_merge_patch(target: Any, patch: Any, schema: Object | None) -> Any:
     """Apply a strategic merge patch.
 
