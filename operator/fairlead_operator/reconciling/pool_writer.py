@@ -1,5 +1,6 @@
 """Does what a round of a pool decided: records events, keeps revisions and children, acts on pods, writes statuses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -60,10 +61,11 @@ class PoolWriter:
             self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
         await self._revisions.keep(identity, in_force, str(reading.status.get("currentRevision") or ""))
         await self._children.restore(identity, in_force, reading.declared, round_.desired, reading.objects, now)
+        remembered = await self._remember_scaling(round_)
         is_done = await self.apply(identity, round_.actions, in_force.spec, round_.former)
         facts = self._facts(round_)
         made = max((action.ordinal for action in round_.actions if isinstance(action, CreateInstance)), default=0) if is_done else 0
-        status_changed = await self._write_status(round_, facts, max(round_.highest_ordinal, made))
+        status_changed = await self._write_status(round_, remembered, facts, max(round_.highest_ordinal, made))
         await self._write_role_statuses(round_, facts)
         return Written(facts=facts, is_done=is_done, status_changed=status_changed)
 
@@ -91,13 +93,26 @@ class PoolWriter:
             scaling=round_.scaling.facts,
         )
 
-    async def _write_status(self, round_: PoolRound, facts: PoolFacts, last_ordinal: int) -> bool:
-        """Write the status. Returns whether more than its figures changed.
+    async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any]:
+        """Write what scaling remembers before anything is done by it, and return the status as it is then.
+
+        An operator killed between two drains goes on with the decision. One that did not know of it would replace what
+        drains already.
+        """
+        identity, old = round_.reading.identity, round_.reading.status
+        patch = merge_patch(old.get("scaling") or {}, round_.scaling.status)
+        if not patch or not round_.actions:
+            return old
+        await self._patch_status(Resource.POOLS, identity.namespace, identity.name, {"scaling": patch})
+        return {**old, "scaling": round_.scaling.status}
+
+    async def _write_status(self, round_: PoolRound, old: Mapping[str, Any], facts: PoolFacts, last_ordinal: int) -> bool:
+        """Write the status, which is `old` now. Returns whether more than its figures changed.
 
         Changes of figures alone are written no more often than a settled pool is reconciled; what scaling remembers is
         written at once, because the next round goes on from it.
         """
-        reading, old, now = round_.reading, round_.reading.status, round_.now
+        reading, now = round_.reading, round_.now
         revision = revision_in_force(reading.identity, reading.in_force)
         status = status_document(
             reading.pool,
@@ -113,7 +128,7 @@ class PoolWriter:
             now=format_second(now),
         )
         patch = merge_patch(old, status)
-        urgent = is_urgent(old, status)
+        urgent = is_urgent(reading.status, status)
         if patch and (urgent or "scaling" in patch or not 0 <= now - self._status_written_at < self._dependencies.settings.pace.settled):
             self._status_written_at = now
             await self._patch_status(Resource.POOLS, reading.identity.namespace, reading.identity.name, patch)

@@ -150,9 +150,8 @@ CHAPTERS = {
     ),
     "create prefill and decode": Chapter(change=pair(2, 2), most_live=4, least_serving=0),
     "flip": Chapter(change=pair(3, 1), most_live=4, least_serving=3, ends_with=the_same_pods_have_the_new_roles),
-    # The next operator trusts no idleness at first. If the kill came before the status told the decision, it replaces
-    # what drains, and decides again.
-    "to zero": Chapter(change=scale_to_zero_when_idle, most_live=8, least_serving=0, done=nothing_is_left_and_that_is_well),
+    # The next operator trusts no idleness at first. It goes on, as the status told the decision before the first mark.
+    "to zero": Chapter(change=scale_to_zero_when_idle, most_live=4, least_serving=0, done=nothing_is_left_and_that_is_well),
     "from zero": Chapter(
         change=lambda world: world.clients_come_back(held=3),
         most_live=2,
