@@ -5,7 +5,8 @@ a move of one instance. Either the loads are out of balance: one role's exceeds 
 smoothed and as just seen, is above `receiver_load` and finds the other below `donor_load`. Or the work is more than the
 instances of a role can do, and a move would serve more of it (`overload`): loads do not show that where requests are
 refused before they become load. After `periods` comparisons in a row that call for the same move it is made; then
-nothing moves for `cooldown_seconds`, and the loads are smoothed anew.
+nothing moves for `cooldown_seconds`, and the loads are smoothed anew. A comparison does not count while the receiver
+has an instance that does not serve yet: what that one will bring is in none of these figures.
 
 Loads that swing against each other, as prefill and decode do under early rejection, fill no such row unless half a
 swing outlasts it. And a move must be worth it: by the work that arrives (`sizing`), or by the loads where that is not
@@ -34,9 +35,13 @@ _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleShare:
-    """One role, as the controller sees it. `work` in instances kept busy all the time, None where it is not known."""
+    """One role, as the controller sees it. `work` in instances kept busy all the time, None where it is not known.
+
+    `serving` of its `replicas` instances take requests.
+    """
 
     replicas: int
+    serving: int
     least: int
     most: int
     load: float | None
@@ -73,10 +78,11 @@ def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, 
         Role.PREFILL: replace(prefill, load=prefill_load, work=prefill_work),
         Role.DECODE: replace(decode, load=decode_load, work=decode_work),
     }
-    is_first = memory.prefill_work is None or memory.decode_work is None  # nothing is smoothed yet
-    short = 0 if is_first else _short(shares, seen, demand, spec)
+    short = _short(shares, seen, demand, spec)
     sign = short or _apart(shares, seen, spec)
     receiver, donor = next(((taker, giver) for of, taker, giver in _MOVES if of == sign), (Role.PREFILL, Role.DECODE))
+    if seen[receiver].serving < seen[receiver].replicas:
+        sign = 0  # what it has on its way is not seen yet in any load
     memory = replace(
         memory,
         compared_at=now,

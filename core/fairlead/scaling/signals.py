@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from fairlead.instances import Role
 
 ENOUGH_FINISHED = 20
-"""Finished requests from which the window alone describes them; with fewer, the last 5 minutes do."""
+"""Finished requests from which the window alone describes them; with fewer, the last 5 minutes do. With fewer in these
+too, nothing is known of the pool's work yet.
+"""
 
 _MOST_BEYOND_FINISHED = 2.0
 
@@ -46,6 +48,8 @@ class RoleSignals:
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None
     """Of the same requests."""
+    finished_requests: int | None = None
+    """Finished ones that `cached_share` and the mean output were found from. None: a control API that does not tell."""
     prompt_variation: float | None = None
     """Standard deviation of their prompt tokens over the mean, of the last minutes."""
     cached_share: float | None = None
@@ -71,6 +75,11 @@ class RoleSignals:
     """Share (0-1) of the requests that arrived which had their first token within `slo.ttft`; refused ones had not."""
     tpot_attainment: float | None = None
     """Share (0-1) of finished requests whose time per output token was within `slo.tpot`."""
+
+    @property
+    def knows_work(self) -> bool:
+        """Whether enough requests finished to tell what those that arrive ask of an instance."""
+        return self.finished_requests is None or self.finished_requests >= ENOUGH_FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,11 +238,13 @@ def _share(role: Role, begun: Mapping[Role, RoleMemory], this: _Round) -> RoleSh
     else:
         known = (of(signals, declared.slo, declared.capacity, DECODE_LIMIT) for of in (decode_work, running_decode_work))
         load, work = signals.decode_load, max((one for one in known if one is not None), default=None)
+    if not signals.knows_work:
+        work = None
     least = bounds.lower
     if declared.scaling.mode is ScalingMode.SLO:
         # What the SLO needs is not given away: it would be added again.
         least = max(least, whole_instances(need(signals, declared.slo, declared.capacity, declared.scaling).instances or 0.0))
-    return RoleShare(replicas=begun[role].replicas, least=least, most=bounds.upper, load=load, work=work)
+    return RoleShare(replicas=begun[role].replicas, serving=signals.serving, least=least, most=bounds.upper, load=load, work=work)
 
 
 def _target(role: DeclaredRole, found: RoleMemory, ratio: RatioMemory, this: _Round) -> RoleTarget:

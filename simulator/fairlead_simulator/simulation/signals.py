@@ -146,6 +146,7 @@ class SignalMeter:
             waiting=sum(load.waiting for load in loads),
             prompt_tokens_per_second=recent.rate("prompt", now),
             requests_per_second=recent.rate("requests", now),
+            finished_requests=round(described.total("finished")),
             prompt_variation=self._prompt_variation(),
             cached_share=None if cached is None else min(1.0, cached),
             output_tokens_per_second=recent.rate("requests", now) * mean_output,

@@ -156,6 +156,7 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
         waiting=sum(instance.waiting for instance in mine),
         prompt_tokens_per_second=measured.arrived.prompt_tokens / WINDOW_SECONDS,
         requests_per_second=arrived / WINDOW_SECONDS,
+        finished_requests=finished.requests,
         prompt_variation=measured.prompts.variation,
         cached_share=finished.hit_tokens / finished.prompt_tokens if finished.prompt_tokens else None,
         output_tokens_per_second=measured.arrived.requests * mean_output / WINDOW_SECONDS,

@@ -87,18 +87,21 @@ def a_scaling_decision(name: str, at: float, **changes: Any) -> ScalingDecisionR
 
 
 class Rounds:
-    """Rounds of a pool's scaling on a clock of their own."""
+    """Rounds of a pool's scaling on a clock of their own. Of prefill and decode all instances that were decided serve,
+    but for those in `coming`.
+    """
 
     def __init__(self, pool: Declared) -> None:
         self.pool = pool
         self.memory = ScalingMemory()
         self.now = BEGIN
         self.outcomes: list[ScalingOutcome] = []
+        self.coming: dict[Role, int] = {}
 
     def round(self, signals: PoolSignals | None, after: float = 5.0) -> ScalingOutcome:
         """One more, `after` seconds later."""
         self.now += after
-        self.memory, outcome = step(self.memory, self.pool, signals, self.now)
+        self.memory, outcome = step(self.memory, self.pool, None if signals is None else self._served(signals), self.now)
         self.outcomes.append(outcome)
         return outcome
 
@@ -107,6 +110,12 @@ class Rounds:
         for _ in range(max(1, int(seconds / after))):
             outcome = self.round(signals, after)
         return outcome
+
+    def _served(self, signals: PoolSignals) -> PoolSignals:
+        decided = {role.role: role.replicas for role in self.pool.roles}
+        decided |= {role.role: role.replicas for role in self.memory.roles}
+        served = {role: number - self.coming.get(role, 0) for role, number in decided.items() if role is not Role.BOTH}
+        return replace(signals, roles=tuple(replace(one, serving=served.get(one.role, one.serving)) for one in signals.roles))
 
     def replicas(self, role: Role = Role.BOTH) -> int:
         """The number decided last."""

@@ -58,6 +58,40 @@ def test_the_next_move_waits_for_the_cooldown() -> None:
     assert numbers(rounds) == (6, 2)
 
 
+def test_no_more_is_given_until_what_was_given_serves() -> None:
+    spec = replace(AUTO, cooldown_seconds=30.0)
+    rounds, others = Rounds(split_pool(ratio=spec)), Rounds(split_pool(ratio=spec))
+    for one in (rounds, others):
+        one.rounds(loads(3.0, 0.1), 90)
+    rounds.coming = {Role.PREFILL: 1}
+    for one in (rounds, others):
+        one.rounds(loads(3.0, 0.1), 300)
+    assert (numbers(rounds), numbers(others)) == ((5, 3), (7, 1))
+    rounds.coming = {}
+    rounds.rounds(loads(3.0, 0.1), 60)
+    assert numbers(rounds) == (5, 3), "what was compared while it came says nothing of what it can do"
+    rounds.rounds(loads(3.0, 0.1), 30)
+    assert numbers(rounds) == (6, 2)
+
+
+def test_an_instance_that_the_donor_lacks_holds_no_move_up() -> None:
+    rounds = Rounds(split_pool())
+    rounds.coming = {Role.DECODE: 2}
+    rounds.rounds(loads(3.0, 0.1), 90)
+    assert numbers(rounds) == (5, 3)
+
+
+def test_work_that_too_few_requests_told_of_moves_nothing() -> None:
+    """The first answers of a pool are short ones, and its caches are empty: 19 of them say little of what comes."""
+    refusing = replace(split_pool(prefill=8, decode=4), refuses_late=True)
+    seen = overload(9.1, 4.9)
+    for finished, expected in ((19, (8, 4)), (20, (7, 5)), (None, (7, 5))):
+        told = replace(seen, roles=tuple(replace(role, finished_requests=finished) for role in seen.roles))
+        rounds = Rounds(refusing)
+        rounds.rounds(told, 90)
+        assert numbers(rounds) == expected
+
+
 def test_decode_receives_as_prefill_does() -> None:
     rounds = Rounds(split_pool())
     rounds.rounds(loads(0.1, 1.4), 95)
@@ -103,7 +137,7 @@ def test_of_two_overloaded_roles_decode_gets_the_instance() -> None:
     """Mooncake's conversations at 18/s: 8 + 4 refuse one request in five, 7 + 5 the few with the longest prompts."""
     refusing = replace(split_pool(prefill=8, decode=4), refuses_late=True)
     rounds = Rounds(refusing)
-    rounds.rounds(overload(9.1, 4.9), 90)
+    rounds.rounds(overload(9.1, 4.9), 60)
     assert numbers(rounds) == (8, 4)
     rounds.rounds(overload(9.1, 4.9), 3600)
     assert numbers(rounds) == (7, 5)
