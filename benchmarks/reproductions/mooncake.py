@@ -1,6 +1,6 @@
 """Mooncake: what to refuse, when to know it, and what replicating hot prefixes brings."""
 
-from benchmarks.reproductions import mooncake_oscillation, mooncake_rejection, mooncake_replication
+from benchmarks.reproductions import mooncake_caches, mooncake_oscillation, mooncake_rejection, mooncake_replication
 from benchmarks.reproductions.mooncake_runs import requests_of, run_trials
 from benchmarks.reproductions.sections import Context, Section
 
@@ -19,6 +19,7 @@ def write(context: Context) -> str:
         mooncake_rejection.describe(loaded, outcomes),
         mooncake_oscillation.describe(context, outcomes),
         mooncake_replication.describe(context, replicated),
+        mooncake_caches.describe(context, loaded),
     )
     return "\n\n".join(parts)
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fairlead.errors import FairleadError
 from fairlead.instances import Role
+from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.engine_model.settings import Mode
 from fairlead_simulator.errors import SimulatorError
@@ -63,6 +64,9 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--preset", "preset_name", default="dualmap-910b4-qwen7b", show_default=True, help="Engine and hardware: " + ", ".join(PRESETS)
 )
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
+@click.option(
+    "--eviction", type=click.Choice(get_args(Eviction)), help="What a prefix cache in host memory gives up first, if not the preset's rule."
+)
 @click.option(
     "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all."
 )
@@ -164,6 +168,11 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     chosen = preset(options["preset_name"])
     if options["mode"] is not None:
         chosen = replace(chosen, mode=options["mode"])
+    if options["eviction"] is not None:
+        if chosen.dram_tokens is None:
+            with_tier = ", ".join(name for name, one in PRESETS.items() if one.dram_tokens is not None)
+            raise click.UsageError(f"--eviction: {chosen.name!r} has no prefix cache in host memory; use one of {with_tier}, or leave it out")
+        chosen = replace(chosen, eviction=options["eviction"])
     prefill, decode = options["prefill_instances"], options["decode_instances"]
     if (prefill is None) != (decode is None):
         raise click.UsageError("give both --prefill-instances and --decode-instances, or neither")

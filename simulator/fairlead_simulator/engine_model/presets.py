@@ -8,6 +8,7 @@ of policies hardly depend on them.
 from dataclasses import dataclass, replace
 
 from fairlead.errors import UnknownName
+from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost, TransferCost
 from fairlead_simulator.engine_model.settings import EngineSettings
 
@@ -23,6 +24,8 @@ class EnginePreset(EngineSettings):
     about: str
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
+    eviction: Eviction = "lru"
+    """What that cache gives up first. The one in GPU memory always gives up what was let go longest ago."""
     max_input_tokens: int | None
     """Prompts this long or longer cannot run there."""
     transfer: TransferCost

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairlead_simulator.engine_model.block_caches import BlockCache, Eviction
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS, KvMemory, leading_run
 from fairlead_simulator.engine_model.requests import EngineRequest
 
@@ -47,15 +48,46 @@ class DramTier:
             self.evicted += 1
 
 
+class RankedDramTier:
+    """A prefix cache in host memory that gives up blocks by another rule. The middle of a prompt may go before its end,
+    so what is present is no longer closed under prefixes; only the leading blocks are of use.
+    """
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, capacity: int, eviction: Eviction) -> None:
+        self._cache = BlockCache(capacity, eviction)
+
+    @property
+    def evicted(self) -> int:
+        return self._cache.evicted
+
+    def match(self, blocks: Sequence[int], limit: int) -> int:
+        """Leading prefix blocks present, at most `limit`."""
+        cache = self._cache
+        return next((place for place, block in enumerate(blocks[:limit]) if block not in cache), max(0, min(limit, len(blocks))))
+
+    def insert(self, blocks: Sequence[int]) -> None:
+        """A prompt was computed: its blocks were used, one after the other."""
+        for place, block in enumerate(blocks):
+            self._cache.touch(block, place)
+
+
+def _dram_tier(capacity: int, eviction: Eviction) -> DramTier | RankedDramTier:
+    return DramTier(capacity) if eviction == "lru" else RankedDramTier(capacity, eviction)
+
+
 class TraceMemory(KvMemory):
-    """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size."""
+    """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size,
+    which gives up blocks by the rule `eviction`.
+    """
 
     __slots__ = ("_block_tokens", "dram")
 
-    def __init__(self, capacity: int, block_tokens: int, dram_tokens: int | None) -> None:
+    def __init__(self, capacity: int, block_tokens: int, dram_tokens: int | None, eviction: Eviction = "lru") -> None:
         super().__init__(capacity, block_tokens, caching=dram_tokens is None)
         self._block_tokens = block_tokens
-        self.dram = None if dram_tokens is None else DramTier(dram_tokens // PREFIX_BLOCK_TOKENS)
+        self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction)
 
     def hit_tokens(self, request: TracedRequest) -> int:
         """Leading tokens of its context found; never all of them."""

@@ -10,7 +10,7 @@ class SimulatedInstance(Instance[Job]):
     """An engine called `name`, with the memory its preset says."""
 
     def __init__(self, name: str, preset: EnginePreset) -> None:
-        self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens)
+        self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens, preset.eviction)
         super().__init__(name, preset, self.kv)
         self.watched = 0
         """The version for whose end an appointment is made."""

@@ -134,6 +134,8 @@ KNOWN = "known: cache-affinity, "
         ("--max-input 1", "good.jsonl: no request is shorter than 1 tokens; raise --max-input"),
         ("--max-input -1", "'--max-input': '-1' cannot be used; write a whole number from 0"),
         ("--mode fast", "'--mode': 'fast' is not one of 'prefill_priority', 'chunked'"),
+        ("--eviction fifo", "'--eviction': 'fifo' is not one of 'lru', 'lfu', 'length-aware'"),
+        ("--eviction lfu --preset vllm-h100-8b", "--eviction: 'vllm-h100-8b' has no prefix cache in host memory; use one of dualmap-910b4"),
         ("--spread wide", "'--spread': 'wide' is not one of 'random', 'even', 'none'"),
         ("--preset abacus", "preset 'abacus' is unknown; known: dualmap-910b3-qwen14b, "),
         ("--early-rejection maybe", "early rejection mode 'maybe' is unknown; known: after-prefill, disabled, load, predicted"),

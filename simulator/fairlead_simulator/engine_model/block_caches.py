@@ -1,0 +1,84 @@
+"""What a full prefix cache gives up first: Mooncake's three cache policies (its Table 1).
+
+`lru` gives up the block that was touched longest ago. `lfu` gives up the one touched least often since it came; of
+equals, the one touched longest ago. `length-aware` is `lfu`, but of equals the one nearest to the beginning of its
+prompt goes first, as the paper says that it favours "cache blocks occurring later in requests".
+
+A block is counted only while it is here, and the block that is just coming is never the one to go.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Literal
+
+Eviction = Literal["lru", "lfu", "length-aware"]
+
+Rank = tuple[int, int, int]
+"""The lowest goes first; the last figure is the time it was touched, which no two blocks share."""
+
+_RANKS: dict[Eviction, Callable[[int, int, int], Rank]] = {
+    "lru": lambda touches, place, tick: (0, 0, tick),
+    "lfu": lambda touches, place, tick: (touches, 0, tick),
+    "length-aware": lambda touches, place, tick: (touches, place, tick),
+}
+_LEAST_TO_CLEAR = 1024
+
+
+class BlockCache:
+    """At most `capacity` blocks, with those to be given up first on top of a heap. Touching one is O(log n)."""
+
+    __slots__ = ("_heap", "_rank", "_ranks", "_tick", "_touches", "capacity", "evicted")
+
+    def __init__(self, capacity: int, eviction: Eviction) -> None:
+        self.capacity = capacity
+        self.evicted = 0
+        self._rank = _RANKS[eviction]
+        self._ranks: dict[int, Rank] = {}
+        self._touches: dict[int, int] = {}
+        self._heap: list[tuple[Rank, int]] = []
+        """Ranks that a block no longer has stay until they come up, or are most of the heap."""
+        self._tick = 0
+
+    def __contains__(self, block: object) -> bool:
+        return block in self._ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def touch(self, block: int, place: int) -> bool:
+        """Use the block that is the prompt's `place`th; whether it was here. It is afterwards, unless nothing fits."""
+        was_here = block in self._ranks
+        if not was_here and len(self._ranks) >= self.capacity:
+            if not self.capacity:
+                return False
+            self._give_one_up()
+        self._tick += 1
+        touches = self._touches[block] = self._touches.get(block, 0) + 1
+        rank = self._ranks[block] = self._rank(touches, place, self._tick)
+        heappush(self._heap, (rank, block))
+        if len(self._heap) > _LEAST_TO_CLEAR + 2 * len(self._ranks):
+            self._heap = [(known, one) for one, known in self._ranks.items()]
+            heapify(self._heap)
+        return was_here
+
+    def _give_one_up(self) -> None:
+        while True:
+            rank, block = heappop(self._heap)
+            if self._ranks.get(block) == rank:
+                del self._ranks[block], self._touches[block]
+                self.evicted += 1
+                return
+
+
+def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
+    """The share (0-1) of all blocks of these prompts that one cache holds when they are used, prompt after prompt.
+
+    This is how Mooncake's Table 1 counts: each block by itself, also one whose predecessors are gone.
+    """
+    cache = BlockCache(capacity, eviction)
+    used = hits = 0
+    for blocks in prompts:
+        for place, block in enumerate(blocks):
+            used += 1
+            hits += cache.touch(block, place)
+    return hits / used if used else 0.0
