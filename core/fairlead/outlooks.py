@@ -29,14 +29,15 @@ def outlook(
     """The outlook of a pool at `now` (Unix seconds), and when it opens if it is closed and that is known.
 
     `declared` has the declared number of each role, `wanted` that of the last round, empty before the first. `stuck`
-    names the instances that cannot start as they are.
+    names the instances that cannot start as they are. Prefill instances do not count: alone they take no request.
     """
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):
         return Outlook.CLOSED, _opens_at(spec, declared, instant)
     staying = [instance for instance in instances if instance.draining_since is None and not instance.terminating]
-    starting = all(instance.state in UNBORN for instance in staying)
-    if not starting or (staying and all(instance.id in stuck for instance in staying)):
+    taking = [instance for instance in staying if instance.role is not Role.PREFILL]
+    starting = all(instance.state in UNBORN for instance in taking)
+    if not starting or (taking and all(instance.id in stuck for instance in taking)):
         return Outlook.UNKNOWN, None
     return Outlook.COMING, None
 

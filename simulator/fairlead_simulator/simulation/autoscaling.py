@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fairlead.instances import Role
+from fairlead.reports.loads import HeldDemand
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.scaling.bounds import DeclaredRole
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Recommendation
+from fairlead.scaling.signals import PoolDemand
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMethod, RatioSpec, ScalingSpec
 from fairlead.scaling.targets import Declared, ScalingOutcome, step
@@ -36,7 +38,9 @@ class SimulatedScaling:
 
     scaling: ScalingSpec = nested(ScalingSpec, "As `spec.scaling` of a pool.")
     ratio: RatioSpec = nested(RatioSpec, "As `spec.ratio` of a pool.")
-    min_replicas: int = whole("Never fewer instances of a role than this.", 1, minimum=1, maximum=10_000)
+    min_replicas: int = whole(
+        "Never fewer instances of a role than this; with 0 and `scaling.mode` SLO the pool goes to zero as a whole.", 1, maximum=10_000
+    )
     max_replicas: int = whole("Never more instances of a role than this.", 64, minimum=1, maximum=10_000)
     startup_seconds: float = duration("From a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
     round_seconds: float = duration("From one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
@@ -67,7 +71,12 @@ class Autoscaler:
         self._sizes = numbers
         self._declared = Declared(
             roles=tuple(
-                DeclaredRole(role=role, replicas=number, min_replicas=rules.min_replicas, max_replicas=rules.max_replicas)
+                DeclaredRole(
+                    role=role,
+                    replicas=number,
+                    min_replicas=max(rules.min_replicas, 0 if role is Role.BOTH else 1),
+                    max_replicas=rules.max_replicas,
+                )
                 for role, number in numbers.items()
             ),
             scaling=rules.scaling,
@@ -75,15 +84,26 @@ class Autoscaler:
             slo=SloFacts(ttft_seconds=pool.slo_ttft_seconds, tpot_seconds=pool.slo_tpot_seconds),
             capacity=Capacity(prefill_tokens_per_second=pool.prefill_tokens_per_second, kv_cache_tokens=pool.preset.kv_tokens),
             refuses_late=pool.early_rejection != "Disabled",
+            may_sleep=rules.min_replicas == 0,
         )
+        self._used_at = 0.0
 
-    def second(self, loads: Sequence[InstanceLoad], now: float) -> tuple[ScaleTo | Flip, ...]:
-        """See one more second; when a round is due, what is to change."""
+    def second(self, loads: Sequence[InstanceLoad], held: HeldDemand, in_flight: int, now: float) -> tuple[ScaleTo | Flip, ...]:
+        """See one more second; when a round is due, or requests are held for a pool at zero, what is to change.
+
+        `in_flight` counts the requests that are not held.
+        """
         self.meter.sample(loads, now)
-        if now < self._due_at:
+        if held.requests or in_flight:
+            self._used_at = now
+        is_woken = bool(held.requests) and not any(self._sizes.values())
+        if now < self._due_at and not is_woken:
             return ()
         self._due_at = now + self._rules.round_seconds
-        self._memory, outcome = step(self._memory, self._declared, self.meter.signals(loads, now), now)
+        demand = PoolDemand(
+            held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, in_flight=in_flight, idle_seconds=now - self._used_at
+        )
+        self._memory, outcome = step(self._memory, self._declared, self.meter.signals(loads, now), now, demand)
         self.recommendations += [(now, one) for one in outcome.recommendations]
         return self._events(outcome, now)
 

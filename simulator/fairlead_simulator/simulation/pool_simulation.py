@@ -5,6 +5,7 @@ begins its next step before the router reacts to what the last one brought, as o
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Any
@@ -55,7 +56,7 @@ class Simulation:
         self.spec = spec
         self.quality = quality or ObservationQuality()
         self.result = RunResult(jobs)
-        table = spec.first_table()
+        table = spec.first_table() if scaling is None else replace(spec.first_table(), holding=scaling.scaling.zero)
         self.scheduler = scheduler or PoolScheduler(
             table, "simulator", spec.seed, sample_rate=0.0, settings=SchedulerSettings(load_samples=False), policies=installed_policies()
         )
@@ -266,7 +267,8 @@ class Simulation:
         if self.autoscaler is not None:
             for job in self._jobs.values():
                 self.autoscaler.meter.generated(job, self.fleet.generated(job), now)
-            for event in self.autoscaler.second(self.scheduler.loads(), now):
+            held = self.scheduler.held()
+            for event in self.autoscaler.second(self.scheduler.loads(), held, len(self._jobs) - held.requests, now):
                 self._change(event, now)
         if self._changes.draining:
             self._change(self._changes.departures(self.scheduler, now), now)

@@ -10,6 +10,7 @@ from fairlead.tables import (
     EngineFacts,
     InstanceEntry,
     ModelledFacts,
+    Outlook,
     PoolKey,
     RoutingFacts,
     RoutingTable,
@@ -109,7 +110,13 @@ class SimulatedPool:
 def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = None, **changes: Any) -> RoutingTable:
     """The next version, with other instances or facts."""
     entries = table.instances if instances is None else tuple(instances)
-    return replace(table, version=table.version + 1, instances=entries, **changes)
+    return replace(table, version=table.version + 1, instances=entries, outlook=_outlook(entries), **changes)
+
+
+def _outlook(entries: Iterable[InstanceEntry]) -> Outlook:
+    """What to expect while none accepts: only scaling takes a pool's last instance, and brings one for a request."""
+    taking = [entry for entry in entries if entry.state is not InstanceState.DRAINING and entry.role is not Role.PREFILL]
+    return Outlook.COMING if all(entry.state is InstanceState.STARTING for entry in taking) else Outlook.UNKNOWN
 
 
 def with_state(entry: InstanceEntry, state: InstanceState) -> InstanceEntry:

@@ -8,7 +8,8 @@ from benchmarks.reproductions import scaling_runs
 from benchmarks.reproductions.scaling_runs import AUTO, phased
 
 from fairlead.instances import Role
-from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec, ScaleDownSpec, ScalingMode, ScalingSpec
+from fairlead.reports.rejections import RejectionReason
+from fairlead.scaling.specs import RatioMethod, RatioMode, RatioSpec, ScaleDownSpec, ScalingMode, ScalingSpec, ZeroSpec
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, plan_jobs
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job, Phase
@@ -126,3 +127,38 @@ def test_constant_work_is_split_once() -> None:
     pool = replace(SPLIT, prefill_instances=3, decode_instances=1)
     jobs = jobs_of(phases.Phase(seconds=3600.0, requests_per_second=1.8, input_median=8000, output_median=1000))
     assert sizes(simulated(pool, jobs, AUTO), Role.PREFILL) == [2]
+
+
+def test_a_pool_without_requests_goes_to_zero_and_serves_what_was_held_for_its_first_instance() -> None:
+    busy = phases.Phase(seconds=60.0, requests_per_second=2.0, input_median=2000, output_median=50)
+    nobody = replace(busy, seconds=400.0, requests_per_second=1e-9)
+    slo = ScalingSpec(mode=ScalingMode.SLO, zero=ZeroSpec(idle_after_seconds=60.0))
+    for pool, before, after in ((WHOLE, [0], [1]), (replace(SPLIT, early_rejection="Disabled"), [0, 0], [1, 1])):
+        jobs = jobs_of(busy, nobody, busy)
+        simulation = simulated(pool, jobs, SimulatedScaling(scaling=slo, min_replicas=0, startup_seconds=20.0))
+        assert simulation.autoscaler is not None
+        slept = [change for change in simulation.autoscaler.changes if change.replicas == 0]
+        woken = [change for change in simulation.autoscaler.changes if change.at > slept[0].at][: len(after)]
+        assert [change.replicas for change in slept] == before and 120.0 <= slept[0].at < 300.0
+        assert [change.replicas for change in woken] == after
+        first = min(job.arrives_at for job in jobs if job.arrives_at > slept[0].at)
+        assert woken[0].at - first <= 1.0, "the operator asks once a second what is held"
+        assert all(job.phase is Phase.FINISHED for job in jobs)
+
+
+def test_requests_that_wait_for_an_instance_longer_than_they_are_held_are_refused() -> None:
+    busy = phases.Phase(seconds=60.0, requests_per_second=2.0, input_median=2000, output_median=50)
+    nobody = replace(busy, seconds=400.0, requests_per_second=1e-9)
+    slo = ScalingSpec(mode=ScalingMode.SLO, zero=ZeroSpec(idle_after_seconds=60.0, hold_for_seconds=5.0))
+    jobs = jobs_of(busy, nobody, busy)
+    simulation = simulated(WHOLE, jobs, SimulatedScaling(scaling=slo, min_replicas=0, startup_seconds=30.0))
+    assert set(simulation.result.refusals) == {RejectionReason.NO_INSTANCES.value}
+    late = [job for job in jobs if job.phase is Phase.REFUSED]
+    assert 30 <= len(late) <= 70, "two a second for the 25 s in which none of them is held until the instance serves"
+
+
+def test_a_pool_at_rest_keeps_an_instance_unless_it_may_have_none() -> None:
+    busy = phases.Phase(seconds=60.0, requests_per_second=2.0, input_median=2000, output_median=50)
+    slo = ScalingSpec(mode=ScalingMode.SLO, zero=ZeroSpec(idle_after_seconds=60.0))
+    jobs = jobs_of(busy, replace(busy, seconds=400.0, requests_per_second=1e-9), busy)
+    assert min(sizes(simulated(WHOLE, jobs, SimulatedScaling(scaling=slo)))) >= 1

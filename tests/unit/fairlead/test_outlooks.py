@@ -54,6 +54,21 @@ def test_nothing_is_said_of_a_pool_that_has_instances_in_service_or_lost_them(st
     assert expected(instance(state), instance(InstanceState.PENDING, "chat-b2"), wanted=2) == (Outlook.UNKNOWN, None)
 
 
+def test_a_prefill_instance_that_serves_alone_is_not_what_requests_wait_for() -> None:
+    """Without a decode instance it takes none: what is held for the pool is held until that one serves."""
+    spec = parse_spec({"model": "m", "roles": [{"name": "prefill", "replicas": 1}, {"name": "decode", "replicas": 1}]})
+
+    def told(prefill: InstanceState, decode: InstanceState, *stuck: str) -> Outlook:
+        pair = instance(prefill, "chat-p1", role=Role.PREFILL), instance(decode, "chat-d1", role=Role.DECODE)
+        number = {Role.PREFILL: 1, Role.DECODE: 1}
+        return outlook(spec, number, {"prefill": 1, "decode": 1}, pair, frozenset(stuck), NOON)[0]
+
+    assert told(InstanceState.SERVING, InstanceState.STARTING) is Outlook.COMING
+    assert told(InstanceState.STARTING, InstanceState.SERVING) is Outlook.UNKNOWN
+    assert told(InstanceState.SERVING, InstanceState.LOST) is Outlook.UNKNOWN
+    assert told(InstanceState.SERVING, InstanceState.PENDING, "chat-d1") is Outlook.UNKNOWN
+
+
 def test_an_instance_that_cannot_start_is_not_waited_for() -> None:
     stuck = instance(InstanceState.PENDING)
     assert expected(stuck, wanted=1, stuck=("chat-b1",))[0] is Outlook.UNKNOWN
