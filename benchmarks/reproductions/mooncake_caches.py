@@ -37,4 +37,5 @@ def verdict(rows: Sequence[Sequence[str]]) -> str:
     """Where LRU found the most."""
     (_, *lru), *others = rows
     lost = sum(any(float(other[place + 1]) > float(share) for other in others) for place, share in enumerate(lru))
-    return f"LRU finds the most at {'every size' if not lost else f'{len(lru) - lost} of {len(lru)} sizes'}: the claim is **{'reproduced' if lost <= 1 else 'not reproduced'}**."
+    where = "every size" if not lost else f"{len(lru) - lost} of {len(lru)} sizes"
+    return f"LRU finds the most at {where}: the claim is **{'reproduced' if lost <= 1 else 'not reproduced'}**."

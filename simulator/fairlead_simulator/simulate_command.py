@@ -171,7 +171,9 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     if options["eviction"] is not None:
         if chosen.dram_tokens is None:
             with_tier = ", ".join(name for name, one in PRESETS.items() if one.dram_tokens is not None)
-            raise click.UsageError(f"--eviction: {chosen.name!r} has no prefix cache in host memory; use one of {with_tier}, or leave it out")
+            raise click.UsageError(
+                f"--eviction: {chosen.name!r} has no prefix cache in host memory; use one of {with_tier}, or leave it out"
+            )
         chosen = replace(chosen, eviction=options["eviction"])
     prefill, decode = options["prefill_instances"], options["decode_instances"]
     if (prefill is None) != (decode is None):

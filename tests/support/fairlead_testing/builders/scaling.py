@@ -114,7 +114,7 @@ class Rounds:
     def _served(self, signals: PoolSignals) -> PoolSignals:
         decided = {role.role: role.replicas for role in self.pool.roles}
         decided |= {role.role: role.replicas for role in self.memory.roles}
-        served = {role: number - self.coming.get(role, 0) for role, number in decided.items() if role is not Role.BOTH}
+        served: dict[Role, int] = {role: number - self.coming.get(role, 0) for role, number in decided.items() if role is not Role.BOTH}
         return replace(signals, roles=tuple(replace(one, serving=served.get(one.role, one.serving)) for one in signals.roles))
 
     def replicas(self, role: Role = Role.BOTH) -> int:
