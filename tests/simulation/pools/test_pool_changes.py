@@ -182,3 +182,16 @@ def test_a_slower_pool_is_asked_less_in_a_closed_loop() -> None:
         Simulation(spec, jobs).run()
         spans.append(max(job.arrives_at for job in jobs))
     assert spans[0] > spans[1]
+
+
+def test_when_every_prefill_instance_is_lost_decode_instances_compute_all_until_they_are_back() -> None:
+    """Nobody is refused or failed: what was sent to the lost ones is tried again, before anyone noticed the loss too."""
+    lost = [Fail(at=60.0, instance=0, detected_after_seconds=2.0, recovered_after_seconds=60.0)] * 2
+    simulation = simulated(0, rate=2.0, timeline=lost, prefill_instances=2, decode_instances=3, policy="mooncake")
+    assert phases(simulation) == {"finished": len(simulation.result.jobs)}
+    prefill = {f"p{number:03d}-0" for number in range(2)}
+    while_lost = [job for job in simulation.result.jobs if 63.0 <= job.arrives_at < 119.0]
+    after = [job for job in simulation.result.jobs if job.arrives_at >= 125.0]
+    assert len(while_lost) > 80 and len(after) > 80
+    assert not any(job.instance in prefill or job.decode_instance for job in while_lost), "each on one decode instance"
+    assert all(job.instance in prefill and job.decode_instance for job in after)

@@ -139,6 +139,17 @@ def test_a_rollout_first_adds_then_drains_one_then_waits() -> None:
     assert next_actions(wanted_pool(2), draining, answer(seen("a"), seen("b", in_flight=1), seen("n")), NOW) == ()
 
 
+def test_a_rollout_goes_on_while_an_outdated_instance_drains_for_long() -> None:
+    """4 are wanted, 5 may be there and 3 serve. The one that drains takes the place of the surge, not that of another
+    drain.
+    """
+    pool = wanted_pool(4, rollout=RolloutBounds(max_surge=1, max_unavailable=1))
+    old = (instance("a", spec_hash="old"), instance("b", spec_hash="old"), instance("c", S.DRAINING, spec_hash="old", since=NOW))
+    everybody = answer(seen("a", sessions=1), seen("b"), seen("c", in_flight=1), seen("m"), seen("n"))
+    [action] = next_actions(pool, (*old, instance("m"), instance("n")), everybody, NOW)
+    assert action == Drain(instance="b", reason=DrainReason.OUTDATED, cost=0.0)
+
+
 def test_a_rollout_at_the_maximum_makes_room_first() -> None:
     old = (instance("a", spec_hash="old"), instance("b", spec_hash="old"))
     [drain] = next_actions(wanted_pool(2, maximum=2), old, answer(seen("a"), seen("b")), NOW)

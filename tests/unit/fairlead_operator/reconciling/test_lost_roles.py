@@ -1,0 +1,63 @@
+"""All instances of one role are lost at once, in virtual time: what is said of the pool, and that they are replaced."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.instances import InstanceState, Role
+from fairlead_testing.worlds.operator_stages import VirtualStage
+
+RUNNING = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
+EVICTED = {"phase": "Failed", "reason": "Evicted"}
+ON_A_LOST_NODE = {
+    "phase": "Running",
+    "podIP": "127.0.0.9",
+    "conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}],
+}
+LONGEST_SECONDS = 120
+
+
+def names(stage: VirtualStage, role: Role) -> set[str]:
+    return {pod["metadata"]["name"] for pod in stage.pods() if pod["metadata"]["labels"]["llm-d.ai/role"] == role}
+
+
+def conditions(stage: VirtualStage) -> dict[str, tuple[str, str, str]]:
+    return {
+        kind: (found["status"], found["reason"], found["message"])
+        for kind in ("Ready", "Degraded")
+        for found in [stage.condition(kind)]
+    }
+
+
+async def second(stage: VirtualStage, lost: set[str], status: dict[str, Any]) -> None:
+    """The lost pods show `status`, all others run."""
+    for pod in stage.pods():
+        pod["status"] = dict(status if pod["metadata"]["name"] in lost else RUNNING)
+    stage.now += 1
+    await stage.round()
+
+
+@pytest.mark.parametrize("role", [Role.PREFILL, Role.DECODE])
+@pytest.mark.parametrize("status", [EVICTED, ON_A_LOST_NODE], ids=["evicted", "on a lost node"])
+async def test_a_role_lost_as_a_whole_is_told_and_replaced_and_the_other_is_left_alone(role: Role, status: dict[str, Any]) -> None:
+    stage = VirtualStage()
+    roles = [{"name": "prefill", "replicas": 2}, {"name": "decode", "replicas": 2}]
+    stage.apply(replicas=1, roles=roles, routing={"warming": {"duration": "0s"}})
+    await stage.settle()
+    lost, others = names(stage, role), names(stage, Role.DECODE if role is Role.PREFILL else Role.PREFILL)
+    for _ in range(3):
+        await second(stage, lost, status)
+    ready, degraded = conditions(stage)["Ready"], conditions(stage)["Degraded"]
+    assert ready == ("False", "InstancesLost", f"0 of 2 {role.value} instances serve, 2 lost")
+    assert degraded[:2] == ("True", "InstancesLost") and all(name in degraded[2] for name in lost)
+    told = {one.id: one.state for one in stage.api.states[-1].instances}
+    assert {told[name] for name in lost} == {InstanceState.LOST}, "no router sends them a request"
+    assert {told[name] for name in others} == {InstanceState.SERVING}
+    for _ in range(LONGEST_SECONDS):
+        await second(stage, lost, status)
+        if conditions(stage)["Ready"][0] == "True":
+            break
+    assert conditions(stage)["Ready"][:2] == ("True", "AllServing")
+    assert conditions(stage)["Degraded"][0] == "False"
+    assert len(names(stage, role) - lost) == 2, "two replacements, however they were lost"
+    assert others <= names(stage, Role.DECODE) | names(stage, Role.PREFILL) and len(stage.pods()) - len(names(stage, role) & lost) == 4
