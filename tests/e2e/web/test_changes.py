@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
-from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE
 from fairlead_testing.running.browser_site import RunningSite, signed_in
 
 pytestmark = pytest.mark.browser
@@ -106,3 +106,20 @@ def test_hostile_names_are_text_everywhere(page: Page, site: RunningSite) -> Non
     page.click("td a[data-open]")
     page.locator("h1", has_text=HOSTILE).wait_for()
     assert dialogs == []
+
+
+def test_a_new_schedules_text_follows_the_pool_until_it_is_edited(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/schedules")
+    text, pool = page.locator("#schedule-spec textarea"), page.locator("form[data-once] input[name=pool]")
+    for name, least in ((CODE, 8), (CHAT, 16)):
+        pool.fill(name)
+        pool.blur()
+        page.wait_for_function("least => document.querySelector('#schedule-spec textarea').value.includes(least)", arg=f"minReplicas: {least}")
+    text.fill("cron: '0 9 * * *'")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    pool.fill(CODE)
+    pool.blur()
+    page.evaluate("fetch('/schedules?begun=later')")
+    assert text.input_value() == "cron: '0 9 * * *'"
+    assert [url for url in asked if "pool=" in url] == [], "what was typed is kept"

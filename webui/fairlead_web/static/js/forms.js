@@ -100,7 +100,10 @@ export function start() {
     }
   });
   document.addEventListener("htmx:config:request", (event) => {
-    const { request } = event.detail.ctx;
+    const { request, sourceElement } = event.detail.ctx;
+    // What a field proposes for another one must not take the place of what was typed there.
+    const proposed = sourceElement?.form?.elements[sourceElement.dataset.proposes];
+    if (proposed && proposed.value !== proposed.defaultValue) { event.preventDefault(); return; }
     if (request.method !== "GET" || !request.body?.entries) return;
     for (const [name, value] of [...request.body.entries()]) if (value === "") request.body.delete(name);
   });
