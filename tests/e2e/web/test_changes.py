@@ -114,7 +114,9 @@ def test_a_new_schedules_text_follows_the_pool_until_it_is_edited(page: Page, si
     for name, least in ((CODE, 8), (CHAT, 16)):
         pool.fill(name)
         pool.blur()
-        page.wait_for_function("least => document.querySelector('#schedule-spec textarea').value.includes(least)", arg=f"minReplicas: {least}")
+        page.wait_for_function(
+            "least => document.querySelector('#schedule-spec textarea').value.includes(least)", arg=f"minReplicas: {least}"
+        )
     text.fill("cron: '0 9 * * *'")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

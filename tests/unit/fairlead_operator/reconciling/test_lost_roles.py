@@ -23,9 +23,7 @@ def names(stage: VirtualStage, role: Role) -> set[str]:
 
 def conditions(stage: VirtualStage) -> dict[str, tuple[str, str, str]]:
     return {
-        kind: (found["status"], found["reason"], found["message"])
-        for kind in ("Ready", "Degraded")
-        for found in [stage.condition(kind)]
+        kind: (found["status"], found["reason"], found["message"]) for kind in ("Ready", "Degraded") for found in [stage.condition(kind)]
     }
 
 
