@@ -185,9 +185,9 @@ def test_a_slower_pool_is_asked_less_in_a_closed_loop() -> None:
 
 
 def test_when_every_prefill_instance_is_lost_decode_instances_compute_all_until_they_are_back() -> None:
-    """Nobody is refused or failed: what was sent to the lost ones is tried again, before anyone noticed the loss too."""
+    """Nobody is refused or failed: what was sent to the lost ones is tried again, also before the loss was noticed."""
     lost = [Fail(at=60.0, instance=0, detected_after_seconds=2.0, recovered_after_seconds=60.0)] * 2
-    simulation = simulated(0, rate=2.0, timeline=lost, prefill_instances=2, decode_instances=3, policy="mooncake")
+    simulation = simulated(instances=0, rate=2.0, timeline=lost, prefill_instances=2, decode_instances=3, policy="mooncake")
     assert phases(simulation) == {"finished": len(simulation.result.jobs)}
     prefill = {f"p{number:03d}-0" for number in range(2)}
     while_lost = [job for job in simulation.result.jobs if 63.0 <= job.arrives_at < 119.0]
