@@ -8,6 +8,7 @@ of a first block, and copies of one block are counted, because an engine stores 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from fairlead.kv_events.block_keys import stored_keys
 from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
@@ -22,6 +23,8 @@ SWEPT_AT_ONCE = 1_000
 
 _GPU = "GPU"
 _EXPECTED = "expected"
+_STORED: Final = EventKind.STORED  # an enum's members are looked up slowly, and these are asked for with every event
+_REMOVED: Final = EventKind.REMOVED
 _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
 """Kinds of attention whose cached blocks decide what of a prompt is reused. A group of another kind is left out."""
 
@@ -134,9 +137,9 @@ class BlockIndex:
         cache = self._cache(source)
         cleared = False
         for event in events:
-            if event.kind is EventKind.STORED:
+            if event.kind is _STORED:
                 self._store(cache, event)
-            elif event.kind is EventKind.REMOVED:
+            elif event.kind is _REMOVED:
                 self._remove(cache, event)
             else:
                 self.clear(source)
@@ -233,10 +236,12 @@ class BlockIndex:
         return holding
 
     def _store(self, cache: _Cache, event: BlockStored) -> None:
-        if event.kv_cache_spec_kind is not None and event.kv_cache_spec_kind not in _PREFIX_KINDS:
+        attention = event.kv_cache_spec_kind
+        if attention is not None and attention not in _PREFIX_KINDS:
             cache.groups_left_out.add(event.group_idx)
             return
-        holding = self._holding(cache, event.medium or _GPU)
+        tier = event.medium or _GPU
+        holding = cache.holdings.get(tier) or self._holding(cache, tier)
         hashes = event.block_hashes
         if not event.token_ids:
             self._store_named(cache, holding, hashes)
@@ -258,12 +263,12 @@ class BlockIndex:
         except (ValueError, OverflowError, TypeError):
             self.counts.wrong_size += len(hashes)
             return
-        held, holders, bit = holding.keys, self._masks, holding.bit
+        held, masks, bit = holding.keys, self._masks, holding.bit
         plain = self._most_holders is None
         for block_hash, key in zip(hashes, keys, strict=True):
             if plain and block_hash not in held:
                 held[block_hash] = key
-                holders[key] = holders.get(key, 0) | bit
+                masks[key] = masks.get(key, 0) | bit
             else:
                 self._add(holding, block_hash, key)
         if len(held) > self._most_blocks:
@@ -279,7 +284,7 @@ class BlockIndex:
                 self._add(holding, block_hash, key)
 
     def _remove(self, cache: _Cache, event: BlockRemoved) -> None:
-        if event.group_idx in cache.groups_left_out:
+        if cache.groups_left_out and event.group_idx in cache.groups_left_out:
             return
         holding = cache.holdings.get(event.medium or _GPU)
         if holding is None:
@@ -287,7 +292,7 @@ class BlockIndex:
             return
         keys, copies = holding.keys, holding.copies
         plain = self._most_holders is None
-        holders, others = self._masks, ~holding.bit
+        masks, bit = self._masks, holding.bit
         for block_hash in event.block_hashes:
             if not plain or block_hash in copies:
                 if not self._take(holding, block_hash):
@@ -296,10 +301,8 @@ class BlockIndex:
             key = keys.pop(block_hash, None)
             if key is None:
                 self.counts.unknown_removed += 1
-            elif mask := holders.get(key, 0) & others:
-                holders[key] = mask
-            else:
-                holders.pop(key, None)
+            elif (mask := masks.pop(key, bit)) != bit and (rest := mask & ~bit):
+                masks[key] = rest
 
     def _add(self, holding: _Holding, block_hash: BlockHash, key: int) -> None:
         held = holding.keys

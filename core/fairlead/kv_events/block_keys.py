@@ -14,6 +14,7 @@ from xxhash import xxh3_64_intdigest
 from fairlead.kv_events.events import BlockStored
 
 TOKEN_BYTES = 4
+_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def block_keys(
@@ -34,17 +35,16 @@ def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
 
     Raises ValueError if its tokens do not fill its blocks, OverflowError or TypeError for a token id that is none.
     """
-    data = token_bytes(event.token_ids)
-    size = event.block_size
-    if len(data) != size * TOKEN_BYTES * len(event.block_hashes) or size < 1:
-        raise ValueError(f"{len(event.token_ids)} tokens do not fill {len(event.block_hashes)} blocks of {size}")
+    data, size, blocks = token_bytes(event.token_ids), event.block_size, len(event.block_hashes)
+    if len(data) != size * TOKEN_BYTES * blocks or size < 1:
+        raise ValueError(f"{len(event.token_ids)} tokens do not fill {blocks} blocks of {size}")
     name, extra_keys = event.lora_name, event.extra_keys
     if parent_key is None:
         parent_key = _root_key(name if name is not None or event.lora_id is None else f"lora id {event.lora_id}")
     if extra_keys is None or not any(extra_keys):
-        return _chained(data, size, parent_key)
+        return [xxh3_64_intdigest(data, parent_key)] if blocks == 1 else _chained(data, size, parent_key)
     keys: list[int] = []
-    for number in range(len(event.block_hashes)):
+    for number in range(blocks):
         extra = (extra_keys[number] if number < len(extra_keys) else None) or ()
         if extra and extra[0] == name:
             extra = extra[1:]  # the adapter is in the root key
@@ -56,7 +56,7 @@ def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
 def token_bytes(token_ids: Sequence[int]) -> bytes:
     """Four bytes a token. Raises OverflowError or TypeError for what is no unsigned 32-bit number."""
     tokens = array("I", token_ids)
-    if sys.byteorder == "big":
+    if _BIG_ENDIAN:
         tokens.byteswap()
     return tokens.tobytes()
 
