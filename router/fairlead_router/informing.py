@@ -102,7 +102,14 @@ class Informing:
         """The Prometheus page."""
         self._metrics.upstream_connections = self._upstream.opened
         self._metrics.pool_readings = [
-            PoolReading(str(pool.key), pool.held().requests, pool.token_sizes.report()) for pool in self._pools.all()
+            PoolReading(
+                str(pool.key),
+                pool.held().requests,
+                pool.token_sizes.report(),
+                pool.scheduler.prefill_estimate(),
+                pool.scheduler.decode_estimate(),
+            )
+            for pool in self._pools.all()
         ]
         self._metrics.readings = [reading for pool in self._pools.living() for reading in _readings(pool)]
         text = render(self._metrics)

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
 from fairlead_router.kv_events.instances import EventReading
 from fairlead_router.kv_events.metrics import Belief, belief_families, event_families, token_families
@@ -122,6 +123,8 @@ class PoolReading(NamedTuple):
     pool: str
     held: int
     token_sizes: TokenSizeReport
+    prefill: EstimateReport
+    decode: EstimateReport
 
 
 class RouterMetrics(Collector):
@@ -307,13 +310,30 @@ class RouterMetrics(Collector):
             " use and with the declared one.",
             labels=["pool", "bytes_per_token"],
         )
-        for pool, waiting, sizes in self.pool_readings:
+        seconds = GaugeMetricFamily(
+            "fairlead_router_seconds_per_token",
+            "Mean time of a token as observed last: of prompts while they are prefilled (uncached tokens), and of answers while decoding.",
+            labels=["pool", "phase"],
+        )
+        off = GaugeMetricFamily(
+            "fairlead_router_time_estimate_error",
+            "Mean absolute error of predicted times over the last 500 prefills or answers (0.1 = 10 %), by what was learnt and by"
+            " spec.engine.prefillTokensPerSecond.",
+            labels=["pool", "phase", "by"],
+        )
+        for pool, waiting, sizes, *estimates in self.pool_readings:
             held.add_metric([pool], waiting)
             size.add_metric([pool], sizes.bytes_per_token)
+            for phase, report in zip(("prefill", "decode"), estimates, strict=True):
+                if report.seconds_per_token is not None:
+                    seconds.add_metric([pool, phase], report.seconds_per_token)
+                for by, value in (("learnt", report.error), ("declared", report.declared_error)):
+                    if value is not None:
+                        off.add_metric([pool, phase, by], value)
             for of, value in (("in-use", sizes.error), ("declared", sizes.declared_error)):
                 if value is not None:
                     error.add_metric([pool, of], value)
-        yield from (held, size, error)
+        yield from (held, size, error, seconds, off)
 
     def _instance_families(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(

@@ -1,5 +1,6 @@
 """The Prometheus page."""
 
+from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.knowledge.token_sizes import TokenSizeReport
 from fairlead_router.metrics import Distribution, InstanceReading, PoolReading, RouterMetrics, render
 
@@ -45,11 +46,21 @@ def test_a_distribution_counts_each_value_once() -> None:
     assert distribution.total == 1000.301
 
 
-def test_a_pool_tells_how_prompts_are_counted_and_how_wrong_that_is() -> None:
+def estimate(seconds_per_token: float | None = None, error: float | None = None, declared_error: float | None = None) -> EstimateReport:
+    return EstimateReport(
+        form="configured", samples=9, in_use=False, seconds_per_token=seconds_per_token, error=error, declared_error=declared_error
+    )
+
+
+def test_a_pool_tells_what_it_learnt_of_its_engines_and_how_wrong_that_is() -> None:
     metrics = RouterMetrics()
+    nothing = estimate()
     told = TokenSizeReport(bytes_per_token=2.1, samples=40, error=0.05, declared_error=0.48)
     untold = TokenSizeReport(bytes_per_token=4.0, samples=0, error=None, declared_error=None)
-    metrics.pool_readings = [PoolReading("default/chat", 3, told), PoolReading("default/code", 0, untold)]
+    metrics.pool_readings = [
+        PoolReading("default/chat", 3, told, estimate(0.0005, 0.1, 0.5), estimate(0.02, 0.07)),
+        PoolReading("default/code", 0, untold, nothing, nothing),
+    ]
     page = render(metrics).decode()
     assert 'fairlead_router_held{pool="default/chat"} 3.0' in page
     assert 'fairlead_router_bytes_per_token{pool="default/chat"} 2.1' in page
@@ -57,3 +68,9 @@ def test_a_pool_tells_how_prompts_are_counted_and_how_wrong_that_is() -> None:
     assert 'fairlead_router_prompt_tokens_error{bytes_per_token="in-use",pool="default/chat"} 0.05' in page
     assert 'fairlead_router_prompt_tokens_error{bytes_per_token="declared",pool="default/chat"} 0.48' in page
     assert 'fairlead_router_prompt_tokens_error{bytes_per_token="in-use",pool="default/code"}' not in page
+    assert 'fairlead_router_seconds_per_token{phase="prefill",pool="default/chat"} 0.0005' in page
+    assert 'fairlead_router_seconds_per_token{phase="decode",pool="default/chat"} 0.02' in page
+    assert 'fairlead_router_time_estimate_error{by="learnt",phase="prefill",pool="default/chat"} 0.1' in page
+    assert 'fairlead_router_time_estimate_error{by="declared",phase="prefill",pool="default/chat"} 0.5' in page
+    assert 'fairlead_router_time_estimate_error{by="declared",phase="decode"' not in page
+    assert 'fairlead_router_seconds_per_token{phase="prefill",pool="default/code"}' not in page

@@ -13,6 +13,7 @@ from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, SchedulerRecords
 from fairlead.tables import PoolKey, RoutingTable
@@ -24,6 +25,8 @@ from fairlead_router.refusals import BadRequest
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 OTHER = PoolKey(namespace="default", name="zeta")
+
+NOTHING_LEARNT = EstimateReport(form="configured", samples=0, in_use=False, seconds_per_token=None, error=None, declared_error=None)
 
 
 class CheckingScheduler:
@@ -126,6 +129,12 @@ class CheckingScheduler:
     def instance_worked(self, instance: str, now: float) -> None: ...
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None: ...
+
+    def prefill_estimate(self) -> EstimateReport:
+        return NOTHING_LEARNT
+
+    def decode_estimate(self) -> EstimateReport:
+        return NOTHING_LEARNT
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         if table.routing.policy == "bad":

@@ -16,6 +16,7 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import RoutingTable
 from fairlead.values import value
@@ -148,6 +149,12 @@ class Scheduler(Protocol):
 
     def observe_engine(self, instance: str, kv_usage: float | None, now: float) -> None:
         """A fresh reading of the engine's own metrics."""
+
+    def prefill_estimate(self) -> EstimateReport:
+        """How long prefills take, and how well that is predicted."""
+
+    def decode_estimate(self) -> EstimateReport:
+        """How long decoded tokens take, and how well that is predicted."""
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are

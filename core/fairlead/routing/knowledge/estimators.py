@@ -8,10 +8,10 @@ was observed; predictions are kept above zero and within a factor of the table's
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, misses
 from fairlead.tables import EngineFacts
 
@@ -21,6 +21,9 @@ and s all prompt tokens.
 """
 
 ERRORS_KEPT = 500
+MEMORY_OBSERVATIONS = 200
+"""In means of what was observed, an observation weighs 1/e after so many further ones."""
+
 FURTHEST = 20.0
 """A fitted prediction is at most this many times the table's, and at least its inverse."""
 
@@ -52,21 +55,31 @@ class LeastSquares:
         self._covariance = (covariance + covariance.T) / 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateReport:
-    """How well a fit predicts: mean absolute percentage error over the last observations, each predicted
-    before it was learnt from.
+class _Errors:
+    """How far the last predictions were off, learnt and declared, and the mean time of a token; None where unknown."""
 
-    `configured_mape` is that of the table's figure over the same. Errors are shares (0.1 = 10 %),
-    None before any observation.
-    """
+    def __init__(self) -> None:
+        self._errors: deque[tuple[float | None, float | None]] = deque(maxlen=ERRORS_KEPT)
+        self._seconds = 0.0
+        self._tokens = 0.0
 
-    form: str
-    samples: int
-    in_use: bool
-    mape: float | None
-    configured_mape: float | None
-    coefficients: tuple[float, ...]
+    @property
+    def seconds_per_token(self) -> float | None:
+        return self._seconds / self._tokens if self._tokens else None
+
+    def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None) -> None:
+        """So many tokens took so long; what was predicted before."""
+        self._errors.append(
+            (None if learnt is None else abs(learnt - seconds) / seconds, None if declared is None else abs(declared - seconds) / seconds)
+        )
+        kept = 1 - 1 / MEMORY_OBSERVATIONS
+        self._seconds = self._seconds * kept + seconds
+        self._tokens = self._tokens * kept + tokens
+
+    def mean(self, which: int) -> float | None:
+        """The mean of the learnt (0) or the declared (1)."""
+        known = [error for errors in self._errors if (error := errors[which]) is not None]
+        return sum(known) / len(known) if known else None
 
 
 class PrefillTimes:
@@ -84,7 +97,7 @@ class PrefillTimes:
         prior = [0.0, per_thousand] if form == "linear" else [0.0, per_thousand, 0.0, 0.0]
         doubt = [1.0, 1.0] if form == "linear" else [1.0, 1.0, 0.1, 0.01]
         self._fit = LeastSquares(prior, [one * (10 * per_thousand) ** 2 for one in doubt])
-        self._errors: deque[tuple[float, float]] = deque(maxlen=ERRORS_KEPT)
+        self._errors = _Errors()
 
     @property
     def fitted(self) -> bool:
@@ -109,26 +122,31 @@ class PrefillTimes:
         return bounded
 
     def observe(self, prompt_tokens: int, hit_tokens: int, seconds: float) -> None:
-        """A prefill took so long. Observations of 0 s or less say nothing and are ignored."""
+        """A prefill took so long. Observations of 0 s or less say nothing and are ignored. A fit learns only where it
+        is asked for.
+        """
         if seconds <= 0:
             return
-        configured = max(1, prompt_tokens - hit_tokens) / self._speed
-        predicted = self._bounded(prompt_tokens, hit_tokens, configured)
-        self._errors.append((abs(predicted - seconds) / seconds, abs(configured - seconds) / seconds))
-        self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds)
+        tokens = max(1, prompt_tokens - hit_tokens)
+        declared = tokens / self._speed
+        if self.form == "configured":
+            mean = self._errors.seconds_per_token
+            learnt = None if mean is None else tokens * mean
+        else:
+            learnt = self._bounded(prompt_tokens, hit_tokens, declared)
+            self._fit.observe(self._features(prompt_tokens, hit_tokens), seconds)
+        self._errors.observe(tokens, seconds, learnt, declared)
         self.samples += 1
 
     def report(self) -> EstimateReport:
-        """The fit and its error; `coefficients` per token: c0 (s), c1 (s/token), c2 (s/token), c3 (s/token²)."""
-        count = len(self._errors)
-        units = (1.0, 1e3, 1e3, 1e6)
+        """What a prefilled token takes, and the errors of whole prefills."""
         return EstimateReport(
-            form=self.form if self.form != "configured" else "bilinear",
+            form=self.form,
             samples=self.samples,
             in_use=self.fitted,
-            mape=sum(fitted for fitted, _ in self._errors) / count if count else None,
-            configured_mape=sum(configured for _, configured in self._errors) / count if count else None,
-            coefficients=tuple(float(value) / unit for value, unit in zip(self._fit.coefficients, units, strict=False)),
+            seconds_per_token=self._errors.seconds_per_token,
+            error=self._errors.mean(0),
+            declared_error=self._errors.mean(1),
         )
 
     def _bounded(self, prompt_tokens: int, hit_tokens: int, configured: float) -> float:
@@ -150,23 +168,43 @@ class DecodeTimes:
         self._modelled = engine.modelled
         self._min_samples = min_samples
         self._fit = LeastSquares([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+        self._errors = _Errors()
         self.samples = 0
+        self._fitted_samples = 0
 
     @property
     def known(self) -> bool:
         """Whether a prediction can be made."""
-        return self._modelled.decode_known or self.samples >= self._min_samples
+        return self._modelled.decode_known or self._fitted_samples >= self._min_samples
 
     def seconds(self, context_tokens: float, requests: float) -> float:
         """Predicted seconds of one step; 0 while nothing is known."""
         if self._modelled.decode_known:
             return self._modelled.decode_seconds(context_tokens, requests)
-        if self.samples < self._min_samples:
+        if self._fitted_samples < self._min_samples:
             return 0.0
         return max(0.0, self._fit.predict(np.array([1.0, context_tokens / 1e5, requests / 100])))
 
+    def observe_answer(self, output_tokens: int, seconds: float) -> None:
+        """An answer's tokens after the first took so long."""
+        if seconds > 0 and output_tokens > 1:
+            mean = self._errors.seconds_per_token
+            self._errors.observe(output_tokens - 1, seconds, None if mean is None else (output_tokens - 1) * mean, None)
+            self.samples += 1
+
     def observe(self, context_tokens: float, requests: float, seconds: float) -> None:
-        """A request decoded at `seconds` per token, on average among so many tokens and requests."""
+        """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit."""
         if seconds > 0 and not self._modelled.decode_known:
             self._fit.observe(np.array([1.0, context_tokens / 1e5, requests / 100]), seconds)
-            self.samples += 1
+            self._fitted_samples += 1
+
+    def report(self) -> EstimateReport:
+        """What a decoded token takes as requests see it, and the error of whole answers by that mean."""
+        return EstimateReport(
+            form="fitted",
+            samples=self.samples,
+            in_use=self.known and not self._modelled.decode_known,
+            seconds_per_token=self._errors.seconds_per_token,
+            error=self._errors.mean(0),
+            declared_error=None,
+        )

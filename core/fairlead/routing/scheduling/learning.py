@@ -12,8 +12,8 @@ TELLING_TOKENS = 16
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
 
-    Every prefill tells the pace of its instance; fits learn only while they are asked for, and not from prefills with
-    fetched prefixes. First tokens nobody sees say nothing.
+    Every prefill tells the pace of its instance; the pool's times are not learnt from prefills with fetched prefixes.
+    First tokens nobody sees say nothing.
     """
     if tracked.dispatched_at is None or not (tracked.request.streamed or tracked.decode):
         return
@@ -24,7 +24,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     load.history.prefill_seconds += tracked.prefill_microseconds / 1e6
     load.prefill_pace = next_pace(load.prefill_pace, seconds, tracked.prefill_microseconds / 1e6)
-    if state.prefill_times.form != "configured" and not tracked.transfer_tokens:
+    if not tracked.transfer_tokens:
         state.prefill_times.observe(tracked.request.prompt_tokens, tracked.hit_tokens, seconds)
 
 
@@ -36,13 +36,15 @@ def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """How long decode steps take, among what decoded beside this request in the mean of its time. Only
-    while the gate weighs decoding.
+    """How long decode steps take. Every answer tells its pace. While the gate weighs decoding, the fit learns what that
+    is among what decoded beside this request in the mean of its time.
 
     The prefills that held the request up are left out, by their predicted times: they say what the instance had to
     compute besides, not what a step takes. Where an engine does both in one step, too much is left out, and the
     forecast errs on the side of serving. Short answers tell too little.
     """
+    if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
+        state.decode_times.observe_answer(output_tokens, now - tracked.first_token_at)
     if not state.gate.weighs_decode:
         return
     began = tracked.decode_began

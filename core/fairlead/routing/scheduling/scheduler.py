@@ -19,11 +19,11 @@ from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import SchedulerRecords
-from fairlead.routing.knowledge.estimators import EstimateReport
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
@@ -249,9 +249,13 @@ class PoolScheduler:
             for instance, load in sorted(self._state.loads.items())
         )
 
-    def estimates(self) -> EstimateReport:
-        """How well the pool's prefill times are predicted, when a policy asks for a fit."""
+    def prefill_estimate(self) -> EstimateReport:
+        """How long prefills take, and how well that is predicted."""
         return self._state.prefill_times.report()
+
+    def decode_estimate(self) -> EstimateReport:
+        """How long decoded tokens take, and how well that is predicted."""
+        return self._state.decode_times.report()
 
     def pool_loads(self, now: float) -> PoolLoads:
         """Prefill and decode loads of the pool, over their SLOs."""
