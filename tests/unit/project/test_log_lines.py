@@ -17,21 +17,28 @@ OTHER_WORDS_FOR_ERROR = {"problem", "exception", "exc", "err", "cause", "why"}
 
 
 @cache
+def nodes() -> tuple[tuple[str, ast.AST], ...]:
+    """Where each one stands, of all components; the source is parsed once for all tests."""
+    return tuple(
+        (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
+        for component in COMPONENTS
+        for path in (ROOT / component).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call | ast.Assign)
+    )
+
+
+@cache
 def log_calls() -> tuple[tuple[str, ast.Call], ...]:
-    """Where each one stands and its syntax tree; the source is parsed once for all tests."""
-    return tuple(found_log_calls())
+    return tuple((place, node) for place, node in nodes() if isinstance(node, ast.Call) and is_log_call(node))
 
 
-def found_log_calls() -> Iterator[tuple[str, ast.Call]]:
-    for component in COMPONENTS:
-        for path in (ROOT / component).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS):
-                    continue
-                target = node.func.value
-                of_logging = isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr == "getLogger"
-                if of_logging or (isinstance(target, ast.Name) and target.id in LOGGERS):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+def is_log_call(node: ast.Call) -> bool:
+    if not (isinstance(node.func, ast.Attribute) and node.func.attr in METHODS):
+        return False
+    target = node.func.value
+    of_logging = isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr == "getLogger"
+    return of_logging or (isinstance(target, ast.Name) and target.id in LOGGERS)
 
 
 def is_sentence(call: ast.Call) -> bool:
@@ -67,10 +74,8 @@ def test_what_went_wrong_is_called_error_everywhere() -> None:
 
 def test_logs_are_written_by_loggers_named_after_their_modules() -> None:
     named = [
-        str(path.relative_to(ROOT))
-        for component in COMPONENTS
-        for path in (ROOT / component).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        place
+        for place, node in nodes()
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
